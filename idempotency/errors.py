@@ -1,0 +1,137 @@
+"""What goes wrong, as RFC 9457 problems with a stable `code`.
+
+The key's own problems (CONTRACT [1]):
+
+=============================== ====== ===========================================================
+code                            status when
+=============================== ====== ===========================================================
+`idempotency_key_missing`       400    the call needs a key and has none
+`idempotency_key_invalid`       400    not 1..255 visible ASCII, or an unterminated quoted string
+`token_unknown`                 409    an Idempotency-Token that we never issued, or expired unused
+`idempotency_in_progress`       409    the first call with this key is still running; Retry-After
+`idempotency_result_expired`    410    done before, but the stored bytes are gone; never runs again
+`idempotency_key_reused`        422    the key belongs to a request with another fingerprint
+`service_unavailable`           503    the database is away: nothing executed; Retry-After
+=============================== ====== ===========================================================
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+
+
+class Problem(Exception):
+    """An answer of status 400 or above, raised instead of returned.
+
+    Args:
+        status: HTTP status.
+        code: stable machine-readable word, snake_case.
+        detail: a sentence for the caller: what is wrong with this request and what to do about it.
+        title: a sentence for the whole kind of problem; the status's own phrase if None.
+        headers: headers of the answer, such as ``Retry-After`` or ``Location``.
+        extra: further members of the problem document.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        title: str | None = None,
+        headers: dict[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(f"{status} {code}: {detail}")
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.title = title or HTTPStatus(status).phrase
+        self.headers = headers or {}
+        self.extra = extra
+
+
+def problem_document(problem: Problem, *, request_id: str | None = None) -> dict[str, Any]:
+    """The members of the problem as a dict in the order of RFC 9457, `code` and `request_id` added."""
+    document: dict[str, Any] = {
+        "type": f"urn:payonce:problem:{problem.code}",
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "code": problem.code,
+        **problem.extra,
+    }
+    if request_id:
+        document["request_id"] = request_id
+    return document
+
+
+def problem_response(problem: Problem, request: HttpRequest) -> JsonResponse:
+    """The problem as an `application/problem+json` answer to `request`.
+
+    Source: RFC 9457 (July 2023).
+    """
+    return JsonResponse(
+        problem_document(problem, request_id=getattr(request, "request_id", None)),
+        status=problem.status,
+        headers=problem.headers,
+        content_type="application/problem+json",
+        json_dumps_params={"ensure_ascii": False},
+    )
+
+
+def key_missing() -> Problem:
+    return Problem(
+        400,
+        "idempotency_key_missing",
+        "This call changes something and needs an Idempotency-Key header; send a fresh random key per intent "
+        "and the same key with every retry of it.",
+    )
+
+
+def key_invalid(reason: str) -> Problem:
+    return Problem(400, "idempotency_key_invalid", f"The Idempotency-Key header is not usable: {reason}.")
+
+
+def key_reused() -> Problem:
+    return Problem(
+        422,
+        "idempotency_key_reused",
+        "This Idempotency-Key was used before with a different request. Use a new key for a new intent.",
+    )
+
+
+def in_progress(retry_after_seconds: int = 1) -> Problem:
+    return Problem(
+        409,
+        "idempotency_in_progress",
+        "The first request with this Idempotency-Key is still running. Retry with the same key.",
+        headers={"Retry-After": str(retry_after_seconds)},
+    )
+
+
+def result_expired(location: str | None = None) -> Problem:
+    return Problem(
+        410,
+        "idempotency_result_expired",
+        "This request was completed before and its stored answer is no longer kept; it will not run again.",
+        headers={"Location": location} if location else None,
+    )
+
+
+def token_unknown() -> Problem:
+    return Problem(
+        409,
+        "token_unknown",
+        "This one-time token was never issued to you or has expired unused. Ask for a new one.",
+    )
+
+
+def service_unavailable() -> Problem:
+    return Problem(
+        503,
+        "service_unavailable",
+        "The database cannot be reached; nothing was executed. Retry with the same key.",
+        headers={"Retry-After": "1"},
+    )

@@ -1,0 +1,18 @@
+"""How a keyed handler runs. The choice is the handler's, because only it knows whether it calls the outside."""
+
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """`ATOMIC`: ledger row, business writes and stored response commit in one transaction.
+
+    `PHASED`: the claim commits first under a lease, the handler opens its own short transactions around calls
+    to the outside world, and can be run again after a crash: it resumes from what it committed.
+    """
+
+    ATOMIC = "atomic"
+    PHASED = "phased"
+
+
+ATOMIC = Mode.ATOMIC
+PHASED = Mode.PHASED

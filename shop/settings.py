@@ -1,0 +1,260 @@
+"""Settings, from the environment alone (names: CONTRACT "Settings", docs/settings.md).
+
+A mistake stops the start with a sentence that names the setting. With `DEBUG` off there are no defaults for
+secrets; with `DEBUG` on (only `make run` and tests) a fixed key is used and demo logins may exist.
+"""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env()
+
+DEBUG = env.bool("DEBUG", default=False)
+
+DEMO_SECRET_KEY = "demo-only-" + "0" * 54  # the same everywhere, hence refused with DEBUG off
+
+
+def _secret(name: str, *, minimum_length: int) -> str:
+    """The setting `name`; raises `ImproperlyConfigured` naming it when it is missing, default or short."""
+    value = env.str(name, default=DEMO_SECRET_KEY if DEBUG else "")
+    if not value:
+        raise ImproperlyConfigured(
+            f"{name} is not set; set it to at least {minimum_length} random characters."
+        )
+    if not DEBUG and (value == DEMO_SECRET_KEY or value.startswith("demo-only-")):
+        raise ImproperlyConfigured(
+            f"{name} still has its demo value; set it to {minimum_length} random characters."
+        )
+    if len(value) < minimum_length:
+        raise ImproperlyConfigured(
+            f"{name} has {len(value)} characters; at least {minimum_length} are needed."
+        )
+    return value
+
+
+def _required(name: str) -> str:
+    value = env.str(name, default="")
+    if not value:
+        raise ImproperlyConfigured(f"{name} is not set (`make run` sets it to the servers that it starts).")
+    return value
+
+
+SECRET_KEY = _secret("SECRET_KEY", minimum_length=50)
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
+
+PUBLIC_URL = env.str("PUBLIC_URL", default="http://127.0.0.1:8000" if DEBUG else "").rstrip("/")
+if not PUBLIC_URL:
+    raise ImproperlyConfigured("PUBLIC_URL is not set; payment providers send their notifications to it.")
+if urlsplit(PUBLIC_URL).scheme not in {"http", "https"} or not urlsplit(PUBLIC_URL).hostname:
+    raise ImproperlyConfigured(f"PUBLIC_URL must be an absolute http(s) address, not {PUBLIC_URL!r}.")
+_public = urlsplit(PUBLIC_URL)
+
+ALLOWED_HOSTS = env.list(
+    "ALLOWED_HOSTS",
+    default=["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else [_public.hostname],
+)
+CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
+
+DATA_DIR = Path(env.str("DATA_DIR", default=str(BASE_DIR / ".data")))
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "rest_framework.authtoken",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "procrastinate.contrib.django",
+    "idempotency",
+    "payments",
+    "shop",
+]
+
+MIDDLEWARE = [
+    "shop.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "idempotency.middleware.IdempotencyMiddleware",
+]
+
+ROOT_URLCONF = "shop.urls"
+WSGI_APPLICATION = "shop.wsgi.application"
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.debug",
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+
+def _database() -> dict[str, Any]:
+    url = _required("DATABASE_URL")
+    config: dict[str, Any] = env.db_url_config(url)
+    if config.get("ENGINE") != "django.db.backends.postgresql":
+        raise ImproperlyConfigured(
+            "DATABASE_URL must name a PostgreSQL database: postgresql://user@host/name."
+        )
+    options = config.setdefault("OPTIONS", {})
+    options.setdefault("connect_timeout", 3)
+    # a hung statement must not hold a row for ever; the ledger's own waits are far shorter
+    options.setdefault("options", "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=30000")
+    config["CONN_MAX_AGE"] = 60
+    config["ATOMIC_REQUESTS"] = False
+    return config
+
+
+DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+CACHES = {
+    "default": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": _required("REDIS_URL"),
+        "OPTIONS": {
+            # an unreachable Redis costs one time-out, then the marker's breaker skips it
+            "SOCKET_CONNECT_TIMEOUT": 0.2,
+            "SOCKET_TIMEOUT": 0.2,
+            "CONNECTION_POOL_KWARGS": {"max_connections": 64, "retry": None},
+        },
+    },
+}
+
+SESSION_ENGINE = "django.contrib.sessions.backends.db"  # a login must not hang on Redis
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "catalogue"
+LOGOUT_REDIRECT_URL = "catalogue"
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+TIME_ZONE = "UTC"
+USE_I18N = True
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = DEBUG
+if not DEBUG:
+    STORAGES = {
+        "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+        "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    }
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 262_144
+
+# transport security: a PUBLIC_URL of https turns it on; plain http is for a machine's own loopback
+_https = _public.scheme == "https"
+SECURE_SSL_REDIRECT = _https
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
+SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
+SECURE_HSTS_PRELOAD = _https
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SESSION_COOKIE_SECURE = _https
+CSRF_COOKIE_SECURE = _https
+X_FRAME_OPTIONS = "DENY"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "idempotency.drf.exception_handler",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "PayOnce",
+    "DESCRIPTION": "Orders and payments that happen exactly once.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": r"/api/v[0-9]+",
+}
+
+IDEMPOTENCY: dict[str, Any] = {}
+
+ORDER_TTL_SECONDS = 1800
+PAYMENT_ORDER_LISTENER = "shop.orders.on_payment"
+
+# a channel is configured when one of its settings is set; payments.checks then explains what is missing
+_CHANNELS: dict[str, dict[str, str]] = {
+    "wechat": {
+        "API_URL": "WECHAT_API_URL",
+        "MCH_ID": "WECHAT_MCH_ID",
+        "APP_ID": "WECHAT_APP_ID",
+        "MCH_SERIAL": "WECHAT_MCH_SERIAL",
+        "API_V3_KEY": "WECHAT_API_V3_KEY",
+        "MCH_KEY_FILE": "WECHAT_MCH_KEY_FILE",
+        "PLATFORM_KEYS_DIR": "WECHAT_PLATFORM_KEYS_DIR",
+    },
+    "alipay": {
+        "GATEWAY_URL": "ALIPAY_GATEWAY_URL",
+        "APP_ID": "ALIPAY_APP_ID",
+        "SELLER_ID": "ALIPAY_SELLER_ID",
+        "APP_KEY_FILE": "ALIPAY_APP_KEY_FILE",
+        "PUBLIC_KEY_FILE": "ALIPAY_PUBLIC_KEY_FILE",
+    },
+}
+
+
+def _channel(names: dict[str, str]) -> dict[str, str]:
+    return {field: env.str(name, default="") for field, name in names.items()}
+
+
+PAYMENT_CHANNELS = {
+    channel: _channel(names) for channel, names in _CHANNELS.items() if any(_channel(names).values())
+}
+
+# the sandbox's address where the channels point at it: pages then link to the shopper's pretended phone
+SANDBOX_URL = env.str("SANDBOX_URL", default="").rstrip("/")
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
+    "loggers": {"httpx": {"level": "WARNING"}, "procrastinate": {"level": "WARNING"}},
+}

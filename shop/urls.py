@@ -1,0 +1,32 @@
+"""Every address of the project in one place."""
+
+from django.contrib import admin
+from django.contrib.auth import views as auth_views
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+import payments.urls
+import shop.api
+import shop.pages
+from idempotency.drf import TokenList
+from shop import health
+
+api_v1 = [
+    path("idempotency-tokens", TokenList.as_view(), name="idempotency-tokens"),
+    *shop.api.urlpatterns,
+    *payments.urls.api_urlpatterns,
+]
+
+urlpatterns = [
+    path("healthz", health.healthz),
+    path("readyz", health.readyz),
+    path("metrics", health.metrics),
+    path("api/v1/", include(api_v1)),
+    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="api-docs"),
+    path("webhooks/", include(payments.urls.webhook_urlpatterns)),
+    path("admin/", admin.site.urls),
+    path("accounts/login/", auth_views.LoginView.as_view(), name="login"),
+    path("accounts/logout/", auth_views.LogoutView.as_view(), name="logout"),
+    path("", include(shop.pages.urlpatterns)),
+]

@@ -1,0 +1,15 @@
+"""The project's settings as tests see them; servers and secrets come from tests/servers.py."""
+
+import os
+
+os.environ.setdefault("DEBUG", "1")
+
+from shop.settings import *  # noqa: E402, F403
+
+DEBUG = False
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_AUTOREFRESH = True
