@@ -132,6 +132,10 @@ def service_unavailable() -> Problem:
     return Problem(
         503,
         "service_unavailable",
-        "The database cannot be reached; nothing was executed. Retry with the same key.",
+        "The database did not answer; nothing new was committed. Retry with the same key.",
         headers={"Retry-After": "1"},
     )
+
+
+def payload_too_large() -> Problem:
+    return Problem(413, "payload_too_large", "The request body is larger than this service accepts.")

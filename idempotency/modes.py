@@ -1,4 +1,4 @@
-"""How a keyed handler runs. The choice is the handler's, because only it knows whether it calls the outside."""
+"""How a keyed handler runs; the handler chooses, because only it knows whether it calls the outside."""
 
 from enum import StrEnum
 

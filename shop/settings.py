@@ -22,24 +22,20 @@ DEMO_SECRET_KEY = "demo-only-" + "0" * 54  # the same everywhere, hence refused 
 
 def _secret(name: str, *, minimum_length: int) -> str:
     """The setting `name`; raises `ImproperlyConfigured` naming it when it is missing, default or short."""
-    value = env.str(name, default=DEMO_SECRET_KEY if DEBUG else "")
+    value: str = env.str(name, default=DEMO_SECRET_KEY if DEBUG else "")
     if not value:
-        raise ImproperlyConfigured(
-            f"{name} is not set; set it to at least {minimum_length} random characters."
-        )
+        raise ImproperlyConfigured(f"{name} is not set; set it to at least {minimum_length} random characters.")
     if not DEBUG and (value == DEMO_SECRET_KEY or value.startswith("demo-only-")):
         raise ImproperlyConfigured(
             f"{name} still has its demo value; set it to {minimum_length} random characters."
         )
     if len(value) < minimum_length:
-        raise ImproperlyConfigured(
-            f"{name} has {len(value)} characters; at least {minimum_length} are needed."
-        )
+        raise ImproperlyConfigured(f"{name} has {len(value)} characters; at least {minimum_length} are needed.")
     return value
 
 
 def _required(name: str) -> str:
-    value = env.str(name, default="")
+    value: str = env.str(name, default="")
     if not value:
         raise ImproperlyConfigured(f"{name} is not set (`make run` sets it to the servers that it starts).")
     return value
@@ -118,9 +114,7 @@ def _database() -> dict[str, Any]:
     url = _required("DATABASE_URL")
     config: dict[str, Any] = env.db_url_config(url)
     if config.get("ENGINE") != "django.db.backends.postgresql":
-        raise ImproperlyConfigured(
-            "DATABASE_URL must name a PostgreSQL database: postgresql://user@host/name."
-        )
+        raise ImproperlyConfigured("DATABASE_URL must name a PostgreSQL database: postgresql://user@host/name.")
     options = config.setdefault("OPTIONS", {})
     options.setdefault("connect_timeout", 3)
     # a hung statement must not hold a row for ever; the ledger's own waits are far shorter

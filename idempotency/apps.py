@@ -1,0 +1,11 @@
+"""Django application `idempotency`."""
+
+from django.apps import AppConfig
+
+
+class IdempotencyConfig(AppConfig):
+    name = "idempotency"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from idempotency import checks  # noqa: F401, PLC0415  registers the system checks

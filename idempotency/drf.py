@@ -1,0 +1,124 @@
+"""Django REST framework: `@idempotent` for handler methods, problem+json for every error, one-time tokens."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from rest_framework import exceptions, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency import tokens
+from idempotency.errors import Problem, problem_document
+from idempotency.exchange import run
+from idempotency.middleware import problem_of
+from idempotency.modes import ATOMIC, Mode
+from idempotency.principal import principal_of
+from idempotency.views import open_exchange
+
+Handler = Callable[..., HttpResponseBase]
+
+
+def idempotent(
+    *, body: type[serializers.BaseSerializer[Any]] | None = None, mode: Mode = ATOMIC
+) -> Callable[[Handler], Handler]:
+    """Make a handler method's effect happen once per Idempotency-Key (or Idempotency-Token).
+
+    By the time it runs, DRF has authenticated, throttled and checked permissions; `body` is validated before the
+    key is looked at, so that a 400 never burns a key. The exchange is `request.idempotency` in the handler.
+
+    Args:
+        body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
+        mode: see `idempotency.modes`.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            plain = request._request
+            _ = plain.body  # read once, so that both the fingerprint and the parser see it
+            if body is not None:
+                serializer = body(data=request.data, context={"request": request, "view": view})
+                serializer.is_valid(raise_exception=True)
+                kwargs["data"] = serializer.validated_data
+            exchange = open_exchange(plain, caller=request, mode=mode)
+            request.idempotency = exchange  # type: ignore[attr-defined]
+
+            def answer() -> HttpResponseBase:
+                response: HttpResponseBase
+                try:
+                    response = handler(view, request, *args, **kwargs)
+                except (exceptions.APIException, Http404, PermissionDenied, Problem) as exc:
+                    response = view.handle_exception(exc)
+                finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
+                return finalized
+
+            return run(exchange, answer)
+
+        return wrapper
+
+    return decorate
+
+
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Every error of the API as RFC 9457 `application/problem+json`; None for a fault of the program (500)."""
+    problem = problem_of(exc) or _problem_of_drf(exc)
+    if problem is None:
+        return None
+    request_id = getattr(context["request"], "request_id", None)
+    return Response(
+        problem_document(problem, request_id=request_id),
+        status=problem.status,
+        headers=problem.headers,
+        content_type="application/problem+json",
+    )
+
+
+_CODES = {
+    400: "malformed",
+    401: "not_authenticated",
+    403: "permission_denied",
+    404: "not_found",
+    405: "method_not_allowed",
+    406: "not_acceptable",
+    415: "unsupported_media_type",
+    429: "throttled",
+}
+
+
+def _problem_of_drf(exc: Exception) -> Problem | None:
+    if isinstance(exc, Http404):
+        return Problem(404, "not_found", "There is no such resource.")
+    if isinstance(exc, PermissionDenied):
+        return Problem(403, "permission_denied", "You may not do this.")
+    if isinstance(exc, exceptions.ValidationError):
+        return Problem(400, "validation_failed", "The request body is not valid; see errors.", errors=exc.detail)
+    if not isinstance(exc, exceptions.APIException) or exc.status_code >= 500:
+        return None
+    headers = {}
+    if challenge := getattr(exc, "auth_header", None):
+        headers["WWW-Authenticate"] = challenge
+    if wait := getattr(exc, "wait", None):
+        headers["Retry-After"] = str(int(wait) + 1)
+    return Problem(exc.status_code, _CODES.get(exc.status_code, "refused"), str(exc.detail), headers=headers)
+
+
+class TokenSerializer(serializers.Serializer[tokens.Token]):
+    """A one-time token, as the API shows it."""
+
+    token = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+class TokenList(APIView):
+    """`POST`: a fresh one-time token for the caller."""
+
+    @extend_schema(request=None, responses={201: TokenSerializer}, summary="Issue a one-time token")
+    def post(self, request: Request) -> Response:
+        token = tokens.issue(principal_of(request))
+        return Response(TokenSerializer(token).data, status=status.HTTP_201_CREATED)

@@ -1,0 +1,52 @@
+"""From header to key, from caller and route to scope. Pure: no request, no database."""
+
+import hashlib
+import re
+
+from idempotency.errors import key_invalid, key_missing
+
+MAX_KEY_LENGTH = 255
+_VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
+_QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_ESCAPE = re.compile(r'\\(["\\])')
+
+
+def parse_key(header: str | None) -> str:
+    """The key that an `Idempotency-Key` header carries, 1..255 visible ASCII characters.
+
+    The quoted form is a string of RFC 8941, section 3.3.3 (February 2021), as in the IETF draft
+    draft-ietf-httpapi-idempotency-key-header-07; the bare form is what most clients send. Both name the same key.
+
+    Raises:
+        Problem: `idempotency_key_missing` or `idempotency_key_invalid`.
+    """
+    if header is None or not header.strip():
+        raise key_missing()
+    value = header.strip()
+    if value.startswith('"'):
+        quoted = _QUOTED.fullmatch(value)
+        if quoted is None:
+            raise key_invalid("it opens a quoted string but is not one")
+        value = _ESCAPE.sub(r"\1", quoted[1])
+    if not value:
+        raise key_invalid("it is empty")
+    if len(value) > MAX_KEY_LENGTH:
+        raise key_invalid(f"it has {len(value)} characters, {MAX_KEY_LENGTH} are allowed")
+    if not _VISIBLE_ASCII.fullmatch(value):
+        raise key_invalid("only visible ASCII characters are allowed")
+    return value
+
+
+def scope_of(*, principal: str, method: str, route: str) -> str:
+    """Where a key is unique: one caller, one method, one route (the pattern, not the path)."""
+    return f"{principal} {method} {route}"
+
+
+def token_scope_of(*, principal: str) -> str:
+    """Where a one-time token is unique: one caller, whatever it is used for."""
+    return f"{principal} token"
+
+
+def digest_of(*, scope: str, key: str) -> str:
+    """Names (scope, key) in Redis, logs and admin without showing the key: 64 hexadecimal characters."""
+    return hashlib.sha256(f"{scope}\x00{key}".encode()).hexdigest()

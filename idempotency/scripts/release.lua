@@ -1,0 +1,7 @@
+-- Compare-and-delete: remove a running marker, only if it is still ours.
+-- KEYS[1] the marker   ARGV[1] the value that our claim wrote
+-- returns 1 if it was removed, 0 if it is gone or someone else's
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('DEL', KEYS[1])
+end
+return 0

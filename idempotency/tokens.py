@@ -1,0 +1,56 @@
+"""One-time tokens: a key that the server hands out, for forms and for clients that cannot make one.
+
+A token is signed, names its holder and expires; it is stored nowhere before its use. Its use is the ledger's
+claim on it, so the same unique constraint that makes a key count once makes a token count once, with Redis there
+or not. The scope of a token is its holder alone: used for a second, different call it is a reused key.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.core import signing
+
+from idempotency.conf import config
+from idempotency.errors import token_unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What the holder gets: `token` to send, `expires_at` (aware) to show."""
+
+    token: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A genuine token: its ledger `key`, and whether its time is over."""
+
+    key: str
+    expired: bool
+
+
+def issue(principal: str) -> Token:
+    """A new token for `principal` (see `principal_of`); no database, no Redis."""
+    token = _signer(principal).sign(secrets.token_urlsafe(16))
+    return Token(token, datetime.now(UTC) + timedelta(seconds=config().token_seconds))
+
+
+def read(token: str, *, principal: str) -> Taken:
+    """The ledger key of a token.
+
+    Raises:
+        Problem: `token_unknown`, for anything not issued to this principal.
+    """
+    signer = _signer(principal)
+    try:
+        return Taken(signer.unsign(token, max_age=config().token_seconds), expired=False)
+    except signing.SignatureExpired:
+        return Taken(signer.unsign(token), expired=True)
+    except signing.BadSignature:
+        raise token_unknown() from None
+
+
+def _signer(principal: str) -> signing.TimestampSigner:
+    return signing.TimestampSigner(salt=f"idempotency.token.{principal}")
