@@ -1,0 +1,73 @@
+"""A mistake in the settings is named before the first request meets it."""
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from idempotency.breaker import Breaker
+from idempotency.checks import MIDDLEWARE, check_settings
+from idempotency.conf import config, parse
+
+
+@pytest.mark.parametrize(
+    ("raw", "word"),
+    [
+        ({"WAIT": 1}, "WAIT"),
+        ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
+        ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
+        ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
+        ({"REDIS_ALIAS": "nowhere"}, "nowhere"),
+    ],
+)
+def test_a_wrong_setting_is_named(raw: dict[str, Any], word: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=word):
+        parse(raw)
+    with override_settings(IDEMPOTENCY=raw):
+        assert [message.id for message in check_settings(None)] == ["idempotency.E001"]
+
+
+def test_settings_changes_are_seen() -> None:
+    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 2}):
+        assert config().wait_seconds == 2
+    assert config().wait_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, []),
+        ({"MIDDLEWARE": []}, ["idempotency.E002"]),
+        (
+            {"MIDDLEWARE": [MIDDLEWARE, "django.contrib.auth.middleware.AuthenticationMiddleware"]},
+            ["idempotency.E003"],
+        ),
+        (
+            {"CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}},
+            ["idempotency.E004"],
+        ),
+        (
+            {
+                "CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
+                "IDEMPOTENCY": {"REDIS_ALIAS": None},
+            },
+            [],
+        ),
+    ],
+)
+def test_checks_explain_mistakes(changed: dict[str, Any], expected: list[str]) -> None:
+    with override_settings(**changed):
+        assert [message.id for message in check_settings(None)] == expected
+
+
+def test_an_open_breaker_lets_one_probe_through_after_its_pause() -> None:
+    breaker = Breaker()
+    assert breaker.allows(open_seconds=60)
+    breaker.failed(open_seconds=60)
+    assert not breaker.allows(open_seconds=60)
+    breaker.failed(open_seconds=0)
+    assert breaker.allows(open_seconds=60)
+    assert not breaker.allows(open_seconds=60)
+    breaker.succeeded()
+    assert breaker.allows(open_seconds=60)

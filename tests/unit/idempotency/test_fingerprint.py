@@ -1,0 +1,104 @@
+"""Which two requests are the same request."""
+
+import json
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import RequestFactory, override_settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idempotency.fingerprint import canonical, fingerprint, matches
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+factory = RequestFactory()
+
+
+def posted(body: str | bytes, content_type: str = "application/json", path: str = "/orders?a=1") -> bytes:
+    return canonical(factory.post(path, data=body, content_type=content_type))
+
+
+def reordered(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {name: reordered(document[name]) for name in reversed(list(document))}
+    return [reordered(item) for item in document] if isinstance(document, list) else document
+
+
+@given(JSON)
+def test_white_space_and_member_order_do_not_matter(document: Any) -> None:
+    assert posted(json.dumps(document)) == posted(json.dumps(reordered(document), indent=3))
+
+
+@given(JSON, JSON)
+def test_different_documents_differ(one: Any, other: Any) -> None:
+    if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True):
+        assert posted(json.dumps(one)) != posted(json.dumps(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('{"a":1}', '{"a":"1"}'),
+        ('{"a":1}', '{"a":1.0}'),
+        ('{"a":0.1}', '{"a":0.1000000000000000055}'),
+        ('{"a":[1,2]}', '{"a":[2,1]}'),
+        ('{"a":{"number":"1"}}', '{"a":1}'),
+        ('{"a":1,"a":2}', '{"a":2}'),
+        ("[", "[ "),
+    ],
+)
+def test_what_looks_alike_but_is_not(one: str, other: str) -> None:
+    assert posted(one) != posted(other)
+
+
+def test_method_path_query_and_content_type_count() -> None:
+    seen = {
+        posted("{}"),
+        posted("{}", path="/orders?a=2"),
+        posted("{}", path="/order?a=1"),
+        posted("{}", content_type="application/merge-patch+json"),
+        canonical(factory.patch("/orders?a=1", data="{}", content_type="application/json")),
+    }
+    assert len(seen) == 5
+
+
+def test_the_charset_of_json_does_not_count() -> None:
+    assert posted("{}") == posted("{}", content_type="application/json; charset=utf-8")
+
+
+def test_bytes_that_are_neither_json_nor_form_count_as_they_are() -> None:
+    assert posted(b"\x00\x01", content_type="application/octet-stream") != posted(
+        b"\x00\x02", content_type="application/octet-stream"
+    )
+
+
+def test_deep_nesting_is_not_an_error() -> None:
+    assert posted("[" * 100_000) == posted("[" * 100_000)
+
+
+def test_a_form_is_compared_without_its_tokens() -> None:
+    one = factory.post("/buy", {"sku": "mug", "csrfmiddlewaretoken": "x", "idempotency_token": "y"})
+    other = factory.post("/buy", {"csrfmiddlewaretoken": "z", "idempotency_token": "y", "sku": "mug"})
+    third = factory.post("/buy", {"sku": "poster", "csrfmiddlewaretoken": "x", "idempotency_token": "y"})
+    assert canonical(one) == canonical(other) != canonical(third)
+
+
+def test_an_upload_is_compared_by_its_content() -> None:
+    def upload(content: bytes) -> bytes:
+        return canonical(factory.post("/up", {"f": SimpleUploadedFile("a.txt", content), "n": "1"}))
+
+    assert upload(b"same") == upload(b"same") != upload(b"else")
+
+
+def test_a_rotated_secret_still_knows_its_requests() -> None:
+    content = posted("{}")
+    with override_settings(SECRET_KEY="old" * 20):
+        stored = fingerprint(content)
+    assert not matches(stored, content)
+    with override_settings(SECRET_KEY_FALLBACKS=["old" * 20]):
+        assert matches(stored, content)

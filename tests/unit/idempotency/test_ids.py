@@ -1,0 +1,25 @@
+"""Ids: version 7, ordered by time, 32 characters."""
+
+import time
+import uuid
+
+from idempotency.ids import HexIdConverter, new_id
+
+
+def test_an_id_is_a_uuid_of_version_7_with_the_time_in_front() -> None:
+    before = time.time_ns() // 1_000_000
+    made = new_id()
+    after = time.time_ns() // 1_000_000
+    assert (made.version, made.variant, len(made.hex)) == (7, uuid.RFC_4122, 32)
+    assert before <= made.int >> 80 <= after
+
+
+def test_ids_do_not_repeat() -> None:
+    assert len({new_id() for _ in range(10_000)}) == 10_000
+
+
+def test_the_url_form_is_the_32_characters() -> None:
+    made = new_id()
+    converter = HexIdConverter()
+    assert converter.to_url(made) == converter.to_url(made.hex) == made.hex
+    assert converter.to_python(made.hex) == made
