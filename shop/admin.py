@@ -1,0 +1,180 @@
+"""The shop's tables for the operator: products go through `shop.catalog` and `shop.stock`, orders are read.
+
+Stock is changed by a difference, never overwritten: shoppers go on buying while a person counts.
+"""
+
+import uuid
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from shop import catalog, orders, stock
+from shop.models import Like, Order, OrderItem, Product
+from shop.templatetags.shop import money
+
+admin.site.site_header = "PayOnce"
+admin.site.site_title = "PayOnce"
+admin.site.index_title = _("Shop, payments and ledger")
+
+
+class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A product; for an existing one, its stock is moved by a difference."""
+
+    stock_difference = forms.IntegerField(
+        label=_("Stock difference"),
+        required=False,
+        initial=0,
+        help_text=_("Units to add, or with a minus sign to take away; 0 leaves the stock alone."),
+    )
+
+    class Meta:
+        model = Product
+        fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
+
+
+@admin.register(Product)
+class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Name, price and window texts are edited; the stock is moved."""
+
+    form = ProductForm
+    list_display = ("sku", "name", "price", "stock", "flash_only", "version")
+    list_filter = ("flash_only", "currency")
+    search_fields = ("sku", "name")
+
+    @admin.display(description=_("price"), ordering="price_minor")
+    def price(self, product: Product) -> str:
+        return money(product.price_minor, product.currency)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
+        return () if obj is None else ("sku", "stock", "version")
+
+    def get_fields(self, request: HttpRequest, obj: Product | None = None) -> list[str]:
+        window = ["sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock"]
+        return window if obj is None else [*window, "stock_difference", "version"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
+        return False  # orders refer to it
+
+    def save_model(self, request: HttpRequest, obj: Product, form: Any, change: bool) -> None:
+        """Write only what was edited, and only over what the editor saw."""
+        if not change:
+            super().save_model(request, obj, form, change)
+            return
+        edited = [name for name in form.changed_data if name in catalog.EDITABLE]
+        with transaction.atomic():
+            if edited and not catalog.edit_product(
+                product_id=obj.pk,
+                before={name: form.initial[name] for name in edited},
+                after={name: form.cleaned_data[name] for name in edited},
+            ):
+                messages.error(
+                    request, _("Somebody else edited this product meanwhile; your texts were not saved.")
+                )
+            difference = form.cleaned_data.get("stock_difference") or 0
+            if difference and not stock.adjust(product_id=obj.pk, difference=difference):
+                messages.error(request, _("There are fewer units than you take away; the stock was not changed."))
+
+
+class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
+    """The items of an order, as bought."""
+
+    model = OrderItem
+    fields = ("sku", "name", "quantity", "price", "subtotal")
+    readonly_fields = fields
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.display(description=_("price"))
+    def price(self, item: OrderItem) -> str:
+        return money(item.price_minor, item.order.currency)
+
+    @admin.display(description=_("subtotal"))
+    def subtotal(self, item: OrderItem) -> str:
+        return money(item.subtotal_minor, item.order.currency)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Seen, never written: the domain modules are the only writers."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Order)
+class OrderAdmin(ReadOnlyAdmin):
+    """Orders by status and time; the search takes an order number, a user name or a sku."""
+
+    list_display = ("number", "status", "user", "total", "created_at", "paid_at", "closed_at", "version")
+    list_filter = ("status", "currency", "created_at")
+    list_select_related = ("user",)
+    search_fields = ("user__username", "items__sku")
+    search_help_text = _("order number, user name or sku")
+    date_hierarchy = "created_at"
+    ordering = ("-id",)
+    show_full_result_count = False
+    inlines = (OrderItemInline,)
+    fields = (
+        "number",
+        "status",
+        "user",
+        "total",
+        "payment",
+        "note",
+        "created_at",
+        "expires_at",
+        "closing_at",
+        "paid_at",
+        "closed_at",
+        "version",
+    )
+    readonly_fields = fields
+
+    @admin.display(description=_("number"), ordering="id")
+    def number(self, order: Order) -> str:
+        return order.id.hex
+
+    @admin.display(description=_("total"), ordering="total_minor")
+    def total(self, order: Order) -> str:
+        return money(order.total_minor, order.currency)
+
+    @admin.display(description=_("payment"))
+    def payment(self, order: Order) -> SafeString | str:
+        payment_id = orders.payment_ids(order_ids=[order.id]).get(order.id)
+        if payment_id is None:
+            return "-"
+        return format_html('<a href="../../../../payments/payment/{}/change/">{}</a>', payment_id, payment_id.hex)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Order], search_term: str
+    ) -> tuple[QuerySet[Order], bool]:
+        """An order number, with or without dashes, finds exactly that order."""
+        try:
+            return queryset.filter(pk=uuid.UUID(search_term.strip())), False
+        except ValueError:
+            return super().get_search_results(request, queryset, search_term)
+
+
+@admin.register(Like)
+class LikeAdmin(ReadOnlyAdmin):
+    """Who likes what."""
+
+    list_display = ("product", "user", "created_at")
+    list_filter = ("product",)
+    list_select_related = ("product", "user")
+    search_fields = ("user__username", "product__sku")

@@ -1,0 +1,303 @@
+"""The JSON API under `/api/v1/` (CONTRACT [2]): HTTP mapping only; the refusals stand in `shop.errors`.
+
+Every call needs a logged-in caller. A sku inside an order's items that does not exist is 404 `product_not_found`:
+the refusal is about a named thing, is stored under the key and replayed.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path, reverse
+from django.utils.http import parse_etags
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency.drf import idempotent
+from idempotency.modes import PHASED
+from payments.serializers import PaymentSerializer, represent_payment
+from shop import catalog, checkout, orders, schema
+from shop.errors import PreconditionRequired
+from shop.models import Order, OrderStatus
+from shop.serializers import (
+    NoteRequest,
+    OrderRequest,
+    OrderResponse,
+    PaymentRequest,
+    ProductResponse,
+    represent_order,
+    represent_product,
+)
+
+PRODUCT_MISSING = {404: "product_not_found"}
+ORDER_MISSING = {404: "order_not_found"}
+
+
+def _user_id(request: Request) -> int:
+    user_id = request.user.pk
+    assert user_id is not None  # noqa: S101 - every call here needs authentication
+    return int(user_id)
+
+
+def _etag(version: int) -> str:
+    return f'"{version}"'
+
+
+def _accepted_versions(header: str) -> frozenset[int] | None:
+    """The versions that an If-Match names; None for `*`. Weak and foreign tags match nothing (strong comparison).
+
+    Source: RFC 9110, section 13.1.1 (June 2022).
+    """
+    tags = parse_etags(header)
+    if tags == ["*"]:
+        return None
+    bare = (tag.strip('"') for tag in tags if not tag.startswith("W/"))
+    return frozenset(int(tag) for tag in bare if tag.isascii() and tag.isdigit() and len(tag) < 19)
+
+
+def _order_response(order: Order, *, payment_id: UUID | None, status: int = 200) -> Response:
+    headers = {"ETag": _etag(order.version)}
+    if status == 201:
+        headers["Location"] = reverse("api-order", args=[order.id])
+    return Response(represent_order(order, payment_id=payment_id), status=status, headers=headers)
+
+
+def _with_payment(order: Order, *, status: int = 200) -> Response:
+    payment_id = orders.payment_ids(order_ids=[order.id]).get(order.id)
+    return _order_response(order, payment_id=payment_id, status=status)
+
+
+class ProductList(APIView):
+    """The catalogue."""
+
+    @extend_schema(
+        operation_id="products_list",
+        summary="List the products",
+        responses=schema.responses({200: ProductResponse(many=True)}, {}),
+    )
+    def get(self, request: Request) -> Response:
+        products = catalog.list_products(user_id=_user_id(request))
+        return Response([represent_product(product) for product in products])
+
+
+class ProductDetail(APIView):
+    """One product."""
+
+    @extend_schema(
+        operation_id="products_read",
+        summary="Read a product",
+        responses=schema.responses({200: ProductResponse}, PRODUCT_MISSING),
+    )
+    def get(self, request: Request, sku: str) -> Response:
+        return Response(represent_product(catalog.get_product(sku=sku, user_id=_user_id(request))))
+
+
+class ProductLike(APIView):
+    """The caller's like of a product: there or not, so neither call needs a key."""
+
+    @extend_schema(
+        operation_id="products_like",
+        summary="Like a product",
+        request=None,
+        responses=schema.responses({204: None}, PRODUCT_MISSING),
+    )
+    def put(self, request: Request, sku: str) -> Response:
+        catalog.like(sku=sku, user_id=_user_id(request))
+        return Response(status=204)
+
+    @extend_schema(
+        operation_id="products_unlike",
+        summary="Take a like away",
+        responses=schema.responses({204: None}, PRODUCT_MISSING),
+    )
+    def delete(self, request: Request, sku: str) -> Response:
+        catalog.unlike(sku=sku, user_id=_user_id(request))
+        return Response(status=204)
+
+
+class OrderPages(CursorPagination):
+    """Newest first. Ids are time-ordered and unique, so a page's edge is exact while new orders arrive."""
+
+    page_size = 20
+    max_page_size = 100
+    page_size_query_param = "page_size"
+    ordering = "-id"
+
+
+class OrderList(APIView):
+    """The caller's orders."""
+
+    @extend_schema(
+        operation_id="orders_list",
+        summary="List one's orders, newest first",
+        parameters=[
+            OpenApiParameter("cursor", OpenApiTypes.STR, description="from `next` or `previous` of another page"),
+            OpenApiParameter("page_size", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+        ],
+        responses=schema.responses({200: schema.page_of(OrderResponse)}, {404: "not_found"}),
+    )
+    def get(self, request: Request) -> Response:
+        paginator = OrderPages()
+        page: list[Order] = (
+            paginator.paginate_queryset(orders.list_orders(user_id=_user_id(request)), request, view=self) or []
+        )
+        payments = orders.payment_ids(order_ids=[order.id for order in page])
+        return paginator.get_paginated_response(
+            [represent_order(order, payment_id=payments.get(order.id)) for order in page]
+        )
+
+    @extend_schema(
+        operation_id="orders_create",
+        summary="Place an order",
+        description="Takes the units off the shelf until `expires_at`. Either all items are ordered or none.",
+        parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
+        request=OrderRequest,
+        examples=[schema.ORDER_REQUEST_EXAMPLE, schema.ORDER_EXAMPLE],
+        responses=schema.responses(
+            {201: OrderResponse},
+            {
+                400: "validation_failed, malformed",
+                404: "product_not_found",
+                409: "out_of_stock, flash_sale_only, mixed_currency",
+            },
+            keyed=True,
+        ),
+    )
+    @idempotent(body=OrderRequest)
+    def post(self, request: Request, *, data: dict[str, Any]) -> Response:
+        order = orders.create_order(
+            user_id=_user_id(request),
+            quantities={item["sku"]: item["quantity"] for item in data["items"]},
+            note=data["note"],
+        )
+        return _order_response(order, payment_id=None, status=201)
+
+
+class OrderDetail(APIView):
+    """One of the caller's orders."""
+
+    @extend_schema(
+        operation_id="orders_read",
+        summary="Read an order",
+        parameters=[schema.IF_NONE_MATCH, schema.ETAG],
+        responses=schema.responses(
+            {200: OrderResponse, 304: OpenApiResponse(description="still at the caller's ETag")}, ORDER_MISSING
+        ),
+    )
+    def get(self, request: Request, order_id: UUID) -> Response:
+        order = orders.get_order(order_id=order_id, user_id=_user_id(request))
+        etag = _etag(order.version)
+        known = [tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))]
+        if etag in known or known == ["*"]:
+            return Response(status=304, headers={"ETag": etag})
+        return _with_payment(order)
+
+    @extend_schema(
+        operation_id="orders_edit",
+        summary="Edit an order's note",
+        parameters=[schema.IF_MATCH, schema.ETAG],
+        request=NoteRequest,
+        responses=schema.responses(
+            {200: OrderResponse},
+            {
+                **ORDER_MISSING,
+                400: "validation_failed, malformed",
+                412: "version_conflict",
+                428: "precondition_required",
+            },
+        ),
+    )
+    def patch(self, request: Request, order_id: UUID) -> Response:
+        user_id = _user_id(request)
+        orders.get_order(order_id=order_id, user_id=user_id)
+        header = request.headers.get("If-Match")
+        if not header:
+            raise PreconditionRequired
+        body = NoteRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        return _with_payment(
+            orders.update_note(
+                order_id=order_id,
+                user_id=user_id,
+                versions=_accepted_versions(header),
+                note=body.validated_data["note"],
+            )
+        )
+
+
+class OrderCancel(APIView):
+    """Closing an unpaid order."""
+
+    @extend_schema(
+        operation_id="orders_cancel",
+        summary="Cancel an order",
+        description="Closes it at the payment providers first, then here, and puts the units back. Cancelling a "
+        "closed order answers 200 again. 202: a provider did not answer; the order takes no payment any more "
+        "and is closed as soon as the provider has.",
+        parameters=[schema.IDEMPOTENCY_KEY, schema.ETAG, schema.REPLAYED],
+        request=None,
+        responses=schema.responses(
+            {200: OrderResponse, 202: OrderResponse}, {**ORDER_MISSING, 409: "order_paid"}, keyed=True
+        ),
+    )
+    @idempotent(mode=PHASED)
+    def post(self, request: Request, order_id: UUID) -> Response:
+        order = orders.cancel(order_id=order_id, user_id=_user_id(request))
+        return _with_payment(order, status=202 if order.status == OrderStatus.PENDING else 200)
+
+
+class OrderPayment(APIView):
+    """Paying an order."""
+
+    @extend_schema(
+        operation_id="orders_pay",
+        summary="Pay an order",
+        description="Opens the order's one payment, or a further attempt on it by another channel, and tells how "
+        "the shopper goes on. 202: the provider did not answer, the payment is `uncertain`; the same key again "
+        "tells its current state.",
+        parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
+        request=PaymentRequest,
+        examples=[schema.PAYMENT_EXAMPLE],
+        responses=schema.responses(
+            {201: PaymentSerializer, 202: PaymentSerializer},
+            {
+                **ORDER_MISSING,
+                400: "validation_failed, malformed",
+                409: "order_paid, order_closed, channel_unavailable",
+                502: "provider_refused",
+                503: "provider_unavailable",
+            },
+            keyed=True,
+        ),
+    )
+    @idempotent(body=PaymentRequest, mode=PHASED)
+    def post(self, request: Request, order_id: UUID, *, data: dict[str, Any]) -> Response:
+        payment = checkout.start_payment(
+            order_id=order_id,
+            user_id=_user_id(request),
+            channel=data["channel"],
+            resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
+        )
+        document = represent_payment(payment)
+        return Response(
+            document,
+            status=202 if checkout.is_uncertain(document, channel=data["channel"]) else 201,
+            headers={
+                "Location": f"{reverse('api-products').removesuffix('products')}payments/{payment.id.hex}",
+                "ETag": _etag(payment.version),
+            },
+        )
+
+
+urlpatterns = [
+    path("products", ProductList.as_view(), name="api-products"),
+    path("products/<slug:sku>", ProductDetail.as_view(), name="api-product"),
+    path("products/<slug:sku>/like", ProductLike.as_view(), name="api-product-like"),
+    path("orders", OrderList.as_view(), name="api-orders"),
+    path("orders/<hexid:order_id>", OrderDetail.as_view(), name="api-order"),
+    path("orders/<hexid:order_id>/cancel", OrderCancel.as_view(), name="api-order-cancel"),
+    path("orders/<hexid:order_id>/payment", OrderPayment.as_view(), name="api-order-payment"),
+]

@@ -1,0 +1,83 @@
+"""From an order to the place where the shopper pays: the one way that the API and the pages both take.
+
+Commits the intent (order still payable, our own number for the attempt) first, then calls the provider with no
+transaction open. Never changes money state; that is `payments.services`' and, through it, the provider's word.
+"""
+
+import logging
+from uuid import UUID
+
+from django.db import transaction
+
+from payments import services
+from payments.errors import PaymentRefused, ProviderError
+from payments.models import Payment
+from shop import orders
+from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
+from shop.models import Order
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION_LIMIT = 40  # characters; the narrowest channel takes 127 bytes of UTF-8
+
+
+def start_payment(*, order_id: UUID, user_id: int, channel: str, resumed: bool = False) -> Payment:
+    """Open an attempt for the order, or go on with the live one of the same channel.
+
+    Args:
+        order_id: which order.
+        user_id: whose.
+        channel: ``wechat`` or ``alipay``.
+        resumed: an earlier run for the same intent was cut off or ended uncertain; it may have been paid since,
+            which then is its outcome and no refusal.
+
+    Returns:
+        The payment; `uncertain` where the provider's answer is missing.
+
+    Raises:
+        Problem: `order_not_found`, `order_paid`, `order_closed`, `channel_unavailable`, `provider_refused`,
+            `provider_unavailable`.
+
+    Transaction: NONE may be open; opens a short one of its own, then calls the provider. May run again.
+    """
+    try:
+        attempt_id = _open(order_id=order_id, user_id=user_id, channel=channel)
+    except (OrderPaid, OrderClosed):
+        payment = Payment.objects.filter(order_id=order_id, attempts__channel=channel).first()
+        if not resumed or payment is None:
+            raise
+        return payment
+    try:
+        return services.submit_attempt(attempt_id)
+    except ProviderError as error:
+        log.warning("order %s: %s did not open a payment: %s", order_id.hex, channel, error)
+        raise from_provider(error) from error
+
+
+def _open(*, order_id: UUID, user_id: int, channel: str) -> UUID:
+    with transaction.atomic():
+        order = orders.lock_payable(order_id=order_id, user_id=user_id)
+        first = not orders.payment_ids(order_ids=[order_id])
+        try:
+            attempt = services.open_attempt(
+                order_id=order.id,
+                owner_id=user_id,
+                amount_minor=order.total_minor,
+                currency=order.currency,
+                channel=channel,
+                description=describe(order),
+                expires_at=order.expires_at,
+            )
+        except PaymentRefused as refused:
+            raise from_payment(refused) from refused
+        if first:
+            orders.record_payment_opened(order=order)
+    return attempt.id
+
+
+def describe(order: Order) -> str:
+    """What the shopper's wallet shows: the first item's name and how many units there are in all."""
+    items = list(order.items.all())
+    units = sum(item.quantity for item in items)
+    name = items[0].name[:DESCRIPTION_LIMIT]
+    return name if units == 1 else f"{name} (×{units})" if len(items) == 1 else f"{name} … (×{units})"

@@ -1,0 +1,113 @@
+"""The shop's refusals: problems with a stable `code`, raised by the domain modules, shown by API and pages.
+
+================================ ====== ==============================================================
+code                             status when
+================================ ====== ==============================================================
+`product_not_found`              404    no product of that sku; also for a sku inside an order's items
+`order_not_found`                404    no such order, or another user's
+`out_of_stock`                   409    fewer units left than asked for; nothing was taken
+`flash_sale_only`                409    the product is sold in flash sales alone
+`mixed_currency`                 409    the items are priced in different currencies
+`order_paid`                     409    the order is already paid (or was, and is refunded)
+`order_closed`                   409    the order is closed, closing or past its time
+`channel_unavailable`            409    the payment channel is not set up here
+`version_conflict`               412    `If-Match` names an older version
+`precondition_required`          428    `If-Match` is missing
+`provider_refused`               502    the payment provider refused to open the payment
+`provider_unavailable`           503    the payment provider cannot be reached; nothing happened there
+================================ ====== ==============================================================
+"""
+
+from idempotency.errors import Problem
+from payments.errors import PaymentRefused, ProviderError, ProviderRejected
+
+
+class ProductNotFound(Problem):
+    """No product of that sku."""
+
+    def __init__(self, sku: str) -> None:
+        super().__init__(404, "product_not_found", f"There is no product {sku!r}.", sku=sku)
+
+
+class OrderNotFound(Problem):
+    """No such order for this user; whether it exists for another is not told."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "order_not_found", "There is no such order of yours.")
+
+
+class OutOfStock(Problem):
+    """Fewer units left than asked for."""
+
+    def __init__(self, sku: str) -> None:
+        detail = f"There are not enough units of {sku!r} left. Nothing was ordered; ask for fewer."
+        super().__init__(409, "out_of_stock", detail, sku=sku)
+
+
+class FlashSaleOnly(Problem):
+    """An ordinary order for a product of a flash sale."""
+
+    def __init__(self, sku: str) -> None:
+        super().__init__(409, "flash_sale_only", f"{sku!r} is sold in a flash sale only.", sku=sku)
+
+
+class MixedCurrency(Problem):
+    """Items of one order priced in different currencies."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "mixed_currency", "All items of one order must be priced in one currency.")
+
+
+class OrderPaid(Problem):
+    """What was asked is impossible because the order is paid."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "order_paid", "This order is already paid.")
+
+
+class OrderClosed(Problem):
+    """What was asked is impossible because the order is closed, or on its way there."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "order_closed", "This order is closed and cannot be paid any more.")
+
+
+class VersionConflict(Problem):
+    """The caller decided on an older version of the order than the current one."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            412,
+            "version_conflict",
+            f"The order changed since you read it and is at version {version} now. Read it again and decide anew.",
+            headers={"ETag": f'"{version}"'},
+        )
+
+
+class PreconditionRequired(Problem):
+    """A conditional call came without its condition."""
+
+    def __init__(self) -> None:
+        detail = "Send If-Match with the ETag of the order that you read, so that no other change is overwritten."
+        super().__init__(428, "precondition_required", detail)
+
+
+def from_payment(refused: PaymentRefused) -> Problem:
+    """The problem that answers a refusal of the payments app; its own code and sentence."""
+    return Problem(409, refused.code, str(refused) or (type(refused).__doc__ or "").strip())
+
+
+def from_provider(error: ProviderError) -> Problem:
+    """The problem that answers a provider's failure. Its own words stay in our log: they are not for shoppers."""
+    if isinstance(error, ProviderRejected):
+        return Problem(
+            502,
+            "provider_refused",
+            "The payment provider refused this payment. Nothing was charged; try another channel.",
+        )
+    return Problem(
+        503,
+        "provider_unavailable",
+        "The payment provider cannot be reached at the moment. Nothing was charged; retry with the same key.",
+        headers={"Retry-After": "2"},
+    )

@@ -1,0 +1,135 @@
+"""What the shop keeps: products with their stock, likes, orders with their items.
+
+Fields, constraints and pure properties only. Writers are `shop.catalog` (products, likes), `shop.stock`
+(the columns `stock` and `version` of a product) and `shop.orders` (orders and items); nobody else writes.
+What must never happen is refused here by the database, whatever the code above does.
+"""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from idempotency.ids import new_id
+
+
+class Product(models.Model):
+    """One thing for sale. `stock` is what can still be ordered; units in open orders are already taken off."""
+
+    class Picture(models.TextChoices):
+        """Symbols of the sprite `static/shop/art.svg`."""
+
+        PARCEL = "parcel", _("Parcel")
+        MUG = "mug", _("Mug")
+        POSTER = "poster", _("Poster")
+        SNEAKER = "sneaker", _("Sneaker")
+
+    sku = models.SlugField(max_length=64, unique=True)
+    name = models.CharField(max_length=120)
+    description = models.TextField(blank=True)
+    picture = models.CharField(max_length=16, choices=Picture.choices, default=Picture.PARCEL)
+    price_minor = models.BigIntegerField(help_text=_("in the currency's minor unit: 1990 is ¥19.90"))
+    currency = models.CharField(max_length=3, default="CNY", help_text=_("ISO 4217"))
+    stock = models.IntegerField(default=0)
+    flash_only = models.BooleanField(default=False, help_text=_("sold in flash sales alone, never by an order"))
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.CheckConstraint(condition=Q(stock__gte=0), name="product_stock_never_below_zero"),
+            models.CheckConstraint(condition=Q(price_minor__gt=0), name="product_price_is_positive"),
+            models.CheckConstraint(condition=Q(currency__regex=r"^[A-Z]{3}$"), name="product_currency_is_iso"),
+            models.CheckConstraint(condition=Q(version__gte=1), name="product_version_starts_at_one"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Like(models.Model):
+    """A user likes a product; the unique constraint makes liking a constant, however often it arrives."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="likes")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "product"], name="like_once_per_user_and_product"),)
+
+
+class OrderStatus(models.TextChoices):
+    """Where an order stands; the allowed steps are `shop.orders.NEXT` and the trigger of migration 0002."""
+
+    PENDING = "pending", _("Awaiting payment")
+    PAID = "paid", _("Paid")
+    CLOSED = "closed", _("Closed")
+    REFUNDED = "refunded", _("Refunded")
+
+
+class Order(models.Model):
+    """What one user wants to buy, at the prices of the moment they said so.
+
+    Its payment lives in the payments app under this id; there is no foreign key in either direction.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="orders")
+    status = models.CharField(max_length=8, choices=OrderStatus.choices, default=OrderStatus.PENDING)
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+    total_minor = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    note = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    # set by the first step of closing: from then on no new payment may start, and the timer ends what a crash cut
+    closing_at = models.DateTimeField(null=True, blank=True, editable=False)
+    paid_at = models.DateTimeField(null=True, blank=True, editable=False)
+    closed_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=OrderStatus.values), name="order_status_is_known"),
+            models.CheckConstraint(condition=Q(version__gte=1), name="order_version_starts_at_one"),
+            models.CheckConstraint(condition=Q(total_minor__gt=0), name="order_total_is_positive"),
+            models.CheckConstraint(condition=Q(currency__regex=r"^[A-Z]{3}$"), name="order_currency_is_iso"),
+            models.CheckConstraint(
+                condition=Q(status="pending", paid_at__isnull=True, closed_at__isnull=True)
+                | Q(status="closed", paid_at__isnull=True, closed_at__isnull=False)
+                | Q(status__in=["paid", "refunded"], paid_at__isnull=False, closed_at__isnull=True),
+                name="order_times_fit_status",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["user", "-id"], name="order_by_user"),
+            models.Index(fields=["expires_at"], name="order_open", condition=Q(status="pending")),
+        )
+
+    def __str__(self) -> str:
+        return self.id.hex
+
+
+class OrderItem(models.Model):
+    """One product of an order; sku, name and price are copies, so that a later edit leaves the order as bought."""
+
+    order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="items")
+    product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="+")
+    sku = models.SlugField(max_length=64, db_index=False)
+    name = models.CharField(max_length=120)
+    quantity = models.PositiveIntegerField()
+    price_minor = models.BigIntegerField()
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(fields=["order", "product"], name="item_once_per_order_and_product"),
+            models.CheckConstraint(condition=Q(quantity__gt=0), name="item_quantity_is_positive"),
+            models.CheckConstraint(condition=Q(price_minor__gt=0), name="item_price_is_positive"),
+        )
+
+    @property
+    def subtotal_minor(self) -> int:
+        """Price times quantity, in minor units."""
+        return self.price_minor * self.quantity

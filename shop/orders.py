@@ -1,0 +1,288 @@
+"""Orders: the only writer of orders and their items. Function modules, keyword-only arguments, no HTTP objects.
+
+Every step of an order is a conditional UPDATE on the status (or version) that the decision was made on, so of two
+steps at the same instant exactly one finds the row as it expects; the loser reads again. The units of an order go
+back to the shelf in the transaction of the step that closes it, hence once.
+
+Closing takes three commits, because a shopper may be paying at that moment: mark the order as closing (no new
+payment can start), close every open attempt at its provider with no transaction open, close the order. What a
+crash cuts off in between, `expire` finishes.
+
+Lock order: the order's row, then products in primary-key order. Payment rows are never locked from here; inside
+the settling transaction the payments app locks its payment first and then calls `on_payment`.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from payments import services
+from payments.models import Payment
+from shop import stock
+from shop.errors import (
+    FlashSaleOnly,
+    MixedCurrency,
+    OrderClosed,
+    OrderNotFound,
+    OrderPaid,
+    ProductNotFound,
+    VersionConflict,
+)
+from shop.models import Order, OrderItem, OrderStatus, Product
+
+# the allowed steps; the trigger of migration 0002 refuses every other one, whoever writes
+NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
+    OrderStatus.PENDING: frozenset({OrderStatus.PAID, OrderStatus.CLOSED}),
+    OrderStatus.PAID: frozenset({OrderStatus.REFUNDED}),
+    OrderStatus.CLOSED: frozenset(),
+    OrderStatus.REFUNDED: frozenset(),
+}
+
+CLOSING_GRACE_SECONDS = 60  # longer than one closing takes, so that the timer does not run beside it
+
+
+def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "") -> Order:
+    """Take the units off the shelf and write the order.
+
+    Args:
+        user_id: who buys.
+        quantities: sku -> units, each above zero.
+        note: the shopper's words to the shop, at most 500 characters.
+
+    Raises:
+        ProductNotFound, FlashSaleOnly, MixedCurrency, OutOfStock: nothing was ordered; the caller's transaction
+            must roll back.
+
+    Transaction: needs the caller's, so that a ledger row can commit with it. No network.
+    """
+    products = {product.sku: product for product in Product.objects.filter(sku__in=quantities)}
+    for sku in quantities:
+        if sku not in products:
+            raise ProductNotFound(sku)
+        if products[sku].flash_only:
+            raise FlashSaleOnly(sku)
+    if len({product.currency for product in products.values()}) != 1:
+        raise MixedCurrency
+    stock.reserve(quantities={products[sku].pk: quantity for sku, quantity in quantities.items()})
+    now = timezone.now()
+    order = Order.objects.create(
+        user_id=user_id,
+        total_minor=sum(products[sku].price_minor * quantity for sku, quantity in quantities.items()),
+        currency=next(iter(products.values())).currency,
+        note=note,
+        created_at=now,
+        expires_at=now + timedelta(seconds=settings.ORDER_TTL_SECONDS),
+    )
+    OrderItem.objects.bulk_create(
+        OrderItem(
+            order=order,
+            product=products[sku],
+            sku=sku,
+            name=products[sku].name,
+            quantity=quantity,
+            price_minor=products[sku].price_minor,
+        )
+        for sku, quantity in quantities.items()
+    )
+    return order
+
+
+def list_orders(*, user_id: int) -> QuerySet[Order, Order]:
+    """The user's orders with their items, newest first; the caller must bound it."""
+    return Order.objects.filter(user_id=user_id).prefetch_related("items").order_by("-id")
+
+
+def get_order(*, order_id: UUID, user_id: int) -> Order:
+    """The user's order with its items.
+
+    Raises:
+        OrderNotFound: there is none, or it is another user's.
+    """
+    order = list_orders(user_id=user_id).filter(pk=order_id).first()
+    if order is None:
+        raise OrderNotFound
+    return order
+
+
+def payment_ids(*, order_ids: Iterable[UUID]) -> dict[UUID, UUID]:
+    """Order id -> id of its payment, for those that have one. The payments app is asked: orders hold no link."""
+    return dict(Payment.objects.filter(order_id__in=list(order_ids)).values_list("order_id", "id"))
+
+
+def lock_payable(*, order_id: UUID, user_id: int) -> Order:
+    """Lock the user's order for opening a payment attempt.
+
+    Raises:
+        OrderNotFound: there is none, or it is another user's.
+        OrderPaid: it is paid, or was and is refunded.
+        OrderClosed: it is closed, closing, or past `expires_at`.
+
+    Transaction: needs the caller's; the row lock lasts until it ends.
+    """
+    order = Order.objects.select_for_update(no_key=True).filter(pk=order_id, user_id=user_id).first()
+    if order is None:
+        raise OrderNotFound
+    if order.status in {OrderStatus.PAID, OrderStatus.REFUNDED}:
+        raise OrderPaid
+    if order.status == OrderStatus.CLOSED or order.closing_at or order.expires_at <= timezone.now():
+        raise OrderClosed
+    return order
+
+
+def record_payment_opened(*, order: Order) -> None:
+    """Count the version up, because the order now shows its payment.
+
+    Args:
+        order: locked by `lock_payable` in this transaction.
+
+    Transaction: needs the caller's.
+    """
+    Order.objects.filter(pk=order.pk, version=order.version).update(version=F("version") + 1)
+
+
+def update_note(*, order_id: UUID, user_id: int, versions: frozenset[int] | None, note: str) -> Order:
+    """Write the note if nobody changed the order since the caller read it.
+
+    Args:
+        order_id: which order.
+        user_id: whose.
+        versions: the versions that the caller accepts, None for any that exists (`If-Match: *`).
+        note: at most 500 characters.
+
+    Raises:
+        OrderNotFound: there is none, or it is another user's.
+        VersionConflict: the order is at another version by now.
+
+    Transaction: one conditional statement and a read.
+    """
+    mine = Order.objects.filter(pk=order_id, user_id=user_id)
+    current = mine if versions is None else mine.filter(version__in=versions)
+    changed = current.update(note=note, version=F("version") + 1)
+    order = get_order(order_id=order_id, user_id=user_id)
+    if not changed:
+        raise VersionConflict(order.version)
+    return order
+
+
+def cancel(*, order_id: UUID, user_id: int) -> Order:
+    """Close the user's unpaid order, at the payment providers first.
+
+    Returns:
+        The order: `closed`, also when it was before; still `pending` when a provider's answer is missing: it
+        takes no payment any more and `expire` will finish, or the payment that landed will win.
+
+    Raises:
+        OrderNotFound: there is none, or it is another user's.
+        OrderPaid: the payment was faster.
+
+    Transaction: NONE may be open; opens its own short ones around the calls to the providers. May run again.
+    """
+    get_order(order_id=order_id, user_id=user_id)
+    if _close(order_id=order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}:
+        raise OrderPaid
+    return get_order(order_id=order_id, user_id=user_id)
+
+
+def expire(*, order_id: UUID) -> OrderStatus:
+    """Close an order that is past its time, or whose closing was cut off; any other is left alone.
+
+    Returns:
+        Its status now; `pending` if it is not due or a provider's answer is missing (a later run tries again).
+
+    Raises:
+        OrderNotFound: there is none.
+
+    Transaction: NONE may be open; as `cancel`.
+    """
+    order = Order.objects.filter(pk=order_id).first()
+    if order is None:
+        raise OrderNotFound
+    if order.status != OrderStatus.PENDING or (not order.closing_at and order.expires_at > timezone.now()):
+        return OrderStatus(order.status)
+    return _close(order_id=order_id)
+
+
+def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
+    """Orders that `expire` should close, those tried least recently first, so that no stuck one blocks the others.
+
+    Args:
+        now: aware.
+        limit: most ids to return.
+    """
+    stalled = now - timedelta(seconds=CLOSING_GRACE_SECONDS)
+    return list(
+        Order.objects.filter(status=OrderStatus.PENDING)
+        .filter(Q(closing_at__isnull=True, expires_at__lte=now) | Q(closing_at__lte=stalled))
+        .order_by(F("closing_at").asc(nulls_first=True), "expires_at")
+        .values_list("id", flat=True)[:limit]
+    )
+
+
+def on_payment(*, order_id: UUID, event: str) -> bool:
+    """What the payments app tells inside the transaction that settles it (setting `PAYMENT_ORDER_LISTENER`).
+
+    Args:
+        order_id: whose payment changed.
+        event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider).
+
+    Returns:
+        Whether the order takes it. False for a payment of an order that is closed or unknown: the money must go
+        back. Telling the same again changes nothing and answers the same.
+
+    Transaction: needs the caller's. No network, no lock on payments.
+    """
+    if event == "paid":
+        if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID):
+            return True
+        return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}
+    if event == "refunded":
+        # a refund told before its payment implies the payment
+        _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
+        _step(order_id=order_id, before=OrderStatus.PAID, after=OrderStatus.REFUNDED)
+        return _status(order_id) is not None
+    if event == "closed":
+        # a QR code that timed out leaves the order payable by a new attempt until its own time is over
+        ending = Q(closing_at__isnull=False) | Q(expires_at__lte=timezone.now())
+        if Order.objects.filter(ending, pk=order_id, status=OrderStatus.PENDING).exists():
+            _close_here(order_id=order_id)
+        return _status(order_id) is not None
+    raise ValueError(f"unknown payment event {event!r}")
+
+
+def _close(*, order_id: UUID) -> OrderStatus:
+    """Close at the providers, then here; the status that came out. No transaction may be open."""
+    # waits for a payment attempt that is just being opened, and lets none begin after it
+    marked = Order.objects.filter(pk=order_id, status=OrderStatus.PENDING).update(closing_at=timezone.now())
+    if marked:
+        result = services.close_payment(order_id=order_id)
+        if result in {services.CloseResult.CLOSED, services.CloseResult.NONE}:
+            with transaction.atomic():
+                _close_here(order_id=order_id)
+    return OrderStatus(Order.objects.values_list("status", flat=True).get(pk=order_id))
+
+
+def _close_here(*, order_id: UUID) -> None:
+    """pending -> closed and the units back on the shelf, or nothing if another step was faster."""
+    if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.CLOSED):
+        items = OrderItem.objects.filter(order_id=order_id).values_list("product_id", "quantity")
+        stock.release(quantities=dict(items))
+
+
+def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
+    """The one place where a status changes: a conditional update; whether this call was the one that did it."""
+    assert after in NEXT[before], f"{before} -> {after} is not a step of an order"  # noqa: S101
+    stamps = {OrderStatus.PAID: "paid_at", OrderStatus.CLOSED: "closed_at"}
+    times = {stamps[after]: timezone.now()} if after in stamps else {}
+    return bool(
+        Order.objects.filter(pk=order_id, status=before).update(status=after, version=F("version") + 1, **times)
+    )
+
+
+def _status(order_id: UUID) -> OrderStatus | None:
+    value = Order.objects.filter(pk=order_id).values_list("status", flat=True).first()
+    return None if value is None else OrderStatus(value)

@@ -1,0 +1,121 @@
+"""Refusals as pages: a sentence that a shopper can act on, and a way on. The API's documents are not made here."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+
+from idempotency.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the page says for one `code`."""
+
+    title: Any
+    text: Any
+
+
+_WORDS = {
+    "product_not_found": Words(_("We don't sell this"), _("This product does not exist, or not any more.")),
+    "order_not_found": Words(
+        _("No such order"), _("This order does not exist, or it belongs to another account.")
+    ),
+    "out_of_stock": Words(
+        _("Not enough left"),
+        _("Somebody was faster: there are fewer left than you asked for. Nothing was ordered; try fewer."),
+    ),
+    "flash_sale_only": Words(
+        _("Only in the flash sale"), _("This product cannot be ordered here. It is sold in a flash sale.")
+    ),
+    "order_paid": Words(
+        _("Already paid"), _("This order is paid. You were charged once; there is nothing left to do.")
+    ),
+    "order_closed": Words(
+        _("This order is closed"),
+        _("It was cancelled or its time ran out, so it cannot be paid. Nothing was charged; you can order again."),
+    ),
+    "channel_unavailable": Words(
+        _("This way to pay is not available"), _("Nothing was charged. Please choose another way to pay.")
+    ),
+    "provider_refused": Words(
+        _("The payment could not be opened"),
+        _("The payment service refused it. Nothing was charged. Please choose another way to pay."),
+    ),
+    "provider_unavailable": Words(
+        _("The payment service does not answer"),
+        _("Nothing was charged. Please try again in a moment or choose another way to pay."),
+    ),
+    "idempotency_result_expired": Words(
+        _("This was done before"),
+        _("We did this once already and will not do it again. You find the result in your orders."),
+    ),
+    "idempotency_key_reused": Words(
+        _("You already ordered from this page"),
+        _("Your first order stands. To order something else, open the product again and press Buy there."),
+    ),
+    "token_unknown": Words(
+        _("This page was open for too long"),
+        _("Nothing was done. Please open it again and repeat what you wanted."),
+    ),
+    "service_unavailable": Words(
+        _("We are away for a moment"), _("Nothing was done. Please try again in a few seconds; it is safe to.")
+    ),
+}
+_OTHER = Words(_("That did not work"), _("Nothing was charged. Please go back and try again."))
+
+# the form was a leftover; a fresh page is all it takes
+_STALE = {
+    "idempotency_key_reused": _("This page was out of date and has been renewed. Please choose again."),
+    "token_unknown": _("This page was open for too long and has been renewed. Please choose again."),
+}
+
+
+def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
+    """The page for `problem`, with its status; a twin that is still running becomes a page that asks again."""
+    if problem.code == "idempotency_in_progress":
+        return _working(request, problem)
+    kwargs = request.resolver_match.kwargs if request.resolver_match else {}
+    if problem.code in _STALE and "order_id" in kwargs:
+        messages.info(request, _STALE[problem.code])
+        return redirect("order", **kwargs)
+    if problem.code == "order_paid" and "order_id" in kwargs:
+        return redirect("order", **kwargs)
+    words = _WORDS.get(problem.code, _OTHER)
+    context = {"words": words, "way_on": _way_on(problem, kwargs), "code": problem.code}
+    response = render(request, "shop/problem.html", context, status=problem.status)
+    for name, value in problem.headers.items():
+        response.headers[name] = value
+    return response
+
+
+def _way_on(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
+    """Where to go from here, and what the link says."""
+    if problem.code == "order_not_found":
+        return reverse("history"), _("Your orders")
+    if problem.code in {"product_not_found", "flash_sale_only"}:
+        return reverse("catalogue"), _("See what we have")
+    if problem.code == "order_closed":
+        return reverse("catalogue"), _("Back to the shop")
+    if "order_id" in kwargs:
+        return reverse("order", kwargs=kwargs), _("Back to the order")
+    if "sku" in kwargs:
+        return reverse("product", kwargs=kwargs), _("Back to the product")
+    return reverse("catalogue"), _("Back to the shop")
+
+
+def _working(request: HttpRequest, problem: Problem) -> HttpResponse:
+    """The twin of this request is running: send the very same form again in a second, by script or by button.
+
+    The same token and fields make it the same request, so it ends on the first one's result, never on a second.
+    """
+    fields = [(name, value) for name, values in request.POST.lists() for value in values]
+    context = {"action": request.get_full_path(), "fields": fields}
+    response = render(request, "shop/working.html", context, status=problem.status)
+    for name, value in problem.headers.items():
+        response.headers[name] = value
+    return response

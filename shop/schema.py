@@ -1,0 +1,137 @@
+"""What the API's documentation says beside the serializers: headers, problems, examples.
+
+Only `shop.api` uses it; nothing here runs while a request is served.
+"""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, inline_serializer
+from rest_framework import serializers
+
+from shop.serializers import ProblemResponse
+
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    OpenApiParameter.HEADER,
+    required=True,
+    description="1..255 visible ASCII characters, a fresh random one per intent and the same one with every "
+    "retry of it: the call happens once, a repeat gets the first answer again with `Idempotent-Replayed: true`. "
+    "A one-time token in `Idempotency-Token` may take its place.",
+    examples=[OpenApiExample("a random UUID", value="8f3c2c5e-7f0b-4f57-9f0a-6f1a7f6e3b11")],
+)
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    required=True,
+    description="The ETag of the order that the change was decided on.",
+    examples=[OpenApiExample("version 1", value='"1"')],
+)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The ETag that the caller holds; 304 if the order is still at it.",
+)
+ETAG = OpenApiParameter(
+    "ETag",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    response=[200, 201],
+    description="The version in quotes.",
+)
+REPLAYED = OpenApiParameter(
+    "Idempotent-Replayed",
+    {"type": "string", "enum": ["true"]},
+    OpenApiParameter.HEADER,
+    response=True,
+    description="There when the answer is that of an earlier call with the same key.",
+)
+LOCATION = OpenApiParameter(
+    "Location",
+    OpenApiTypes.URI_REF,
+    OpenApiParameter.HEADER,
+    response=[201],
+    description="Where the new resource can be read.",
+)
+
+_PROBLEM = "application/problem+json"
+_ALWAYS = {401: "not_authenticated"}
+_KEY = {
+    400: "idempotency_key_missing, idempotency_key_invalid",
+    409: "idempotency_in_progress, token_unknown",
+    410: "idempotency_result_expired",
+    422: "idempotency_key_reused",
+    503: "service_unavailable",
+}
+
+
+def responses(success: dict[int, Any], problems: dict[int, str], *, keyed: bool = False) -> dict[Any, Any]:
+    """The `responses` of a call.
+
+    Args:
+        success: status -> serializer, response or None for an empty body.
+        problems: status -> the `code` words that it may carry, joined with commas.
+        keyed: whether the key's own problems are possible too.
+    """
+    codes = dict(_ALWAYS)
+    for status, words in [*problems.items(), *(_KEY.items() if keyed else ())]:
+        codes[status] = f"{codes[status]}, {words}" if status in codes else words
+    documented: dict[Any, Any] = dict(success)
+    for status, words in sorted(codes.items()):
+        quoted = ", ".join(f"`{word}`" for word in words.split(", "))
+        documented[status, _PROBLEM] = OpenApiResponse(ProblemResponse, f"code: {quoted}")
+    return documented
+
+
+def page_of(item: type[serializers.Serializer[Any]]) -> Any:
+    """One page of a cursor-paged list of `item`."""
+    return inline_serializer(
+        f"{item.__name__.removesuffix('Response')}Page",
+        {
+            "next": serializers.URLField(allow_null=True, help_text="address of the next (older) page"),
+            "previous": serializers.URLField(allow_null=True, help_text="address of the page before (newer)"),
+            "results": item(many=True),
+        },
+    )
+
+
+ORDER = {
+    "id": "019aa2f1c3d47a0e9d1b3f5a7c9e1b2d",
+    "status": "pending",
+    "version": 1,
+    "total": {"amount_minor": 3980, "currency": "CNY"},
+    "items": [{"sku": "mug", "quantity": 2, "price": {"amount_minor": 1990, "currency": "CNY"}}],
+    "note": "",
+    "payment": None,
+    "created_at": "2026-01-15T08:00:00Z",
+    "expires_at": "2026-01-15T08:30:00Z",
+}
+ORDER_REQUEST_EXAMPLE = OpenApiExample(
+    "two mugs", value={"items": [{"sku": "mug", "quantity": 2}]}, request_only=True
+)
+ORDER_EXAMPLE = OpenApiExample("a new order", value=ORDER, response_only=True, status_codes=["201"])
+PAYMENT_EXAMPLE = OpenApiExample(
+    "a WeChat QR code to show",
+    value={
+        "id": "019aa2f1d0a27c11b2c3d4e5f6071829",
+        "order": ORDER["id"],
+        "status": "pending",
+        "version": 1,
+        "amount": {"amount_minor": 3980, "currency": "CNY"},
+        "paid_minor": 0,
+        "refunded_minor": 0,
+        "attempts": [
+            {
+                "channel": "wechat",
+                "out_trade_no": "019aa2f1d0a37d22a3b4c5d6e7f80910",
+                "status": "pending",
+                "next_action": {"type": "qr_code", "url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"},
+            }
+        ],
+    },
+    response_only=True,
+    status_codes=["201"],
+)

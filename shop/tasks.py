@@ -1,0 +1,38 @@
+"""Background work of the shop on the durable queue: closing orders that nobody paid. No logic of its own."""
+
+import logging
+
+from django.utils import timezone
+from procrastinate.contrib.django import app
+
+from shop import orders
+
+log = logging.getLogger(__name__)
+
+# closing one order may wait for a provider's time-out; a batch must end before the next minute's run matters
+BATCH = 20
+
+
+@app.periodic(cron="* * * * *")
+@app.task(
+    name="shop.expire_orders", queueing_lock="shop.expire_orders", lock="shop.expire_orders", pass_context=False
+)
+def expire_orders(timestamp: int) -> int:
+    """Close up to `BATCH` orders that are past their time or whose closing was cut off, each in its own commits.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled; the clock of this machine decides what is due.
+
+    Returns:
+        How many orders were looked at.
+    """
+    due = orders.due_for_closing(now=timezone.now(), limit=BATCH)
+    for order_id in due:
+        try:
+            status = orders.expire(order_id=order_id)
+        except Exception:
+            # one order's trouble must not keep the others open; it comes up again when the others had their turn
+            log.exception("order %s could not be closed", order_id.hex)
+        else:
+            log.info("order %s is past its time: %s", order_id.hex, status)
+    return len(due)

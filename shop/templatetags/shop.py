@@ -1,0 +1,51 @@
+"""What the shop's templates need beside Django's own tags: money, drawings, and what kind of site this is."""
+
+from decimal import Decimal
+
+from django import template
+from django.conf import settings
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from shop.models import Product
+
+register = template.Library()
+
+# minor-unit digits after ISO 4217; two where not named
+_DIGITS = {"JPY": 0, "KRW": 0}
+_SYMBOLS = {"CNY": "¥", "USD": "$", "EUR": "€", "GBP": "£"}
+
+
+@register.filter
+def money(amount_minor: int, currency: str = "CNY") -> str:
+    """1990 of CNY as ``¥19.90``; a currency without a symbol here is written as its code."""
+    digits = _DIGITS.get(currency, 2)
+    amount = f"{Decimal(amount_minor).scaleb(-digits):,.{digits}f}"
+    return f"{_SYMBOLS[currency]}{amount}" if currency in _SYMBOLS else f"{currency} {amount}"
+
+
+@register.simple_tag
+def product_art(picture: str, css_class: str = "") -> SafeString:
+    """The product's drawing, by the name of its symbol; decoration, so hidden from screen readers."""
+    name = picture if picture in Product.Picture.values else Product.Picture.PARCEL.value
+    return format_html(
+        '<span class="art art-{} {}">'
+        '<svg aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg></span>',
+        name,
+        css_class,
+        static("shop/art.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def demo_logins() -> bool:
+    """Whether the demo users may exist here, so that the login page can name them."""
+    return bool(settings.DEBUG)
+
+
+@register.simple_tag
+def test_mode() -> bool:
+    """Whether the payment channels point at the sandbox: no real money moves."""
+    return bool(settings.SANDBOX_URL)
