@@ -5,13 +5,14 @@ transaction open. Never changes money state; that is `payments.services`' and, t
 """
 
 import logging
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
 from payments import services
 from payments.errors import PaymentRefused, ProviderError
-from payments.models import Payment
+from payments.models import Attempt, Payment
 from shop import orders
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
 from shop.models import Order
@@ -52,6 +53,30 @@ def start_payment(*, order_id: UUID, user_id: int, channel: str, resumed: bool =
     except ProviderError as error:
         log.warning("order %s: %s did not open a payment: %s", order_id.hex, channel, error)
         raise from_provider(error) from error
+
+
+def ask_provider(*, order_id: UUID) -> None:
+    """Let the providers say what became of the order's open attempts, now; whoever asks is not believed.
+
+    Transaction: NONE may be open; one call to a provider for every open attempt, at most one a channel. A provider
+    that does not answer changes nothing: the timer asks again.
+    """
+    open_attempts = Attempt.objects.filter(payment__order_id=order_id, status__in=["pending", "uncertain"])
+    for attempt_id in list(open_attempts.values_list("id", flat=True)):
+        try:
+            services.query_attempt(attempt_id)
+        except ProviderError as error:
+            log.warning("order %s: no answer about attempt %s: %s", order_id.hex, attempt_id.hex, error)
+
+
+def is_uncertain(document: dict[str, Any], *, channel: str) -> bool:
+    """Whether the outcome of the payment, or of its newest attempt by `channel`, is not known.
+
+    Args:
+        document: as `payments.serializers.represent_payment` gives it.
+    """
+    tried = [attempt["status"] for attempt in document["attempts"] if attempt["channel"] == channel]
+    return document["status"] == "uncertain" or tried[-1:] == ["uncertain"]
 
 
 def _open(*, order_id: UUID, user_id: int, channel: str) -> UUID:

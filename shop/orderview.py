@@ -42,6 +42,7 @@ class Action:
     """The open attempt that the shopper should go on with."""
 
     channel: str
+    out_trade_no: str
     type: NextActionType
     url: str
 
@@ -117,7 +118,14 @@ def view_of(*, order_id: UUID, user_id: int) -> OrderView:
         items=list(order.items.all()),
         stage=stage,
         # changes whenever the page would look different; means nothing else
-        state=f"{stage}-{order.version}-{payment.version if payment else 0}-{action.url if action else ''}",
+        state="-".join(
+            [
+                stage,
+                str(order.version),
+                str(payment.version) if payment else "",
+                action.out_trade_no if action else "",
+            ]
+        ),
         action=action,
         minutes_left=max(0, int((order.expires_at - timezone.now()).total_seconds()) // 60),
     )
@@ -132,7 +140,12 @@ def _attempts_of(payment: Payment | None) -> tuple[Action | None, bool]:
     for attempt in document["attempts"]:
         if attempt["status"] == "pending" and attempt["next_action"]:
             told = attempt["next_action"]
-            action = Action(attempt["channel"], NextActionType(told["type"]), told["url"])
+            action = Action(
+                channel=attempt["channel"],
+                out_trade_no=attempt["out_trade_no"],
+                type=NextActionType(told["type"]),
+                url=told["url"],
+            )
     uncertain = any(attempt["status"] == "uncertain" for attempt in document["attempts"])
     return action, uncertain
 

@@ -2,9 +2,10 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import idempotency.ids
 from django.conf import settings
 from django.db import migrations, models
+
+import idempotency.ids
 
 
 class Migration(migrations.Migration):
