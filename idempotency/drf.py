@@ -98,14 +98,19 @@ def _problem_of_drf(exc: Exception) -> Problem | None:
         return Problem(403, "permission_denied", "You may not do this.")
     if isinstance(exc, exceptions.ValidationError):
         return Problem(400, "validation_failed", "The request body is not valid; see errors.", errors=exc.detail)
-    if not isinstance(exc, exceptions.APIException) or exc.status_code >= 500:
+    if not isinstance(exc, exceptions.APIException):
         return None
     headers = {}
     if challenge := getattr(exc, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
     if wait := getattr(exc, "wait", None):
         headers["Retry-After"] = str(int(wait) + 1)
-    return Problem(exc.status_code, _CODES.get(exc.status_code, "refused"), str(exc.detail), headers=headers)
+    return Problem(
+        exc.status_code,
+        _CODES.get(exc.status_code, "refused" if exc.status_code < 500 else "unavailable"),
+        str(exc.detail),
+        headers=headers,
+    )
 
 
 class TokenSerializer(serializers.Serializer[tokens.Token]):

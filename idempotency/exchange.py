@@ -72,7 +72,7 @@ class Exchange(ABC):
     def _find(self) -> LedgerEntry | None:
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
-    def _same_request(self, stored_fingerprint: bytes | memoryview[int]) -> None:
+    def _same_request(self, stored_fingerprint: "bytes | memoryview[int]") -> None:
         if not fingerprint.matches(bytes(stored_fingerprint), self._content):
             raise key_reused()
 

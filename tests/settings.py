@@ -13,3 +13,4 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 WHITENOISE_AUTOREFRESH = True
+DATABASES["default"]["CONN_MAX_AGE"] = 0  # noqa: F405  under ASGI every request has a thread of its own

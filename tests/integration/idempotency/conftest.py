@@ -1,0 +1,49 @@
+"""A caller of the small API in urls.py, and what it left behind."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.http import HttpResponse
+from rest_framework.test import APIClient
+
+from tests.integration.idempotency import urls
+
+
+@pytest.fixture(autouse=True)
+def _plan() -> Iterator[None]:
+    urls.PLAN.clear()
+    yield
+    urls.PLAN.clear()
+
+
+@pytest.fixture
+def user(transactional_db: None) -> User:
+    return User.objects.create_user("ann")
+
+
+class Caller:
+    """One logged-in user's client; `post` sends JSON under a key."""
+
+    def __init__(self, user: User) -> None:
+        self.client = APIClient(raise_request_exception=False)
+        self.client.force_authenticate(user)
+
+    def post(
+        self, path: str = "/things", key: str | None = "k1", body: Any = None, **headers: str
+    ) -> HttpResponse:
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return self.client.post(path, {"name": "a"} if body is None else body, format="json", headers=headers)
+
+
+@pytest.fixture
+def caller(user: User) -> Caller:
+    return Caller(user)
+
+
+@pytest.fixture
+def effects(transactional_db: None) -> Any:
+    """How many effects are committed."""
+    return Group.objects.count

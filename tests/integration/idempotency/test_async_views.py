@@ -1,0 +1,69 @@
+"""Async views: the same protocol, and never two requests in one transaction."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group
+from django.core.handlers.asgi import ASGIHandler
+from django.db import connections
+from django.test import AsyncClient
+
+from idempotency.models import LedgerEntry
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+KEY = {"Idempotency-Key": "k1"}
+
+
+@pytest.fixture(autouse=True)
+async def _no_connection_left_open(transactional_db: None) -> AsyncIterator[None]:
+    """The test's own queries run in asgiref's shared thread; its connection would outlive the database."""
+    yield
+    await sync_to_async(connections.close_all)()
+
+
+@pytest.fixture
+def visitor() -> httpx.AsyncClient:
+    """A guest of the ASGI application itself, as a server would call it."""
+    transport = httpx.ASGITransport(ASGIHandler())
+    return httpx.AsyncClient(transport=transport, base_url="http://testserver")
+
+
+async def test_an_async_view_happens_once(visitor: httpx.AsyncClient) -> None:
+    assert (await visitor.get("/async")).content == b"looked"
+    first = await visitor.post("/async", headers=KEY)
+    again = await visitor.post("/async", headers=KEY)
+    assert (first.status_code, first.content) == (again.status_code, again.content)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert await Group.objects.acount() == 1
+    missing = await visitor.post("/async")
+    assert missing.status_code == 400
+
+
+async def test_async_refusals_and_faults_are_undone(visitor: httpx.AsyncClient) -> None:
+    first = await visitor.post("/async?answer=409", headers=KEY)
+    again = await visitor.post("/async?answer=409", headers=KEY)
+    assert (first.status_code, again.status_code, again.headers["Idempotent-Replayed"]) == (409, 409, "true")
+    broken = await visitor.post("/async?answer=500", headers={"Idempotency-Key": "k2"})
+    assert broken.status_code == 500
+    assert await Group.objects.acount() == 0
+
+
+async def test_async_twins_on_one_event_loop_do_not_share_a_transaction(visitor: httpx.AsyncClient) -> None:
+    await visitor.post("/async", headers={"Idempotency-Key": "first"})  # the guest's session exists now
+    answers = await asyncio.gather(*(visitor.post("/async", headers=KEY) for _ in range(8)))
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert 201 in {answer.status_code for answer in answers}
+    assert await Group.objects.acount() == 2
+    assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+    assert await LedgerEntry.objects.acount() == 2
+
+
+async def test_without_a_server_the_decorator_makes_a_thread_of_its_own(async_client: AsyncClient) -> None:
+    first = await async_client.post("/async", headers=KEY)
+    again = await async_client.post("/async", headers=KEY)
+    assert (first.status_code, first.content) == (again.status_code, again.content)
+    assert await Group.objects.acount() == 1

@@ -1,0 +1,188 @@
+"""Phased mode: lease, fencing number, resumption, and answers whose outcome is not known yet."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.db.models.functions import Now
+from django.test import override_settings
+
+from idempotency import ledger, marker
+from idempotency.models import LedgerEntry, State
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+
+
+def flush() -> None:
+    marker._try(lambda client: client.flushdb())
+
+
+def end_the_lease() -> None:
+    LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_finished_answer_is_replayed(caller: Caller, effects: Effects, flushed: bool) -> None:
+    first = caller.post("/phased", body={})
+    if flushed:
+        flush()
+    again = caller.post("/phased", body={})
+    assert (first.status_code, first.content) == (again.status_code, again.content) == (201, b'{"state":"done"}')
+    assert again["Idempotent-Replayed"] == "true"
+    assert effects() == 1
+
+
+def test_the_claim_is_committed_before_the_handler_runs(caller: Caller) -> None:
+    seen: list[Any] = []
+    PLAN["during"] = lambda: seen.append(
+        (LedgerEntry.objects.get().state, transaction.get_connection().in_atomic_block)
+    )
+    caller.post("/phased", body={})
+    assert seen == [(State.RUNNING, False)]
+
+
+def test_while_it_runs_a_twin_hears_409_and_another_body_422(caller: Caller, effects: Effects) -> None:
+    twins: list[Any] = []
+
+    def twin() -> None:
+        PLAN["during"] = None
+        twins.append(caller.post("/phased", body={}))
+        twins.append(caller.post("/phased", body={"other": 1}))
+
+    PLAN["during"] = twin
+    assert caller.post("/phased", body={}).status_code == 201
+    assert [twin.json()["code"] for twin in twins] == ["idempotency_in_progress", "idempotency_key_reused"]
+    assert twins[0]["Retry-After"] == "1"
+    assert effects() == 1
+
+
+def test_after_a_crash_a_retry_waits_for_the_lease_and_then_resumes(caller: Caller, effects: Effects) -> None:
+    def die() -> None:
+        PLAN["during"] = None
+        raise SystemExit  # nothing of ours runs after it, as after a kill
+
+    original, ledger.drop_lease = ledger.drop_lease, lambda run: None
+    try:
+        PLAN["during"] = die
+        with pytest.raises(SystemExit):
+            caller.post("/phased", body={})
+    finally:
+        ledger.drop_lease = original
+    assert caller.post("/phased", body={}).json()["code"] == "idempotency_in_progress"
+    end_the_lease()
+    answer = caller.post("/phased", body={})
+    assert answer.status_code == 201
+    assert PLAN["resumed"] == [False, True]
+    entry = LedgerEntry.objects.get()
+    assert (entry.state, entry.fence) == (State.FINISHED, 2)
+
+
+def test_an_error_keeps_the_entry_and_lets_the_retry_resume_at_once(caller: Caller) -> None:
+    PLAN["answer"] = "crash"
+    assert caller.post("/phased", body={}).status_code == 500
+    assert LedgerEntry.objects.get().state == State.RUNNING
+    PLAN["answer"] = 503
+    assert caller.post("/phased", body={}).status_code == 503
+    PLAN["answer"] = 201
+    assert caller.post("/phased", body={}).status_code == 201
+    assert PLAN["resumed"] == [False, True, True]
+
+
+def test_an_answer_not_to_store_frees_the_key(caller: Caller) -> None:
+    PLAN["answer"] = 429
+    caller.post("/phased", body={})
+    assert LedgerEntry.objects.count() == 0
+    PLAN["answer"] = "crash"
+    caller.post("/phased", body={})
+    PLAN["answer"] = 429
+    caller.post("/phased", body={})
+    assert LedgerEntry.objects.count() == 1  # its first run may have done something
+
+
+def test_a_run_that_lost_its_lease_gives_the_winners_answer(caller: Caller) -> None:
+    winners: list[Any] = []
+
+    def be_overtaken() -> None:
+        PLAN["during"] = None
+        PLAN["state"] = "by the winner"
+        end_the_lease()
+        winners.append(caller.post("/phased", body={}))
+        PLAN["state"] = "by the loser"
+
+    PLAN["during"] = be_overtaken
+    loser = caller.post("/phased", body={})
+    assert loser.content == winners[0].content == b'{"state":"by the winner"}'
+    assert loser["Idempotent-Replayed"] == "true"
+
+
+def test_uncertain_is_202_and_replayed_with_the_current_state(caller: Caller, effects: Effects) -> None:
+    PLAN.update(answer=202, state="uncertain")
+    first = caller.post("/phased", body={})
+    assert (first.status_code, first.json()) == (202, {"state": "uncertain"})
+    assert "Idempotent-Replayed" not in first
+    assert LedgerEntry.objects.get().state == State.UNCERTAIN
+    still = caller.post("/phased", body={})
+    assert (still.status_code, still["Idempotent-Replayed"]) == (202, "true")
+    PLAN.update(answer=201, state="pending")
+    known = caller.post("/phased", body={})
+    assert (known.status_code, known.json(), known["Idempotent-Replayed"]) == (202, {"state": "pending"}, "true")
+    assert LedgerEntry.objects.get().state == State.FINISHED
+    PLAN.update(state="succeeded")
+    flush()
+    later = caller.post("/phased", body={})
+    assert (later.status_code, later.json()) == (202, {"state": "succeeded"})
+    assert effects() == 1
+
+
+def test_an_uncertain_outcome_may_turn_out_a_refusal(caller: Caller) -> None:
+    PLAN.update(answer=202)
+    caller.post("/phased", body={})
+    PLAN.update(answer=409)
+    assert caller.post("/phased", body={}).status_code == 409
+    PLAN.update(answer=201)
+    again = caller.post("/phased", body={})
+    assert (again.status_code, again["Idempotent-Replayed"]) == (409, "true")
+
+
+def test_only_one_of_two_retries_takes_over(caller: Caller) -> None:
+    PLAN.update(answer=202)
+    caller.post("/phased", body={})
+    entry = LedgerEntry.objects.get()
+    identity = ledger.Identity(scope=entry.scope, key=entry.key, fingerprint=b"", owner="me", request_id="")
+    assert ledger.take_over(entry, identity, lease_seconds=30) == ledger.Run(entry.pk, fence=2)
+    assert ledger.take_over(entry, identity, lease_seconds=30) is None
+    assert not ledger.suspend(ledger.Run(entry.pk, fence=1))
+
+
+def test_an_open_transaction_is_refused(caller: Caller) -> None:
+    with transaction.atomic():
+        answer = caller.post("/phased", body={})
+    assert answer.status_code == 500
+    assert LedgerEntry.objects.count() == 0
+
+
+def test_a_twin_waits_as_long_as_configured(caller: Caller) -> None:
+    PLAN.update(answer=202)
+    caller.post("/phased", body={})
+    entry = LedgerEntry.objects.get()
+    identity = ledger.Identity(scope=entry.scope, key=entry.key, fingerprint=b"", owner="me", request_id="")
+    run = ledger.take_over(entry, identity, lease_seconds=30)
+    assert run is not None
+    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 0.2}):
+        assert caller.post("/phased", body={}).json()["code"] == "idempotency_in_progress"
+        ledger.drop_lease(run)
+        PLAN.update(answer=201)
+        assert caller.post("/phased", body={}).status_code == 201
+
+
+def test_without_redis_it_is_the_same(caller: Caller, effects: Effects) -> None:
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        first, again = caller.post("/phased", body={}), caller.post("/phased", body={})
+    assert first.content == again.content
+    assert effects() == 1

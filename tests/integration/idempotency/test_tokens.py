@@ -1,0 +1,73 @@
+"""One-time tokens over HTTP."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.template import RequestContext, Template
+from django.test import RequestFactory, override_settings
+
+from tests.integration.idempotency.conftest import Caller
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+
+
+def issued(caller: Caller) -> str:
+    answer = caller.post("/tokens", key=None)
+    assert answer.status_code == 201
+    assert set(answer.json()) == {"token", "expires_at"}
+    assert datetime.fromisoformat(answer.json()["expires_at"]).tzinfo is not None
+    token: str = answer.json()["token"]
+    return token
+
+
+def test_a_used_token_gets_the_first_result(caller: Caller, effects: Effects) -> None:
+    token = issued(caller)
+    first = caller.post(key=None, **{"Idempotency-Token": token})
+    again = caller.post(key=None, **{"Idempotency-Token": token})
+    assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
+    assert effects() == 1
+
+
+def test_a_token_is_also_good_as_a_key(caller: Caller, effects: Effects) -> None:
+    token = issued(caller)
+    assert caller.post(key=token).content == caller.post(key=token).content
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("token", ["nonsense", "a:b:c", ""])
+def test_an_unknown_token_is_409(caller: Caller, effects: Effects, token: str) -> None:
+    answer = caller.post(key=None, **{"Idempotency-Token": token or "x" * 300})
+    assert (answer.status_code, answer.json()["code"]) == (409, "token_unknown")
+    assert effects() == 0
+
+
+def test_another_users_token_is_unknown(caller: Caller, effects: Effects) -> None:
+    token = issued(Caller(User.objects.create_user("bob")))
+    assert caller.post(key=None, **{"Idempotency-Token": token}).json()["code"] == "token_unknown"
+
+
+def test_an_expired_token_is_unknown_unless_it_was_used(caller: Caller, effects: Effects) -> None:
+    used, unused = issued(caller), issued(caller)
+    first = caller.post(key=None, **{"Idempotency-Token": used})
+    with override_settings(IDEMPOTENCY={"TOKEN_SECONDS": 1e-9}):
+        assert caller.post(key=None, **{"Idempotency-Token": unused}).json()["code"] == "token_unknown"
+        assert caller.post(key=None, **{"Idempotency-Token": used}).content == first.content
+    assert effects() == 1
+
+
+def test_key_and_token_together_are_refused(caller: Caller) -> None:
+    answer = caller.post(key="k1", **{"Idempotency-Token": issued(caller)})
+    assert (answer.status_code, answer.json()["code"]) == (400, "idempotency_key_invalid")
+
+
+def test_the_template_tag_makes_a_hidden_field(user: User) -> None:
+    request = RequestFactory().get("/")
+    request.user = user
+    template = Template("{% load idempotency %}{% idempotency_token %}")
+    one, other = (template.render(RequestContext(request, {})) for _ in range(2))
+    assert one.startswith('<input type="hidden" name="idempotency_token" value="')
+    assert one != other
