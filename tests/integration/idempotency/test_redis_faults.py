@@ -102,6 +102,6 @@ def test_what_a_request_costs(caller: Caller, redis_server: redis.Redis) -> None
         statements = [query["sql"] for query in captured.captured_queries]
         return len([sql for sql in statements if sql not in {"BEGIN", "COMMIT"}]), commands() - before - 1
 
-    handler = 3  # permission check, count, insert
+    handler = 2  # permission check, insert
     assert cost() == (handler + 1, 2)  # fresh: one INSERT; SET NX and SET
     assert cost() == (1, 2)  # replay: only the permission check; SET NX and GET

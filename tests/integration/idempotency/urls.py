@@ -1,5 +1,6 @@
 """A small API whose business table is Django's own `auth_group`: each effect is one more row."""
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +42,7 @@ class NotBanned(BasePermission):
 
 def effect(name: str) -> Group:
     """One row, with a name that never collides: how many there are is how often it happened."""
-    return Group.objects.create(name=f"{name} {Group.objects.count()} {PLAN.get('worker', '')}")
+    return Group.objects.create(name=f"{name} {uuid.uuid4()}")
 
 
 class Things(APIView):
