@@ -11,7 +11,8 @@ from django.urls import path, reverse
 from django.utils.http import parse_etags
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework.pagination import CursorPagination
+from rest_framework.exceptions import NotFound
+from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -125,6 +126,16 @@ class OrderPages(CursorPagination):
     max_page_size = 100
     page_size_query_param = "page_size"
     ordering = "-id"
+
+    def decode_cursor(self, request: Request) -> Cursor | None:
+        """A cursor names an id; anything else was not made here."""
+        cursor = super().decode_cursor(request)
+        if cursor is not None and cursor.position is not None:
+            try:
+                UUID(cursor.position)
+            except ValueError:
+                raise NotFound(self.invalid_cursor_message) from None
+        return cursor
 
 
 class OrderList(APIView):

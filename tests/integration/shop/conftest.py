@@ -1,0 +1,85 @@
+"""Shoppers, products and payment channels for the shop's tests; everything else is the real thing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from rest_framework.authtoken.models import Token
+from rest_framework.test import APIClient
+
+from shop.models import Product
+from tests.integration.shop.provider import ScriptedProvider
+
+
+@pytest.fixture
+def demo(transactional_db: None) -> User:
+    return User.objects.create_user("demo", password="demo")
+
+
+@pytest.fixture
+def other(transactional_db: None) -> User:
+    return User.objects.create_user("other", password="other")
+
+
+class Caller:
+    """The API client of one user, through the whole middleware stack."""
+
+    def __init__(self, user: User) -> None:
+        token, _ = Token.objects.get_or_create(user=user)
+        self.http = APIClient()
+        self.http.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self.http.get(f"/api/v1/{path}", headers=headers)
+
+    def post(self, path: str, body: Any = None, *, key: str | None = None, **headers: str) -> Any:
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return self.http.post(f"/api/v1/{path}", body, format="json", headers=headers)
+
+    def order(self, sku: str = "mug", quantity: int = 1, *, key: str) -> Any:
+        return self.post("orders", {"items": [{"sku": sku, "quantity": quantity}]}, key=key)
+
+
+@pytest.fixture
+def caller(demo: User) -> Caller:
+    return Caller(demo)
+
+
+@pytest.fixture
+def stranger(other: User) -> Caller:
+    return Caller(other)
+
+
+@pytest.fixture
+def shopper(demo: User) -> Client:
+    """The demo user's browser, CSRF checks on."""
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(demo)
+    return client
+
+
+@pytest.fixture
+def mug(transactional_db: None) -> Product:
+    return Product.objects.create(sku="mug", name="Mug", picture="mug", price_minor=1990, stock=100)
+
+
+@pytest.fixture
+def poster(transactional_db: None) -> Product:
+    return Product.objects.create(sku="poster", name="Poster", price_minor=4500, stock=10)
+
+
+@pytest.fixture
+def sneaker(transactional_db: None) -> Product:
+    return Product.objects.create(sku="sneaker", name="Sneaker", price_minor=29900, stock=100, flash_only=True)
+
+
+@pytest.fixture
+def channels(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Both channels, each a provider that the test scripts."""
+    providers = {name: ScriptedProvider(name) for name in ("wechat", "alipay")}
+    settings.PAYMENT_CHANNELS = {name: {} for name in providers}
+    monkeypatch.setattr("payments.services.provider", providers.__getitem__)
+    yield providers

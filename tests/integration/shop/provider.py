@@ -1,0 +1,128 @@
+"""A payment provider inside the test's process: remembers its trades and does what the test scripts.
+
+It stands in for the other company, not for any part of this project; the wire protocols have tests of their own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from payments.providers.base import (
+    Fact,
+    FactKind,
+    NextAction,
+    NextActionType,
+    Notice,
+    RefundResult,
+    RefundStatus,
+    Trade,
+    TradeStatus,
+)
+
+
+@dataclass
+class Opened:
+    """A trade as the provider knows it."""
+
+    amount_minor: int
+    currency: str
+    status: TradeStatus = TradeStatus.PENDING
+
+
+@dataclass
+class ScriptedProvider:
+    """`failure` is raised by the next calls of the methods named in `failing`; `before_close` runs first in a close."""
+
+    channel: str
+    merchant: str = "1900000001"
+    trades: dict[str, Opened] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    failing: frozenset[str] = frozenset()
+    failure: Exception | None = None
+    before_close: Callable[[str], None] | None = None
+
+    def _begin(self, method: str, out_trade_no: str) -> None:
+        self.calls.append((method, out_trade_no))
+        if method in self.failing and self.failure is not None:
+            raise self.failure
+
+    def fact(self, kind: FactKind, out_trade_no: str) -> Fact:
+        """What the provider would tell about the trade."""
+        trade = self.trades.get(out_trade_no)
+        amount_minor = trade.amount_minor if trade and kind is not FactKind.CLOSED else 0
+        return Fact(
+            kind=kind,
+            channel=self.channel,
+            merchant=self.merchant,
+            out_trade_no=out_trade_no,
+            provider_txn_id=out_trade_no if kind is FactKind.CLOSED else f"txn-{kind}-{out_trade_no}",
+            amount_minor=amount_minor,
+            currency=trade.currency if trade else "CNY",
+            paid_minor=amount_minor if kind is FactKind.REFUNDED else None,
+            paid_txn_id=f"txn-paid-{out_trade_no}" if kind is FactKind.REFUNDED else "",
+        )
+
+    def pay(self, out_trade_no: str) -> Fact:
+        """The shopper pays, unless it is closed; the fact that a callback would carry."""
+        trade = self.trades[out_trade_no]
+        assert trade.status is not TradeStatus.CLOSED
+        trade.status = TradeStatus.PAID
+        return self.fact(FactKind.PAID, out_trade_no)
+
+    def create(
+        self,
+        *,
+        out_trade_no: str,
+        amount_minor: int,
+        currency: str,
+        description: str,
+        notify_url: str,
+        return_url: str,
+        expires_at: datetime,
+    ) -> NextAction:
+        self._begin("create", out_trade_no)
+        self.trades.setdefault(out_trade_no, Opened(amount_minor, currency))
+        if self.channel == "wechat":
+            return NextAction(type=NextActionType.QR_CODE, url="weixin://wxpay/bizpayurl?pr=p4lpSuKzz")
+        return NextAction(type=NextActionType.REDIRECT, url=f"https://alipay.invalid/gateway.do?n={out_trade_no}")
+
+    def query(self, *, out_trade_no: str) -> Trade:
+        self._begin("query", out_trade_no)
+        trade = self.trades.get(out_trade_no)
+        if trade is None:
+            return Trade(status=TradeStatus.NOT_FOUND)
+        kinds = {TradeStatus.PAID: FactKind.PAID, TradeStatus.CLOSED: FactKind.CLOSED}
+        kind = kinds.get(trade.status)
+        return Trade(status=trade.status, facts=(self.fact(kind, out_trade_no),) if kind else ())
+
+    def close(self, *, out_trade_no: str) -> Trade:
+        self._begin("close", out_trade_no)
+        if self.before_close:
+            self.before_close(out_trade_no)
+        trade = self.trades.get(out_trade_no)
+        if trade and trade.status is TradeStatus.PAID:
+            return Trade(status=TradeStatus.PAID, facts=(self.fact(FactKind.PAID, out_trade_no),))
+        if trade:
+            trade.status = TradeStatus.CLOSED
+        return Trade(status=TradeStatus.CLOSED, facts=(self.fact(FactKind.CLOSED, out_trade_no),))
+
+    def refund(
+        self,
+        *,
+        out_trade_no: str,
+        out_refund_no: str,
+        amount_minor: int,
+        paid_minor: int,
+        currency: str,
+        reason: str,
+        notify_url: str,
+    ) -> RefundResult:
+        self._begin("refund", out_trade_no)
+        return RefundResult(status=RefundStatus.PROCESSING)
+
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str) -> RefundResult:
+        self._begin("query_refund", out_trade_no)
+        return RefundResult(status=RefundStatus.PROCESSING)
+
+    def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
+        raise NotImplementedError("these tests hand facts over directly")

@@ -1,0 +1,274 @@
+"""CONTRACT [2], orders: placing, reading, paging, the note. Keys: CONTRACT [1], through the whole stack."""
+
+import base64
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from shop.models import Order, OrderItem, Product
+
+
+def test_an_order_to_the_letter(caller: Any, mug: Product, poster: Product) -> None:
+    body = {"items": [{"sku": "poster", "quantity": 1}, {"sku": "mug", "quantity": 2}]}
+    response = caller.post("orders", body, key="k1")
+
+    assert response.status_code == 201
+    order = dict(response.json())
+    assert re.fullmatch("[0-9a-f]{32}", order["id"])
+    assert uuid.UUID(order["id"]).version == 7
+    created, expires = (datetime.fromisoformat(order.pop(name)) for name in ("created_at", "expires_at"))
+    assert expires - created == timedelta(minutes=30)
+    assert abs(datetime.now(UTC) - created) < timedelta(minutes=5)
+    assert order == {
+        "id": order["id"],
+        "status": "pending",
+        "version": 1,
+        "total": {"amount_minor": 8480, "currency": "CNY"},
+        "items": [
+            {"sku": "poster", "quantity": 1, "price": {"amount_minor": 4500, "currency": "CNY"}},
+            {"sku": "mug", "quantity": 2, "price": {"amount_minor": 1990, "currency": "CNY"}},
+        ],
+        "note": "",
+        "payment": None,
+    }
+    assert response["Location"] == f"/api/v1/orders/{order['id']}"
+    assert response["ETag"] == '"1"'
+    assert caller.get(f"orders/{order['id']}").json() == response.json()
+    assert sorted(Product.objects.values_list("sku", "stock", "version")) == [
+        ("mug", 98, 2),
+        ("poster", 9, 2),
+    ]
+
+
+def test_the_same_key_gives_the_same_bytes_and_no_second_order(caller: Any, mug: Product) -> None:
+    first, second = caller.order(key="k1"), caller.order(key="k1")
+
+    assert second.status_code == 201
+    assert second.content == first.content
+    assert second["Location"] == first["Location"]
+    assert second["ETag"] == first["ETag"]
+    assert second["Idempotent-Replayed"] == "true"
+    assert "Idempotent-Replayed" not in first
+    assert Order.objects.count() == 1
+    mug.refresh_from_db()
+    assert mug.stock == 99
+
+
+def test_two_keys_are_two_orders(caller: Any, mug: Product) -> None:
+    assert caller.order(key="k1").json()["id"] != caller.order(key="k2").json()["id"]
+
+
+def test_another_users_equal_key_is_another_key(caller: Any, stranger: Any, mug: Product) -> None:
+    assert caller.order(key="k1").json()["id"] != stranger.order(key="k1").json()["id"]
+
+
+def test_a_key_for_another_body_is_refused(caller: Any, mug: Product) -> None:
+    caller.order(key="k1")
+    response = caller.order(quantity=2, key="k1")
+
+    assert response.status_code == 422
+    assert response.json()["code"] == "idempotency_key_reused"
+    assert Order.objects.count() == 1
+
+
+def test_no_key_no_order(caller: Any, mug: Product) -> None:
+    response = caller.post("orders", {"items": [{"sku": "mug", "quantity": 1}]})
+
+    assert response.status_code == 400
+    assert response.json()["code"] == "idempotency_key_missing"
+    assert not Order.objects.exists()
+
+
+BAD_BODIES = {
+    "no items": {},
+    "empty": {"items": []},
+    "not a list": {"items": "mug"},
+    "quantity zero": {"items": [{"sku": "mug", "quantity": 0}]},
+    "quantity negative": {"items": [{"sku": "mug", "quantity": -1}]},
+    "quantity above 99": {"items": [{"sku": "mug", "quantity": 100}]},
+    "quantity no number": {"items": [{"sku": "mug", "quantity": "many"}]},
+    "quantity missing": {"items": [{"sku": "mug"}]},
+    "sku twice": {"items": [{"sku": "mug", "quantity": 1}, {"sku": "mug", "quantity": 2}]},
+    "sku no slug": {"items": [{"sku": "a b", "quantity": 1}]},
+    "21 items": {"items": [{"sku": f"s{n}", "quantity": 1} for n in range(21)]},
+    "note too long": {"items": [{"sku": "mug", "quantity": 1}], "note": "x" * 501},
+    "no object": [1],
+}
+
+
+@pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
+def test_a_malformed_body_is_400_and_burns_no_key(caller: Any, mug: Product, body: Any) -> None:
+    response = caller.post("orders", body, key="k1")
+
+    assert response.status_code == 400
+    assert response["Content-Type"] == "application/problem+json"
+    assert not Order.objects.exists()
+    assert caller.order(key="k1").status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("sku", "quantity", "status", "code"),
+    [
+        ("poster", 11, 409, "out_of_stock"),
+        ("sneaker", 1, 409, "flash_sale_only"),
+        ("nothing", 1, 404, "product_not_found"),
+    ],
+)
+def test_a_refusal_takes_nothing_and_is_replayed(
+    caller: Any,
+    mug: Product,
+    poster: Product,
+    sneaker: Product,
+    sku: str,
+    quantity: int,
+    status: int,
+    code: str,
+) -> None:
+    body = {"items": [{"sku": "mug", "quantity": 1}, {"sku": sku, "quantity": quantity}]}
+    first = caller.post("orders", body, key="k1")
+    Product.objects.filter(sku="poster").update(stock=1000)
+    second = caller.post("orders", body, key="k1")
+
+    assert (first.status_code, first.json()["code"]) == (status, code)
+    assert first.json()["sku"] == sku
+    assert (second.status_code, second.content) == (status, first.content)
+    assert second["Idempotent-Replayed"] == "true"
+    assert not Order.objects.exists()
+    mug.refresh_from_db()
+    assert (mug.stock, mug.version) == (100, 1)
+
+
+def test_items_of_two_currencies_are_refused(caller: Any, mug: Product) -> None:
+    Product.objects.create(sku="import", name="Import", price_minor=100, currency="USD", stock=5)
+    body = {"items": [{"sku": "mug", "quantity": 1}, {"sku": "import", "quantity": 1}]}
+
+    response = caller.post("orders", body, key="k1")
+
+    assert (response.status_code, response.json()["code"]) == (409, "mixed_currency")
+
+
+def test_the_last_unit_can_be_bought(caller: Any, poster: Product) -> None:
+    assert caller.order("poster", 10, key="k1").status_code == 201
+    assert caller.order("poster", 1, key="k2").json()["code"] == "out_of_stock"
+    poster.refresh_from_db()
+    assert poster.stock == 0
+
+
+def test_an_order_keeps_the_price_it_was_placed_at(caller: Any, mug: Product) -> None:
+    placed = caller.order(key="k1").json()
+    Product.objects.update(price_minor=9999, name="Dearer")
+
+    assert caller.get(f"orders/{placed['id']}").json() == placed
+    assert OrderItem.objects.get().name == "Mug"
+
+
+class TestReading:
+    def test_another_users_order_does_not_exist(self, caller: Any, stranger: Any, mug: Product) -> None:
+        order_id = caller.order(key="k1").json()["id"]
+
+        answers = [
+            stranger.get(f"orders/{order_id}"),
+            stranger.http.patch(
+                f"/api/v1/orders/{order_id}", {"note": "x"}, format="json", headers={"If-Match": '"1"'}
+            ),
+            stranger.post(f"orders/{order_id}/cancel", key="k1"),
+            stranger.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="k1"),
+        ]
+
+        assert [(a.status_code, a.json()["code"]) for a in answers] == [(404, "order_not_found")] * 4
+        assert stranger.get("orders").json()["results"] == []
+        assert caller.get(f"orders/{order_id}").json()["note"] == ""
+
+    def test_etag_and_if_none_match(self, caller: Any, mug: Product) -> None:
+        path = f"orders/{caller.order(key='k1').json()['id']}"
+
+        assert caller.get(path)["ETag"] == '"1"'
+        fresh = caller.get(path, **{"If-None-Match": 'W/"1", "7"'})
+        assert (fresh.status_code, fresh.content, fresh["ETag"]) == (304, b"", '"1"')
+        assert caller.get(path, **{"If-None-Match": "*"}).status_code == 304
+        assert caller.get(path, **{"If-None-Match": '"2"'}).status_code == 200
+
+    def test_pages_hold_every_order_once_while_new_ones_arrive(self, caller: Any, mug: Product) -> None:
+        placed = [caller.order(key=f"k{n}").json()["id"] for n in range(7)]
+        page = caller.get("orders?page_size=3").json()
+        seen = [order["id"] for order in page["results"]]
+        newcomer = caller.order(key="late").json()["id"]
+        while page["next"]:
+            page = caller.http.get(page["next"]).json()
+            seen += [order["id"] for order in page["results"]]
+
+        assert seen == sorted(placed, reverse=True)
+        assert newcomer not in seen
+        assert caller.get("orders?page_size=1").json()["results"][0]["id"] == newcomer
+
+    def test_a_page_costs_a_fixed_number_of_queries(
+        self, caller: Any, mug: Product, django_assert_num_queries: Any
+    ) -> None:
+        for n in range(4):
+            caller.order(key=f"k{n}")
+        with django_assert_num_queries(4):  # token, orders, items, payments
+            caller.get("orders")
+
+    @pytest.mark.parametrize("position", [b"p=zzz", b"o=zzz", b"p=" + b"9" * 400])
+    def test_a_broken_cursor_is_a_problem(self, caller: Any, position: bytes) -> None:
+        response = caller.get(f"orders?cursor={base64.b64encode(position).decode()}")
+
+        assert response.status_code == 404
+        assert response["Content-Type"] == "application/problem+json"
+
+
+class TestNote:
+    @pytest.fixture
+    def path(self, caller: Any, mug: Product) -> str:
+        return f"/api/v1/orders/{caller.order(key='k1').json()['id']}"
+
+    def patch(self, caller: Any, path: str, note: Any = "ring twice", **headers: str) -> Any:
+        return caller.http.patch(path, {"note": note}, format="json", headers=headers)
+
+    def test_without_if_match_428(self, caller: Any, path: str) -> None:
+        response = self.patch(caller, path)
+
+        assert (response.status_code, response.json()["code"]) == (428, "precondition_required")
+
+    @pytest.mark.parametrize("header", ['"1"', '"7", "1"', "*"])
+    def test_a_current_version_may_write(self, caller: Any, path: str, header: str) -> None:
+        response = self.patch(caller, path, **{"If-Match": header})
+
+        assert response.status_code == 200
+        assert response["ETag"] == '"2"'
+        assert (response.json()["note"], response.json()["version"]) == ("ring twice", 2)
+        assert caller.http.get(path).json() == response.json()
+
+    @pytest.mark.parametrize("header", ['"2"', 'W/"1"', "nonsense", '"x"', '"' + "9" * 40 + '"'])
+    def test_a_stale_or_foreign_version_412(self, caller: Any, path: str, header: str) -> None:
+        response = self.patch(caller, path, **{"If-Match": header})
+
+        assert (response.status_code, response.json()["code"]) == (412, "version_conflict")
+        assert response["ETag"] == '"1"'
+        assert caller.http.get(path).json()["note"] == ""
+
+    def test_the_second_of_two_editors_loses(self, caller: Any, path: str) -> None:
+        assert self.patch(caller, path, "first", **{"If-Match": '"1"'}).status_code == 200
+        assert self.patch(caller, path, "second", **{"If-Match": '"1"'}).status_code == 412
+        assert caller.http.get(path).json()["note"] == "first"
+
+    @pytest.mark.parametrize("note", ["x" * 501, None, {"a": 1}])
+    def test_a_bad_note_is_400(self, caller: Any, path: str, note: Any) -> None:
+        assert self.patch(caller, path, note, **{"If-Match": '"1"'}).status_code == 400
+
+
+def test_the_schema_documents_keys_problems_and_examples(demo: User, client: Any) -> None:
+    response = client.get("/api/schema/?format=json")
+    document = response.json()
+    create = document["paths"]["/api/v1/orders"]["post"]
+
+    assert document["openapi"].startswith("3.1")
+    assert "Idempotency-Key" in {p["name"] for p in create["parameters"]}
+    assert {"201", "400", "401", "404", "409", "410", "422", "503"} <= create["responses"].keys()
+    assert "application/problem+json" in create["responses"]["409"]["content"]
+    assert "`out_of_stock`" in create["responses"]["409"]["description"]
+    assert create["requestBody"]["content"]["application/json"]["examples"]

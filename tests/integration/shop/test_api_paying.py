@@ -1,0 +1,254 @@
+"""CONTRACT [2], cancel and payment of an order, with the provider scripted."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.models import Attempt, Payment
+from payments.providers.base import FactKind
+from shop.models import Order, Product
+from tests.integration.shop.settling import number_of, settle
+
+
+@pytest.fixture
+def order_id(caller: Any, mug: Product) -> str:
+    order_id: str = caller.order(quantity=2, key="place").json()["id"]
+    return order_id
+
+
+def stock() -> int:
+    return Product.objects.get(sku="mug").stock
+
+
+class TestPayment:
+    def test_opens_the_one_payment(self, caller: Any, order_id: str, channels: Any) -> None:
+        response = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+
+        assert response.status_code == 201
+        payment = response.json()
+        assert response["Location"] == f"/api/v1/payments/{payment['id']}"
+        assert response["ETag"] == f'"{payment["version"]}"'
+        assert payment["order"] == order_id
+        assert payment["status"] == "pending"
+        assert payment["amount"] == {"amount_minor": 3980, "currency": "CNY"}
+        [attempt] = payment["attempts"]
+        assert attempt["channel"] == "wechat"
+        assert attempt["next_action"] == {"type": "qr_code", "url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"}
+        assert list(channels["wechat"].trades) == [attempt["out_trade_no"]]
+
+        order = caller.get(f"orders/{order_id}")
+        assert order.json()["payment"] == payment["id"]
+        assert order["ETag"] == '"2"', "the order shows its payment now, so its ETag moved"
+
+    def test_the_same_key_opens_nothing_more(self, caller: Any, order_id: str, channels: Any) -> None:
+        first = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        second = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+
+        assert (second.status_code, second.content) == (201, first.content)
+        assert second["Idempotent-Replayed"] == "true"
+        assert [method for method, _ in channels["wechat"].calls] == ["create"]
+
+    def test_another_key_goes_on_with_the_open_attempt(self, caller: Any, order_id: str, channels: Any) -> None:
+        first = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        second = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="again")
+
+        assert second.status_code == 201
+        assert second.json() == first.json()
+        assert len(channels["wechat"].trades) == 1
+
+    def test_another_channel_is_a_second_attempt(self, caller: Any, order_id: str, channels: Any) -> None:
+        first = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").json()
+        second = caller.post(f"orders/{order_id}/payment", {"channel": "alipay"}, key="pay2").json()
+
+        assert second["id"] == first["id"]
+        assert [attempt["channel"] for attempt in second["attempts"]] == ["wechat", "alipay"]
+        assert second["attempts"][1]["next_action"]["type"] == "redirect"
+        assert Payment.objects.count() == 1
+
+    def test_a_silent_provider_is_202_and_the_same_key_tells_how_it_ends(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create", "query"}), OutcomeUnknown("timed out")
+        first = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+
+        assert first.status_code == 202
+        assert first.json()["status"] == "uncertain"
+
+        wechat.failing = frozenset()
+        second = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+
+        assert second.status_code == 202
+        assert second.json()["status"] == "pending"
+        assert second["Idempotent-Replayed"] == "true"
+        assert second.json()["attempts"][0]["out_trade_no"] == first.json()["attempts"][0]["out_trade_no"]
+        assert Attempt.objects.count() == 1
+
+    def test_a_retry_after_202_hears_of_the_payment_and_no_refusal(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create"}), OutcomeUnknown("timed out")
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        wechat.failing = frozenset()
+        number = number_of(order_id, "wechat")
+        wechat.create(
+            out_trade_no=number,
+            amount_minor=3980,
+            currency="CNY",
+            description="",
+            notify_url="",
+            return_url="",
+            expires_at=None,
+        )
+        settle(wechat.pay(number))
+
+        retry = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+
+        assert retry.status_code == 202
+        assert retry.json()["status"] == "succeeded"
+
+    def test_a_paid_order_is_409(self, caller: Any, order_id: str, channels: Any) -> None:
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        settle(channels["wechat"].pay(number_of(order_id, "wechat")))
+
+        assert caller.get(f"orders/{order_id}").json()["status"] == "paid"
+        response = caller.post(f"orders/{order_id}/payment", {"channel": "alipay"}, key="pay2")
+        assert (response.status_code, response.json()["code"]) == (409, "order_paid")
+
+    def test_a_closed_or_expired_order_is_409(self, caller: Any, order_id: str, channels: Any) -> None:
+        Order.objects.update(expires_at="2020-01-01T00:00:00Z")
+        late = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        assert caller.post(f"orders/{order_id}/cancel", key="cancel").status_code == 200
+        closed = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay2")
+
+        for response in (late, closed):
+            assert (response.status_code, response.json()["code"]) == (409, "order_closed")
+        assert not channels["wechat"].calls
+
+    def test_a_channel_that_is_not_set_up_is_409(self, caller: Any, order_id: str, channels: Any) -> None:
+        response = caller.post(f"orders/{order_id}/payment", {"channel": "stripe"}, key="pay")
+
+        assert (response.status_code, response.json()["code"]) == (409, "channel_unavailable")
+        assert not Payment.objects.exists()
+
+    @pytest.mark.parametrize("body", [{}, {"channel": "cash"}, {"channel": None}])
+    def test_an_unknown_channel_is_400(self, caller: Any, order_id: str, channels: Any, body: Any) -> None:
+        assert caller.post(f"orders/{order_id}/payment", body, key="pay").status_code == 400
+        assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").status_code == 201
+
+    @pytest.mark.parametrize(
+        ("failure", "status", "code"),
+        [
+            (ProviderRejected("PARAM_ERROR", "no"), 502, "provider_refused"),
+            (ProviderUnavailable("refused"), 503, "provider_unavailable"),
+        ],
+    )
+    def test_a_failing_provider_leaves_the_key_to_try_again(
+        self, caller: Any, order_id: str, channels: Any, failure: Exception, status: int, code: str
+    ) -> None:
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create"}), failure
+        response = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        assert (response.status_code, response.json()["code"]) == (status, code)
+
+        wechat.failing = frozenset()
+        again = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        assert again.status_code == 201
+        assert len(wechat.trades) == 1
+
+    def test_no_transaction_is_open_while_the_provider_is_called(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        seen: list[bool] = []
+        channels["wechat"].before_close = lambda number: seen.append(connection.in_atomic_block)
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        caller.post(f"orders/{order_id}/cancel", key="cancel")
+
+        assert seen == [False]
+
+
+class TestCancel:
+    def test_closes_at_the_provider_and_puts_the_units_back(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        assert stock() == 98
+        response = caller.post(f"orders/{order_id}/cancel", key="cancel")
+
+        assert response.status_code == 200
+        assert response.json()["status"] == "closed"
+        assert response["ETag"] == f'"{response.json()["version"]}"'
+        assert [method for method, _ in channels["wechat"].calls] == ["create", "close"]
+        assert stock() == 100
+
+    def test_again_by_any_key_changes_nothing(self, caller: Any, order_id: str, channels: Any) -> None:
+        first = caller.post(f"orders/{order_id}/cancel", key="cancel")
+        replay = caller.post(f"orders/{order_id}/cancel", key="cancel")
+        again = caller.post(f"orders/{order_id}/cancel", key="other")
+
+        assert (replay.content, replay["Idempotent-Replayed"]) == (first.content, "true")
+        assert (again.status_code, again.json()) == (200, first.json())
+        assert stock() == 100
+
+    def test_a_paid_order_is_409(self, caller: Any, order_id: str, channels: Any) -> None:
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        settle(channels["wechat"].pay(number_of(order_id, "wechat")))
+        response = caller.post(f"orders/{order_id}/cancel", key="cancel")
+
+        assert (response.status_code, response.json()["code"]) == (409, "order_paid")
+        assert stock() == 98
+
+    def test_a_shopper_who_pays_during_the_cancel_wins(self, caller: Any, order_id: str, channels: Any) -> None:
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        channels["wechat"].before_close = channels["wechat"].pay
+        response = caller.post(f"orders/{order_id}/cancel", key="cancel")
+
+        assert (response.status_code, response.json()["code"]) == (409, "order_paid")
+        assert caller.get(f"orders/{order_id}").json()["status"] == "paid"
+        assert stock() == 98
+
+    def test_a_silent_provider_is_202_and_ends_later(self, caller: Any, order_id: str, channels: Any) -> None:
+        wechat = channels["wechat"]
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        wechat.failing, wechat.failure = frozenset({"close", "query"}), OutcomeUnknown("timed out")
+        first = caller.post(f"orders/{order_id}/cancel", key="cancel")
+
+        assert (first.status_code, first.json()["status"]) == (202, "pending")
+        assert stock() == 98
+        blocked = caller.post(f"orders/{order_id}/payment", {"channel": "alipay"}, key="pay2")
+        assert (blocked.status_code, blocked.json()["code"]) == (409, "order_closed")
+
+        wechat.failing = frozenset()
+        second = caller.post(f"orders/{order_id}/cancel", key="cancel")
+        assert (second.status_code, second.json()["status"]) == (202, "closed")
+        assert stock() == 100
+
+    def test_a_payment_that_lands_while_the_close_is_uncertain_is_taken(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        wechat = channels["wechat"]
+        caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+        wechat.failing, wechat.failure = frozenset({"close", "query"}), OutcomeUnknown("timed out")
+        caller.post(f"orders/{order_id}/cancel", key="cancel")
+        settle(wechat.pay(number_of(order_id, "wechat")))
+
+        assert caller.get(f"orders/{order_id}").json()["status"] == "paid"
+        retry = caller.post(f"orders/{order_id}/cancel", key="cancel")
+        assert (retry.status_code, retry.json()["code"]) == (409, "order_paid")
+        assert stock() == 98
+
+    def test_needs_a_key(self, caller: Any, order_id: str, channels: Any) -> None:
+        assert caller.post(f"orders/{order_id}/cancel").json()["code"] == "idempotency_key_missing"
+
+
+def test_a_full_refund_shows_on_the_order(caller: Any, order_id: str, channels: Any) -> None:
+    caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+    number = number_of(order_id, "wechat")
+    settle(channels["wechat"].pay(number))
+    settle(channels["wechat"].fact(FactKind.REFUNDED, number))
+
+    assert caller.get(f"orders/{order_id}").json()["status"] == "refunded"
+    assert stock() == 98, "goods may have left; putting them back is a person's decision"

@@ -1,0 +1,71 @@
+"""CONTRACT [2], products and likes."""
+
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from shop.models import Like, Product
+
+
+def test_a_guest_is_turned_away(transactional_db: None, mug: Product) -> None:
+    response = APIClient().get("/api/v1/products")
+
+    assert response.status_code == 401
+    assert response["Content-Type"] == "application/problem+json"
+
+
+def test_products_to_the_letter(caller: Any, mug: Product, poster: Product) -> None:
+    assert caller.get("products").json() == [
+        {
+            "sku": "mug",
+            "name": "Mug",
+            "price": {"amount_minor": 1990, "currency": "CNY"},
+            "stock": 100,
+            "likes": 0,
+            "liked": False,
+        },
+        {
+            "sku": "poster",
+            "name": "Poster",
+            "price": {"amount_minor": 4500, "currency": "CNY"},
+            "stock": 10,
+            "likes": 0,
+            "liked": False,
+        },
+    ]
+
+
+def test_one_product_is_equal_to_its_row_in_the_list(caller: Any, mug: Product) -> None:
+    assert caller.get("products/mug").json() == caller.get("products").json()[0]
+
+
+def test_an_unknown_product_is_a_problem(caller: Any) -> None:
+    response = caller.get("products/nothing")
+
+    assert response.status_code == 404
+    assert response.json()["code"] == "product_not_found"
+
+
+def test_liking_is_a_constant(caller: Any, stranger: Any, mug: Product) -> None:
+    for _ in range(3):
+        response = caller.http.put("/api/v1/products/mug/like")
+        assert (response.status_code, response.content) == (204, b"")
+    stranger.http.put("/api/v1/products/mug/like")
+
+    assert Like.objects.count() == 2
+    assert caller.get("products/mug").json()["likes"] == 2
+    assert caller.get("products/mug").json()["liked"] is True
+
+    for _ in range(3):
+        assert caller.http.delete("/api/v1/products/mug/like").status_code == 204
+    assert caller.get("products/mug").json()["liked"] is False
+    assert caller.get("products/mug").json()["likes"] == 1
+
+
+@pytest.mark.parametrize("method", ["put", "delete"])
+def test_liking_nothing_is_a_problem(caller: Any, method: str) -> None:
+    response = getattr(caller.http, method)("/api/v1/products/nothing/like")
+
+    assert response.status_code == 404
+    assert response.json()["code"] == "product_not_found"
