@@ -1,6 +1,5 @@
 """Shoppers, products and payment channels for the shop's tests; everything else is the real thing."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -77,9 +76,9 @@ def sneaker(transactional_db: None) -> Product:
 
 
 @pytest.fixture
-def channels(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def channels(settings: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Both channels, each a provider that the test scripts."""
     providers = {name: ScriptedProvider(name) for name in ("wechat", "alipay")}
     settings.PAYMENT_CHANNELS = {name: {} for name in providers}
     monkeypatch.setattr("payments.services.provider", providers.__getitem__)
-    yield providers
+    return providers

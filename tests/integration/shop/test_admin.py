@@ -1,0 +1,113 @@
+"""What the operator can see of the shop, and what they can and cannot change."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+
+from shop import catalog, checkout, orders
+from shop.models import Order, Product
+
+
+@pytest.fixture
+def operator(transactional_db: None) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("boss"))
+    return client
+
+
+@pytest.fixture
+def order(demo: User, mug: Product) -> Order:
+    with transaction.atomic():
+        return orders.create_order(user_id=demo.pk, quantities={"mug": 2})
+
+
+def edit(operator: Client, product: Product, **changes: Any) -> Any:
+    fields = ("name", "description", "picture", "price_minor", "currency")
+    body = {name: getattr(product, name) for name in fields} | {"stock_difference": "0"} | changes
+    return operator.post(f"/admin/shop/product/{product.pk}/change/", body, follow=True)
+
+
+def test_the_site_is_named(operator: Client) -> None:
+    assert b"PayOnce" in operator.get("/admin/").content
+
+
+def test_a_product_is_added_with_its_first_stock(operator: Client) -> None:
+    body = {
+        "sku": "bag",
+        "name": "Bag",
+        "description": "",
+        "picture": "parcel",
+        "price_minor": "100",
+        "currency": "CNY",
+        "stock": "7",
+    }
+    operator.post("/admin/shop/product/add/", body)
+    assert Product.objects.get(sku="bag").stock == 7
+
+
+def test_price_is_edited_and_stock_moved_by_a_difference(operator: Client, mug: Product) -> None:
+    Product.objects.update(stock=60)  # sold while the page was open
+    edit(operator, mug, price_minor="2500", stock_difference="-10", stock="100")
+
+    mug.refresh_from_db()
+    assert (mug.price_minor, mug.stock, mug.sku) == (2500, 50, "mug")
+
+
+def test_taking_away_more_than_there_is_is_refused(operator: Client, mug: Product) -> None:
+    response = edit(operator, mug, stock_difference="-101")
+
+    assert b"fewer units than you take away" in response.content
+    mug.refresh_from_db()
+    assert mug.stock == 100
+
+
+def test_the_second_of_two_editors_is_told(
+    operator: Client, mug: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = catalog.edit_product
+
+    def after_another(*, product_id: int, before: dict[str, Any], after: dict[str, Any]) -> bool:
+        assert honest(product_id=product_id, before=before, after={"name": "Cup"})
+        return honest(product_id=product_id, before=before, after=after)
+
+    monkeypatch.setattr(catalog, "edit_product", after_another)
+    response = edit(operator, mug, name="Beaker")
+
+    assert b"Somebody else edited this product" in response.content
+    mug.refresh_from_db()
+    assert mug.name == "Cup"
+
+
+def test_a_product_cannot_be_deleted(operator: Client, mug: Product) -> None:
+    assert operator.post(f"/admin/shop/product/{mug.pk}/delete/", {"post": "yes"}).status_code == 403
+
+
+@pytest.mark.parametrize("term", ["hex", "dashed", "demo", "mug"])
+def test_an_order_is_found(operator: Client, order: Order, term: str) -> None:
+    words = {"hex": order.id.hex, "dashed": str(order.id)}
+    page = operator.get("/admin/shop/order/", {"q": words.get(term, term)})
+    assert order.id.hex.encode() in page.content
+    assert order.id.hex.encode() not in operator.get("/admin/shop/order/", {"q": "nobody"}).content
+
+
+def test_an_order_is_shown_with_items_and_payment_and_never_changed(
+    operator: Client, demo: User, order: Order, channels: Any
+) -> None:
+    path = f"/admin/shop/order/{order.pk}/change/"
+    assert "¥39.80" in operator.get(path).content.decode()
+
+    payment = checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+    page = operator.get(path).content.decode()
+    assert payment.id.hex in page
+    assert "¥19.90" in page
+    assert operator.post(path, {"status": "paid"}).status_code == 403
+    assert operator.post(f"/admin/shop/order/{order.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert operator.get("/admin/shop/order/add/").status_code == 403
+
+
+def test_likes_are_shown(operator: Client, demo: User, mug: Product) -> None:
+    catalog.like(sku="mug", user_id=demo.pk)
+    assert b"demo" in operator.get("/admin/shop/like/").content

@@ -1,0 +1,52 @@
+"""`manage.py load_demo`."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from rest_framework.authtoken.models import Token
+
+from shop.models import Product
+
+
+def test_refuses_without_debug(transactional_db: None) -> None:
+    with pytest.raises(CommandError, match="DEBUG is off"):
+        call_command("load_demo")
+    assert not User.objects.exists()
+
+
+def test_loads_what_the_contract_names(transactional_db: None, settings: Any, capsys: Any) -> None:
+    settings.DEBUG = True
+    call_command("load_demo")
+
+    assert {(t.user.username, t.key) for t in Token.objects.all()} == {
+        ("demo", "demo-token"),
+        ("other", "other-token"),
+    }
+    for name in ("demo", "other", "admin"):
+        assert authenticate(username=name, password=name)
+    assert User.objects.get(is_superuser=True).username == "admin"
+    assert list(
+        Product.objects.order_by("pk").values_list("sku", "price_minor", "currency", "stock", "flash_only")
+    ) == [
+        ("mug", 1990, "CNY", 100_000, False),
+        ("poster", 4500, "CNY", 10, False),
+        ("sneaker", 29900, "CNY", 100, True),
+    ]
+    assert "6 added" in capsys.readouterr().out
+
+
+def test_a_second_run_resets_nothing(transactional_db: None, settings: Any, capsys: Any) -> None:
+    settings.DEBUG = True
+    call_command("load_demo")
+    Product.objects.filter(sku="poster").update(stock=3, price_minor=1)
+    user = User.objects.get(username="demo")
+    user.set_password("changed")
+    user.save()
+    call_command("load_demo")
+
+    assert Product.objects.get(sku="poster").stock == 3
+    assert authenticate(username="demo", password="changed")
+    assert "0 added" in capsys.readouterr().out

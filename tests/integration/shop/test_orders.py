@@ -1,0 +1,299 @@
+"""The life of an order below the API: steps, expiry, the listener, and what the database itself refuses."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from idempotency.ids import new_id
+from payments.errors import OutcomeUnknown
+from shop import catalog, checkout, orders, stock, tasks
+from shop.errors import OrderNotFound, OutOfStock
+from shop.models import Like, Order, OrderItem, OrderStatus, Product
+from tests.integration.shop.settling import number_of, settle
+
+
+@pytest.fixture
+def order(demo: User, mug: Product, poster: Product) -> Order:
+    with transaction.atomic():
+        return orders.create_order(user_id=demo.pk, quantities={"mug": 2, "poster": 1})
+
+
+def shelf() -> dict[str, int]:
+    return dict(Product.objects.values_list("sku", "stock"))
+
+
+def age(order: Order, **times: Any) -> None:
+    Order.objects.filter(pk=order.pk).update(**times)
+
+
+def minutes_ago(minutes: int) -> Any:
+    return timezone.now() - timedelta(minutes=minutes)
+
+
+class TestListener:
+    def test_paid_once_however_often_it_is_told(self, order: Order) -> None:
+        answers = [orders.on_payment(order_id=order.id, event="paid") for _ in range(3)]
+
+        order.refresh_from_db()
+        assert answers == [True] * 3
+        assert (order.status, order.version) == ("paid", 2)
+        assert order.paid_at is not None
+
+    def test_refunded_follows_paid_and_stays(self, order: Order) -> None:
+        orders.on_payment(order_id=order.id, event="paid")
+        assert [orders.on_payment(order_id=order.id, event="refunded") for _ in range(2)] == [True, True]
+        assert orders.on_payment(order_id=order.id, event="paid") is True
+
+        order.refresh_from_db()
+        assert (order.status, order.version) == ("refunded", 3)
+        assert shelf() == {"mug": 98, "poster": 9}
+
+    def test_a_refund_before_its_payment_implies_the_payment(self, order: Order) -> None:
+        assert orders.on_payment(order_id=order.id, event="refunded") is True
+
+        order.refresh_from_db()
+        assert order.status == "refunded"
+        assert order.paid_at is not None
+
+    def test_a_closed_order_takes_no_payment(self, demo: User, order: Order) -> None:
+        orders.cancel(order_id=order.id, user_id=demo.pk)
+
+        assert orders.on_payment(order_id=order.id, event="paid") is False
+        assert orders.on_payment(order_id=order.id, event="refunded") is True, "the money went back: fine"
+        order.refresh_from_db()
+        assert order.status == "closed"
+
+    @pytest.mark.parametrize("event", ["paid", "refunded", "closed"])
+    def test_an_unknown_order_takes_nothing(self, transactional_db: None, event: str) -> None:
+        assert orders.on_payment(order_id=new_id(), event=event) is False
+
+    def test_an_unknown_event_is_a_mistake(self, order: Order) -> None:
+        with pytest.raises(ValueError, match="unknown payment event"):
+            orders.on_payment(order_id=order.id, event="shipped")
+
+    def test_closed_at_the_provider_alone_leaves_time_for_another_attempt(self, order: Order) -> None:
+        assert orders.on_payment(order_id=order.id, event="closed") is True
+        order.refresh_from_db()
+        assert order.status == "pending"
+
+    @pytest.mark.parametrize("field", ["expires_at", "closing_at"])
+    def test_closed_at_the_provider_ends_an_order_that_is_ending(self, order: Order, field: str) -> None:
+        age(order, **{field: minutes_ago(1)})
+        assert [orders.on_payment(order_id=order.id, event="closed") for _ in range(2)] == [True, True]
+
+        order.refresh_from_db()
+        assert order.status == "closed"
+        assert shelf() == {"mug": 100, "poster": 10}
+
+
+class TestExpiry:
+    def test_an_order_in_time_is_left_alone(self, order: Order) -> None:
+        assert orders.expire(order_id=order.id) == OrderStatus.PENDING
+        assert orders.due_for_closing(now=timezone.now(), limit=10) == []
+        order.refresh_from_db()
+        assert order.closing_at is None
+
+    def test_the_timer_closes_at_the_provider_and_puts_the_units_back_once(
+        self, demo: User, order: Order, channels: Any
+    ) -> None:
+        checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+        age(order, expires_at=minutes_ago(1))
+
+        assert tasks.expire_orders(timestamp=0) == 1
+        assert tasks.expire_orders(timestamp=0) == 0
+        assert orders.expire(order_id=order.id) == OrderStatus.CLOSED
+        assert [method for method, _ in channels["wechat"].calls] == ["create", "close"]
+        assert shelf() == {"mug": 100, "poster": 10}
+
+    def test_a_payment_at_the_last_instant_wins(self, demo: User, order: Order, channels: Any) -> None:
+        checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+        age(order, expires_at=minutes_ago(1))
+        channels["wechat"].before_close = channels["wechat"].pay
+
+        assert orders.expire(order_id=order.id) == OrderStatus.PAID
+        assert shelf() == {"mug": 98, "poster": 9}
+
+    def test_a_late_payment_of_an_expired_but_open_order_is_taken(
+        self, demo: User, order: Order, channels: Any
+    ) -> None:
+        checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+        age(order, expires_at=minutes_ago(1))
+        settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+
+        assert tasks.expire_orders(timestamp=0) == 0
+        order.refresh_from_db()
+        assert order.status == "paid"
+
+    def test_what_a_crash_cut_off_is_finished(self, order: Order) -> None:
+        age(order, closing_at=minutes_ago(5))
+
+        assert orders.due_for_closing(now=timezone.now(), limit=10) == [order.id]
+        assert orders.expire(order_id=order.id) == OrderStatus.CLOSED
+        assert shelf() == {"mug": 100, "poster": 10}
+
+    def test_a_closing_that_is_running_is_not_due(self, order: Order) -> None:
+        age(order, closing_at=timezone.now())
+        assert orders.due_for_closing(now=timezone.now(), limit=10) == []
+
+    def test_a_stuck_order_lets_the_others_go_first(
+        self, demo: User, order: Order, channels: Any, mug: Product
+    ) -> None:
+        checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+        age(order, expires_at=minutes_ago(60))
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"close", "query"}), OutcomeUnknown("timed out")
+        assert orders.expire(order_id=order.id) == OrderStatus.PENDING
+
+        with transaction.atomic():
+            younger = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+        age(younger, expires_at=minutes_ago(1))
+        later = timezone.now() + timedelta(minutes=5)
+        assert orders.due_for_closing(now=later, limit=1) == [younger.id]
+        assert orders.due_for_closing(now=later, limit=2) == [younger.id, order.id]
+
+    def test_one_orders_trouble_does_not_stop_the_batch(
+        self, demo: User, order: Order, channels: Any, mug: Product, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+        with transaction.atomic():
+            second = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+        Order.objects.update(expires_at=minutes_ago(1))
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"close"}), RuntimeError("a fault of ours")
+
+        assert tasks.expire_orders(timestamp=0) == 2
+        second.refresh_from_db()
+        assert second.status == "closed"
+        assert f"order {order.id.hex} could not be closed" in caplog.text
+
+    def test_an_unknown_order_is_an_error(self, transactional_db: None) -> None:
+        with pytest.raises(OrderNotFound):
+            orders.expire(order_id=new_id())
+
+
+class TestStock:
+    def test_all_or_nothing(self, mug: Product, poster: Product) -> None:
+        with pytest.raises(OutOfStock), transaction.atomic():
+            stock.reserve(quantities={mug.pk: 1, poster.pk: 11})
+        assert shelf() == {"mug": 100, "poster": 10}
+
+    @pytest.mark.parametrize("move", [stock.reserve, stock.release])
+    @pytest.mark.parametrize("quantity", [0, -1])
+    def test_only_whole_positive_units_move(self, mug: Product, move: Any, quantity: int) -> None:
+        with pytest.raises(ValueError, match="above zero"):
+            move(quantities={mug.pk: quantity})
+
+    def test_counting_by_hand_never_goes_below_zero(self, poster: Product) -> None:
+        assert stock.adjust(product_id=poster.pk, difference=5) is True
+        assert stock.adjust(product_id=poster.pk, difference=-16) is False
+        assert stock.adjust(product_id=poster.pk, difference=-15) is True
+        assert shelf() == {"poster": 0}
+
+
+class TestCatalog:
+    def test_an_editor_does_not_overwrite_another(self, mug: Product) -> None:
+        edit = {"product_id": mug.pk, "before": {"name": "Mug"}}
+        assert catalog.edit_product(**edit, after={"name": "Cup"}) is True
+        assert catalog.edit_product(**edit, after={"name": "Beaker"}) is False
+        mug.refresh_from_db()
+        assert (mug.name, mug.version) == ("Cup", 2)
+
+    def test_stock_is_not_edited_here(self, mug: Product) -> None:
+        with pytest.raises(ValueError, match="not editable: stock"):
+            catalog.edit_product(product_id=mug.pk, before={}, after={"stock": 5})
+
+
+FORBIDDEN_STEPS = [
+    ("closed", "paid"),
+    ("closed", "pending"),
+    ("paid", "closed"),
+    ("paid", "pending"),
+    ("refunded", "paid"),
+    ("refunded", "closed"),
+]
+TIMES = {
+    "pending": {"paid_at": None, "closed_at": None},
+    "paid": {"paid_at": "2026-01-01T00:00:00Z", "closed_at": None},
+    "refunded": {"paid_at": "2026-01-01T00:00:00Z", "closed_at": None},
+    "closed": {"paid_at": None, "closed_at": "2026-01-01T00:00:00Z"},
+}
+
+
+def put(order: Order, *path: str) -> None:
+    for version, status in enumerate(path, start=2):
+        Order.objects.filter(pk=order.pk).update(status=status, version=version, **TIMES[status])
+
+
+class TestDatabase:
+    """What PostgreSQL refuses, whoever writes."""
+
+    @pytest.mark.parametrize(("before", "after"), FORBIDDEN_STEPS)
+    def test_a_step_that_is_none(self, order: Order, before: str, after: str) -> None:
+        put(order, *{"paid": ["paid"], "closed": ["closed"], "refunded": ["paid", "refunded"]}[before])
+        with pytest.raises(IntegrityError, match="not a step"), transaction.atomic():
+            Order.objects.update(status=after, version=9, **TIMES[after])
+
+    def test_the_table_of_steps_and_the_trigger_agree(self, order: Order) -> None:
+        allowed = {(before.value, after.value) for before, afters in orders.NEXT.items() for after in afters}
+        every = {(a.value, b.value) for a in OrderStatus for b in OrderStatus if a is not b}
+        assert every - allowed == {
+            *FORBIDDEN_STEPS,
+            ("closed", "refunded"),
+            ("refunded", "pending"),
+            ("pending", "refunded"),
+        }
+
+    def test_a_step_without_a_new_version(self, order: Order) -> None:
+        with pytest.raises(IntegrityError, match="new version"), transaction.atomic():
+            Order.objects.update(status="paid", **TIMES["paid"])
+
+    def test_a_version_that_goes_back(self, order: Order) -> None:
+        Order.objects.update(version=5)
+        with pytest.raises(IntegrityError, match="goes back"), transaction.atomic():
+            Order.objects.update(version=4)
+
+    @pytest.mark.parametrize(
+        ("model", "values", "constraint"),
+        [
+            (Product, {"stock": -1}, "product_stock_never_below_zero"),
+            (Product, {"price_minor": 0}, "product_price_is_positive"),
+            (Product, {"currency": "yuan"}, "value too long|product_currency_is_iso"),
+            (Product, {"currency": "cny"}, "product_currency_is_iso"),
+            (Order, {"total_minor": 0}, "order_total_is_positive"),
+            (Order, {"currency": "c"}, "order_currency_is_iso"),
+            (Order, {"paid_at": "2026-01-01T00:00:00Z"}, "order_times_fit_status"),
+            (Order, {"status": "lost", "version": 2}, "not a step|order_status_is_known"),
+            (OrderItem, {"quantity": 0}, "item_quantity_is_positive"),
+            (OrderItem, {"price_minor": 0}, "item_price_is_positive"),
+        ],
+    )
+    def test_values_that_cannot_be(
+        self, order: Order, model: Any, values: dict[str, Any], constraint: str
+    ) -> None:
+        with pytest.raises(Exception, match=constraint), transaction.atomic():
+            model.objects.update(**values)
+
+    def test_one_item_a_product(self, order: Order) -> None:
+        item = OrderItem.objects.filter(order=order).first()
+        assert item is not None
+        item.pk = None
+        with pytest.raises(IntegrityError, match="item_once_per_order_and_product"), transaction.atomic():
+            item.save()
+
+    def test_one_like_a_user_and_product(self, demo: User, mug: Product) -> None:
+        Like.objects.create(user=demo, product=mug)
+        with pytest.raises(IntegrityError, match="like_once_per_user_and_product"), transaction.atomic():
+            Like.objects.create(user=demo, product=mug)
+
+
+def test_ids_of_orders_sort_by_time(order: Order, demo: User) -> None:
+    with transaction.atomic():
+        later = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+    assert isinstance(order.id, UUID)
+    assert order.id.version == 7
+    assert str(later) == later.id.hex

@@ -1,0 +1,439 @@
+"""The checkout pages through Django's test client: no script runs here, and everything must still count once."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from payments.errors import OutcomeUnknown, ProviderRejected
+from shop import orders
+from shop.models import Order, Product
+from shop.templatetags.shop import money
+from tests.integration.shop.settling import number_of, settle
+
+
+def form_of(response: Any, action: str) -> dict[str, str]:
+    """The hidden and preset fields of the page's form that posts to `action`."""
+    [form] = re.findall(rf'<form[^>]*action="{re.escape(action)}".*?</form>', response.content.decode(), re.S)
+    inputs = [dict(re.findall(r'(\w+)="([^"]*)"', tag)) for tag in re.findall(r"<input[^>]*>", form)]
+    return {field["name"]: field["value"] for field in inputs if field.get("type") != "radio"}
+
+
+@pytest.fixture
+def order(shopper: Client, demo: User, mug: Product) -> Order:
+    shopper.post("/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy"))
+    return Order.objects.get()
+
+
+def pay(shopper: Client, order: Order, channel: str, fields: dict[str, str] | None = None) -> Any:
+    action = f"/orders/{order.id.hex}/pay"
+    fields = fields or form_of(shopper.get(f"/orders/{order.id.hex}"), action)
+    return shopper.post(action, {**fields, "channel": channel})
+
+
+class TestCatalogue:
+    def test_a_guest_sees_products_and_is_led_to_the_login(
+        self, client: Client, mug: Product, poster: Product, sneaker: Product
+    ) -> None:
+        page = client.get("/").content.decode()
+        assert "¥19.90" in page
+        assert "Only 10 left" in page
+        assert "Flash sale only" in page
+
+        product = client.get("/products/mug").content.decode()
+        assert "/accounts/login/?next=/products/mug" in product
+        assert "<form class=" not in product
+
+    def test_sold_out_and_flash_products_have_no_form(
+        self, shopper: Client, poster: Product, sneaker: Product
+    ) -> None:
+        Product.objects.filter(sku="poster").update(stock=0)
+        for sku in ("poster", "sneaker"):
+            assert "/buy" not in shopper.get(f"/products/{sku}").content.decode()
+
+    def test_an_unknown_product_has_a_page(self, client: Client, transactional_db: None) -> None:
+        response = client.get("/products/none")
+        assert response.status_code == 404
+        assert b"See what we have" in response.content
+
+    def test_an_empty_shop_says_so(self, client: Client, transactional_db: None) -> None:
+        assert b"nothing for sale" in client.get("/").content
+
+    def test_pages_hold_nothing_inline(self, shopper: Client, order: Order, channels: Any) -> None:
+        """A strict Content-Security-Policy must be possible."""
+        pay(shopper, order, "wechat")
+        for path in ("/", "/products/mug", f"/orders/{order.id.hex}", "/orders", "/accounts/login/"):
+            page = shopper.get(path).content.decode()
+            assert not re.search(
+                r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|https?://(?!www\.w3\.org)", page
+            ), path
+
+
+class TestBuying:
+    def test_buy_leads_to_the_order(self, shopper: Client, demo: User, mug: Product) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        response = shopper.post("/products/mug/buy", {**fields, "quantity": "3"})
+
+        order = Order.objects.get()
+        assert (response.status_code, response["Location"]) == (302, f"/orders/{order.id.hex}")
+        assert (order.user, order.total_minor) == (demo, 5970)
+
+    def test_the_form_sent_twice_is_one_order(self, shopper: Client, mug: Product) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        first = shopper.post("/products/mug/buy", fields)
+        second = shopper.post("/products/mug/buy", fields)
+
+        assert second["Location"] == first["Location"]
+        assert second["Idempotent-Replayed"] == "true"
+        assert Order.objects.count() == 1
+
+    def test_a_reloaded_page_is_a_new_intent(self, shopper: Client, mug: Product) -> None:
+        for _ in range(2):
+            shopper.post("/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy"))
+        assert Order.objects.count() == 2
+
+    def test_the_old_form_with_another_quantity_is_explained(self, shopper: Client, mug: Product) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        shopper.post("/products/mug/buy", fields)
+        response = shopper.post("/products/mug/buy", {**fields, "quantity": "2"})
+
+        assert response.status_code == 422
+        assert b"You already ordered from this page" in response.content
+        assert b'href="/products/mug"' in response.content
+        assert Order.objects.count() == 1
+
+    @pytest.mark.parametrize("quantity", ["0", "100", "", "x"])
+    def test_a_bad_quantity_is_said_at_the_field_and_the_form_stays_usable(
+        self, shopper: Client, mug: Product, quantity: str
+    ) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        response = shopper.post("/products/mug/buy", {**fields, "quantity": quantity})
+        assert response.status_code == 400
+        assert b'id="quantity-error"' in response.content
+
+        again = {**form_of(response, "/products/mug/buy"), "quantity": "1"}
+        assert shopper.post("/products/mug/buy", again).status_code == 302
+
+    def test_out_of_stock_is_a_sentence_with_a_way_back(self, shopper: Client, poster: Product) -> None:
+        fields = form_of(shopper.get("/products/poster"), "/products/poster/buy")
+        response = shopper.post("/products/poster/buy", {**fields, "quantity": "11"})
+
+        assert response.status_code == 409
+        assert b"Not enough left" in response.content
+        assert b'href="/products/poster"' in response.content
+        assert not Order.objects.exists()
+
+    def test_a_flash_product_cannot_be_posted_either(
+        self, shopper: Client, mug: Product, sneaker: Product
+    ) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        response = shopper.post("/products/sneaker/buy", fields)
+        assert (response.status_code, b"flash sale" in response.content) == (409, True)
+
+    def test_without_a_token_nothing_happens(self, shopper: Client, mug: Product) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        for token in (None, "made-up"):
+            body = {**fields, "idempotency_token": token} if token else {**fields}
+            if token is None:
+                del body["idempotency_token"]
+            assert shopper.post("/products/mug/buy", body).status_code in {400, 409}
+        assert not Order.objects.exists()
+
+    def test_without_the_csrf_token_nothing_happens(self, shopper: Client, mug: Product) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        fields.pop("csrfmiddlewaretoken")
+        response = shopper.post("/products/mug/buy", fields)
+        assert response.status_code == 403
+        assert b"open for too long" in response.content
+
+    def test_a_guest_is_sent_to_the_login_and_back_to_the_product(self, client: Client, mug: Product) -> None:
+        response = client.post("/products/mug/buy", {"quantity": 1})
+        assert (response.status_code, response["Location"]) == (302, "/accounts/login/?next=/products/mug")
+
+    def test_a_twin_that_is_still_running_gets_a_page_that_sends_the_same_form_again(
+        self, shopper: Client, mug: Product, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        twin: list[Any] = []
+        create = orders.create_order
+
+        def create_while_the_twin_arrives(**kwargs: Any) -> Order:
+            made = create(**kwargs)
+            if not twin:
+                twin.append(None)
+                second = Client(enforce_csrf_checks=True)
+                second.cookies = shopper.cookies
+                twin[0] = _in_another_thread(lambda: second.post("/products/mug/buy", fields))
+            return made
+
+        monkeypatch.setattr(orders, "create_order", create_while_the_twin_arrives)
+        first = shopper.post("/products/mug/buy", fields)
+
+        assert twin[0].status_code == 409
+        assert twin[0]["Retry-After"] == "1"
+        assert b"already working on it" in twin[0].content
+        assert form_of(twin[0], "/products/mug/buy") == fields
+        assert shopper.post("/products/mug/buy", fields)["Location"] == first["Location"]
+        assert Order.objects.count() == 1
+
+
+def _in_another_thread(work: Any) -> Any:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from django.db import connection
+
+    def run() -> Any:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result(timeout=30)
+
+
+class TestPaying:
+    def test_wechat_shows_a_qr_code(self, shopper: Client, order: Order, channels: Any, settings: Any) -> None:
+        settings.SANDBOX_URL = "http://127.0.0.1:8001"
+        response = pay(shopper, order, "wechat")
+        assert (response.status_code, response["Location"]) == (302, f"/orders/{order.id.hex}")
+
+        page = shopper.get(response["Location"]).content.decode()
+        assert '<svg viewBox="0 0' in page
+        assert 'href="http://127.0.0.1:8001/wechat/scan?pr=p4lpSuKzz"' in page
+        assert '<noscript><meta http-equiv="refresh"' in page
+
+    def test_no_sandbox_no_link_to_it(self, shopper: Client, order: Order, channels: Any, settings: Any) -> None:
+        settings.SANDBOX_URL = ""
+        pay(shopper, order, "wechat")
+        assert b"sandbox" not in shopper.get(f"/orders/{order.id.hex}").content
+
+    def test_alipay_redirects_to_its_page(self, shopper: Client, order: Order, channels: Any) -> None:
+        response = pay(shopper, order, "alipay")
+        assert response.status_code == 302
+        assert response["Location"].startswith("https://alipay.invalid/gateway.do")
+        assert b"Continue to Alipay" in shopper.get(f"/orders/{order.id.hex}").content
+
+    def test_the_form_sent_twice_is_one_charge(self, shopper: Client, order: Order, channels: Any) -> None:
+        fields = form_of(shopper.get(f"/orders/{order.id.hex}"), f"/orders/{order.id.hex}/pay")
+        first, second = (pay(shopper, order, "alipay", fields) for _ in range(2))
+
+        assert second["Location"] == first["Location"]
+        assert len(channels["alipay"].trades) == 1
+
+    def test_two_tabs_are_one_charge(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        tabs = [form_of(shopper.get(path), f"{path}/pay") for _ in range(2)]
+        assert tabs[0] != tabs[1]
+        assert {pay(shopper, order, "alipay", tab)["Location"] for tab in tabs} == {
+            pay(shopper, order, "alipay")["Location"]
+        }
+        assert len(channels["alipay"].trades) == 1
+
+    def test_the_old_form_with_another_channel_comes_back_renewed(
+        self, shopper: Client, order: Order, channels: Any
+    ) -> None:
+        fields = form_of(shopper.get(f"/orders/{order.id.hex}"), f"/orders/{order.id.hex}/pay")
+        pay(shopper, order, "wechat", fields)
+        response = pay(shopper, order, "alipay", fields)
+
+        assert (response.status_code, response["Location"]) == (302, f"/orders/{order.id.hex}")
+        assert b"has been renewed" in shopper.get(response["Location"]).content
+        assert not channels["alipay"].trades
+
+    def test_no_channel_chosen_is_said_at_the_field(self, shopper: Client, order: Order, channels: Any) -> None:
+        response = pay(shopper, order, "cash")
+        assert response.status_code == 400
+        assert b"Choose how you want to pay." in response.content
+
+    def test_a_shop_without_channels_says_so(self, shopper: Client, order: Order, settings: Any) -> None:
+        settings.PAYMENT_CHANNELS = {}
+        assert b"No way to pay is set up" in shopper.get(f"/orders/{order.id.hex}").content
+
+    def test_a_silent_provider_is_shown_as_checking(self, shopper: Client, order: Order, channels: Any) -> None:
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create", "query"}), OutcomeUnknown("timed out")
+        response = pay(shopper, order, "wechat")
+
+        assert response.status_code == 302
+        page = shopper.get(response["Location"]).content
+        assert b"Checking with the payment service" in page
+        assert shopper.get(f"/orders/{order.id.hex}?check=1").status_code == 302
+
+        wechat.failing = frozenset()
+        pay(shopper, order, "wechat")
+        assert b"Scan with WeChat" in shopper.get(f"/orders/{order.id.hex}").content
+        assert len(wechat.trades) == 1
+
+    def test_a_refusing_provider_is_a_sentence(self, shopper: Client, order: Order, channels: Any) -> None:
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create"}), ProviderRejected("NOAUTH", "internal words")
+        response = pay(shopper, order, "wechat")
+
+        assert response.status_code == 502
+        assert b"Nothing was charged" in response.content
+        assert b"internal words" not in response.content
+        assert f'href="/orders/{order.id.hex}"'.encode() in response.content
+
+    def test_coming_back_makes_the_server_ask_the_provider(
+        self, shopper: Client, order: Order, channels: Any
+    ) -> None:
+        pay(shopper, order, "alipay")
+        number = number_of(order.id.hex, "alipay")
+        path = f"/orders/{order.id.hex}"
+
+        forged = shopper.get(f"{path}?out_trade_no={number}&trade_no=1&total_amount=19.90")
+        assert (forged.status_code, forged["Location"]) == (302, path)
+        assert b"Continue to Alipay" in shopper.get(path).content, "words in an address pay nothing"
+
+        channels["alipay"].pay(number)
+        shopper.get(f"{path}?out_trade_no={number}")
+        page = shopper.get(path).content.decode()
+        assert "Paid. Thank you!" in page
+        assert " data-final" in page
+        asked = len(channels["alipay"].calls)
+        shopper.get(f"{path}?out_trade_no={number}")
+        assert len(channels["alipay"].calls) == asked, "a paid order needs no more asking"
+
+    def test_paying_a_paid_order_shows_the_result(self, shopper: Client, order: Order, channels: Any) -> None:
+        fields = form_of(shopper.get(f"/orders/{order.id.hex}"), f"/orders/{order.id.hex}/pay")
+        pay(shopper, order, "wechat")
+        settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+
+        response = pay(shopper, order, "alipay", fields)
+        assert (response.status_code, response["Location"]) == (302, f"/orders/{order.id.hex}")
+
+    def test_paying_a_closed_order_is_a_sentence(
+        self, shopper: Client, demo: User, order: Order, channels: Any
+    ) -> None:
+        fields = form_of(shopper.get(f"/orders/{order.id.hex}"), f"/orders/{order.id.hex}/pay")
+        orders.cancel(order_id=order.id, user_id=demo.pk)
+        response = pay(shopper, order, "wechat", fields)
+        assert (response.status_code, b"This order is closed" in response.content) == (409, True)
+
+    def test_a_guest_is_sent_to_the_login_and_back_to_the_order(self, client: Client, order: Order) -> None:
+        path = f"/orders/{order.id.hex}"
+        for response in (client.post(f"{path}/pay"), client.post(f"{path}/cancel"), client.get(path)):
+            assert response["Location"] == f"/accounts/login/?next={path}"
+
+
+class TestStatus:
+    def poll(self, client: Client, order: Order) -> Any:
+        return client.get(f"/orders/{order.id.hex}/status")
+
+    def test_changes_when_the_page_would(self, shopper: Client, order: Order, channels: Any) -> None:
+        states = [self.poll(shopper, order).json()]
+        pay(shopper, order, "wechat")
+        states.append(self.poll(shopper, order).json())
+        settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+        states.append(self.poll(shopper, order).json())
+
+        assert len({state["state"] for state in states}) == 3
+        assert [(state["status"], state["final"]) for state in states] == [
+            ("pending", False),
+            ("pending", False),
+            ("paid", True),
+        ]
+
+    def test_is_what_the_page_was_drawn_with(self, shopper: Client, order: Order) -> None:
+        state = self.poll(shopper, order).json()["state"]
+        assert f'data-state="{state}"' in shopper.get(f"/orders/{order.id.hex}").content.decode()
+
+    def test_is_never_cached_and_only_for_the_owner(self, shopper: Client, order: Order, other: User) -> None:
+        assert "no-store" in self.poll(shopper, order)["Cache-Control"]
+        assert self.poll(Client(), order).status_code == 401
+        stranger = Client()
+        stranger.force_login(other)
+        assert self.poll(stranger, order).status_code == 404
+        assert stranger.get(f"/orders/{order.id.hex}").status_code == 404
+
+
+class TestCancelling:
+    def test_closes_and_shows_it(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        pay(shopper, order, "wechat")
+        response = shopper.post(f"{path}/cancel", form_of(shopper.get(path), f"{path}/cancel"))
+
+        assert (response.status_code, response["Location"]) == (302, path)
+        page = shopper.get(path).content
+        assert b"This order is closed" in page
+        assert b"/cancel" not in page
+        assert Product.objects.get().stock == 100
+
+    def test_of_a_paid_order_shows_that_it_is_paid(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        fields = form_of(shopper.get(path), f"{path}/cancel")
+        pay(shopper, order, "wechat")
+        settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+        assert shopper.post(f"{path}/cancel", fields)["Location"] == path
+        assert b"Paid. Thank you!" in shopper.get(path).content
+
+    def test_an_uncertain_close_is_shown_as_closing(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        pay(shopper, order, "wechat")
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"close", "query"}), OutcomeUnknown("timed out")
+        shopper.post(f"{path}/cancel", form_of(shopper.get(path), f"{path}/cancel"))
+        page = shopper.get(path).content
+        assert b"Closing this order" in page
+        assert b'/pay"' not in page
+
+
+class TestHistory:
+    def test_only_ones_own_newest_first_in_pages(
+        self, shopper: Client, demo: User, other: User, mug: Product
+    ) -> None:
+        now = timezone.now()
+        for user, count in ((demo, 21), (other, 1)):
+            for _ in range(count):
+                orders.create_order(user_id=user.pk, quantities={"mug": 1})
+        mine = [order.id.hex for order in Order.objects.filter(user=demo, created_at__gte=now)]
+
+        page = shopper.get("/orders").content.decode()
+        assert re.findall(r'class="row" href="/orders/(\w+)"', page) == mine[:20]
+        older = shopper.get(re.findall(r'href="(\?before=\w+)"', page)[0].join(["/orders", ""])).content.decode()
+        assert re.findall(r'class="row" href="/orders/(\w+)"', older) == mine[20:]
+        assert "Newest" in older
+
+    @pytest.mark.parametrize("before", ["x", "g" * 32, "'" * 32])
+    def test_a_broken_address_shows_the_first_page(self, shopper: Client, order: Order, before: str) -> None:
+        assert order.id.hex in shopper.get("/orders", {"before": before}).content.decode()
+
+    def test_nothing_yet(self, shopper: Client) -> None:
+        assert b"You have not ordered anything yet" in shopper.get("/orders").content
+
+    def test_a_guest_is_sent_to_the_login(self, client: Client, transactional_db: None) -> None:
+        assert client.get("/orders")["Location"] == "/accounts/login/?next=/orders"
+
+
+def test_the_login_names_the_demo_users_only_with_debug(
+    client: Client, transactional_db: None, settings: Any
+) -> None:
+    assert b"<code>demo</code>" not in client.get("/accounts/login/").content
+    settings.DEBUG = True
+    assert b"<code>demo</code>" in client.get("/accounts/login/").content
+
+
+def test_login_goes_on_where_the_shopper_was(client: Client, demo: User, mug: Product) -> None:
+    body = {"username": "demo", "password": "demo", "next": "/products/mug"}
+    wrong = client.post("/accounts/login/", {**body, "password": "wrong"})
+    assert b'role="alert"' in wrong.content
+    assert client.post("/accounts/login/", body)["Location"] == "/products/mug"
+
+
+@pytest.mark.parametrize(
+    ("amount_minor", "currency", "text"),
+    [
+        (1990, "CNY", "¥19.90"),
+        (5, "CNY", "¥0.05"),
+        (123456789, "CNY", "¥1,234,567.89"),
+        (500, "JPY", "JPY 500"),
+        (1990, "USD", "$19.90"),
+        (1990, "CHF", "CHF 19.90"),
+    ],
+)
+def test_money_as_people_write_it(amount_minor: int, currency: str, text: str) -> None:
+    assert money(amount_minor, currency) == text
