@@ -55,7 +55,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
         return () if obj is None else ("sku", "stock", "version")
 
-    def get_fields(self, request: HttpRequest, obj: Product | None = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
         window = ["sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock"]
         return window if obj is None else [*window, "stock_difference", "version"]
 

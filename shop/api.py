@@ -132,7 +132,7 @@ class OrderPages(CursorPagination):
         cursor = super().decode_cursor(request)
         if cursor is not None and cursor.position is not None:
             try:
-                UUID(cursor.position)
+                UUID(str(cursor.position))
             except ValueError:
                 raise NotFound(self.invalid_cursor_message) from None
         return cursor

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
@@ -82,9 +82,9 @@ def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
     kwargs = request.resolver_match.kwargs if request.resolver_match else {}
     if problem.code in _STALE and "order_id" in kwargs:
         messages.info(request, _STALE[problem.code])
-        return redirect("order", **kwargs)
+        return HttpResponseRedirect(reverse("order", kwargs=kwargs))
     if problem.code == "order_paid" and "order_id" in kwargs:
-        return redirect("order", **kwargs)
+        return HttpResponseRedirect(reverse("order", kwargs=kwargs))
     words = _WORDS.get(problem.code, _OTHER)
     context = {"words": words, "way_on": _way_on(problem, kwargs), "code": problem.code}
     response = render(request, "shop/problem.html", context, status=problem.status)

@@ -42,7 +42,7 @@ class OrderItemRequest(serializers.Serializer[Any]):
 class OrderRequest(serializers.Serializer[Any]):
     """A new order."""
 
-    items = OrderItemRequest(many=True, min_length=1, max_length=MAX_ITEMS)
+    items = serializers.ListField(child=OrderItemRequest(), min_length=1, max_length=MAX_ITEMS)
     note = serializers.CharField(required=False, allow_blank=True, max_length=500, default="")
 
     def validate_items(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ def test_twenty_buyers_for_ten_posters(poster: Product, at_once: AtOnce) -> None
 
 
 def test_the_same_key_at_once_is_one_order(caller: Any, demo: User, mug: Product, at_once: AtOnce) -> None:
-    answers = at_once([lambda c=Caller(demo): c.order(key="k") for _ in range(8)])
+    answers = at_once([lambda: Caller(demo).order(key="k")] * 8)
 
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert {answer.json()["code"] for answer in answers if answer.status_code == 409} <= {
@@ -208,7 +208,7 @@ def test_two_editors_of_a_note_at_once(demo: User, mug: Product, at_once: AtOnce
 
 
 def test_many_likes_at_once_are_one(demo: User, mug: Product, at_once: AtOnce) -> None:
-    answers = at_once([lambda c=Caller(demo): c.http.put("/api/v1/products/mug/like") for _ in range(8)])
+    answers = at_once([lambda: Caller(demo).http.put("/api/v1/products/mug/like")] * 8)
 
     assert {answer.status_code for answer in answers} == {204}
     assert Like.objects.count() == 1
