@@ -1,0 +1,67 @@
+"""Asking the providers about everything that is still open, because a callback may never come.
+
+Due rows are claimed in small batches: the time of their next question is moved on and committed before anyone is
+asked (`SKIP LOCKED`, so several workers share the work), and every answer is folded in commits of its own.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db import models, transaction
+from django.db.models.functions import Now
+
+from payments import refunds, services
+from payments.errors import PaymentRefused, ProviderError
+from payments.models import Attempt, Refund
+from payments.schedule import after, once_more
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus
+
+log = logging.getLogger(__name__)
+
+BATCH = 20
+
+
+def run_due(*, limit: int = BATCH) -> int:
+    """Ask about at most `limit` attempts and as many refunds that are due; how many were asked about.
+
+    Transaction: NONE may be open.
+    """
+    asked = _each("attempt", _claim(Attempt, LIVE_ATTEMPTS, limit), _ask_attempt)
+    return asked + _each("refund", _claim(Refund, OPEN_REFUNDS, limit), refunds.submit_refund)
+
+
+def _ask_attempt(attempt_id: UUID) -> None:
+    attempt = Attempt.objects.get(pk=attempt_id)
+    if attempt.status == AttemptStatus.UNCERTAIN:
+        services.submit_attempt(attempt_id)  # asks first, then goes on under the same number
+    else:
+        services.query_attempt(attempt_id)
+
+
+def _claim(model: type[models.Model], statuses: Iterable[Any], limit: int) -> list[UUID]:
+    with transaction.atomic():
+        due = list(
+            model._default_manager.select_for_update(skip_locked=True)
+            .filter(status__in=[status.value for status in statuses], next_query_at__lte=Now())
+            .order_by("next_query_at")[:limit]
+            .values_list("pk", "query_count")
+        )
+        for pk, query_count in due:
+            model._default_manager.filter(pk=pk).update(
+                next_query_at=after(query_count=query_count + 1), query_count=once_more()
+            )
+    return [pk for pk, _ in due]
+
+
+def _each(what: str, ids: list[UUID], ask: Callable[[UUID], object]) -> int:
+    for number in ids:
+        try:
+            ask(number)
+        except (ProviderError, PaymentRefused) as error:
+            log.warning("%s %s: no answer: %s", what, number.hex, error)
+        except Exception:
+            # one row's trouble must not keep the others waiting; it comes up again after its back-off
+            log.exception("%s %s could not be reconciled", what, number.hex)
+    return len(ids)

@@ -1,0 +1,134 @@
+"""Refunds: reserved as rows under the payment's lock, so that together they never exceed what was captured.
+
+The row is committed before the provider hears of it; its id is the refund's number there, so asking twice moves
+nothing twice, and a notification that arrives before our own call returned finds its row.
+"""
+
+import logging
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+from django.db.models.functions import Now
+
+from idempotency.ids import new_id
+from payments import services
+from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
+from payments.models import Anomaly, Observation, Payment, Refund
+from payments.observations import file_anomaly
+from payments.providers.base import FactKind
+from payments.providers.base import RefundStatus as AtProvider
+from payments.schedule import after
+from payments.states import OPEN_REFUNDS, RefundStatus
+
+log = logging.getLogger(__name__)
+
+_OPEN = [status.value for status in OPEN_REFUNDS]
+
+
+def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None) -> Refund:
+    """Reserve a refund of what was captured and is not yet reserved or refunded.
+
+    Args:
+        payment_id: of a paid payment.
+        amount_minor: above zero, in minor units.
+        reason: shown to the shopper, at most 80 characters.
+        refund_id: the caller's own number for it; a second call with it gets the first one's refund.
+
+    Raises:
+        RefundExceedsPaid: not so much is left.
+
+    Transaction: needs the caller's; locks the payment's row, so racing refunds go one after the other.
+    """
+    payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
+    if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
+        return known
+    reserved = (
+        payment.refunds.filter(anomaly__isnull=True)
+        .exclude(status=RefundStatus.FAILED.value)
+        .aggregate(total=Sum("amount_minor"))["total"]
+    )
+    # money may also have gone back without us, by hand at the provider
+    gone = max(reserved or 0, payment.refunded_minor)
+    if amount_minor > payment.paid_minor - gone:
+        raise RefundExceedsPaid
+    captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
+    return Refund.objects.create(
+        id=refund_id or new_id(),
+        attempt=captured,
+        payment=payment,
+        amount_minor=amount_minor,
+        reason=reason,
+        next_query_at=after(query_count=0),
+    )
+
+
+def submit_refund(refund_id: UUID) -> Refund:
+    """Have the provider give the money back, or find out what became of an earlier request.
+
+    Returns:
+        The refund: succeeded, processing, uncertain, or failed (then an anomaly is filed).
+
+    Raises:
+        ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
+
+    Transaction: NONE may be open. May run any number of times.
+    """
+    services.must_be_outside_transactions()
+    refund = Refund.objects.select_related("attempt").get(pk=refund_id)
+    if refund.status not in _OPEN:
+        return refund
+    channel = services.provider(refund.attempt.channel)
+    number = refund.attempt.out_trade_no
+    try:
+        result = None
+        if refund.submitted_at is not None:
+            result = channel.query_refund(out_trade_no=number, out_refund_no=refund.out_refund_no)
+        if result is None or result.status is AtProvider.NOT_FOUND:
+            Refund.objects.filter(pk=refund.pk).update(submitted_at=Now())
+            result = channel.refund(
+                out_trade_no=number,
+                out_refund_no=refund.out_refund_no,
+                amount_minor=refund.amount_minor,
+                paid_minor=_charged_minor(refund),
+                currency=refund.attempt.currency,
+                reason=refund.reason,
+                notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
+            )
+    except OutcomeUnknown as error:
+        log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
+        return _set(refund, RefundStatus.UNCERTAIN)
+    except ProviderRejected as error:
+        return _failed(refund, str(error))
+    services.fold(result.facts, source="refund")
+    if result.status is AtProvider.PROCESSING:
+        return _set(refund, RefundStatus.PROCESSING)
+    if result.status is AtProvider.FAILED:
+        return _failed(refund, "the provider closed it without moving money")
+    refund.refresh_from_db()
+    return refund
+
+
+def _charged_minor(refund: Refund) -> int:
+    """What the attempt was really paid with; in a wrong amount that is not what we asked for."""
+    paid = Observation.objects.get(attempt=refund.attempt, kind=FactKind.PAID.value)
+    return paid.amount_minor
+
+
+def _set(refund: Refund, status: RefundStatus, *, message: str = "") -> Refund:
+    Refund.objects.filter(pk=refund.pk, status__in=_OPEN).update(status=status.value, message=message)
+    refund.refresh_from_db()
+    return refund
+
+
+def _failed(refund: Refund, message: str) -> Refund:
+    with transaction.atomic():
+        file_anomaly(
+            Anomaly.Kind.REFUND_FAILED,
+            channel=refund.attempt.channel,
+            reference=refund.out_refund_no,
+            payment=refund.payment,
+            detail={"amount_minor": refund.amount_minor, "message": message},
+        )
+        return _set(refund, RefundStatus.FAILED, message=message[:255])

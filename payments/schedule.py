@@ -1,0 +1,25 @@
+"""When the timer asks a provider again: soon at first, then ever more rarely. Clock: the database's."""
+
+from datetime import timedelta
+
+from django.db.models import F
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Now
+
+FIRST_SECONDS = 10
+LONGEST_SECONDS = 3600
+
+
+def delay_seconds(query_count: int) -> int:
+    """Seconds to wait after `query_count` questions: 10, 20, 40, … at most an hour."""
+    return int(min(FIRST_SECONDS * 2 ** min(query_count, 16), LONGEST_SECONDS))
+
+
+def after(*, query_count: int) -> CombinedExpression:
+    """The time of the next question, as an expression for the database."""
+    return Now() + timedelta(seconds=delay_seconds(query_count))
+
+
+def once_more() -> CombinedExpression:
+    """`query_count` one higher."""
+    return F("query_count") + 1

@@ -1,0 +1,95 @@
+"""Payments and refunds as the API shows them (CONTRACT [2])."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from payments.models import Attempt, Payment, Refund
+from payments.providers.base import NextActionType
+from payments.states import AttemptStatus, PaymentStatus, RefundStatus
+
+
+def represent_payment(payment: Payment) -> dict[str, Any]:
+    """The payment with its attempts, oldest first; ids are 32 hexadecimal characters."""
+    return {
+        "id": payment.id.hex,
+        "order": payment.order_id.hex,
+        "status": payment.status,
+        "version": payment.version,
+        "amount": {"amount_minor": payment.amount_minor, "currency": payment.currency},
+        "paid_minor": payment.paid_minor,
+        "refunded_minor": payment.refunded_minor,
+        "attempts": [_represent_attempt(attempt) for attempt in payment.attempts.order_by("id")],
+    }
+
+
+def _represent_attempt(attempt: Attempt) -> dict[str, Any]:
+    action = None
+    if attempt.status == AttemptStatus.PENDING:
+        action = {"type": attempt.next_action_type, "url": attempt.next_action_url}
+    return {
+        "channel": attempt.channel,
+        "out_trade_no": attempt.out_trade_no,
+        "status": attempt.status,
+        "next_action": action,
+    }
+
+
+def represent_refund(refund: Refund) -> dict[str, Any]:
+    """The refund; ids are 32 hexadecimal characters."""
+    return {
+        "id": refund.id.hex,
+        "payment": refund.payment_id.hex,
+        "amount_minor": refund.amount_minor,
+        "reason": refund.reason,
+        "status": refund.status,
+        "created_at": serializers.DateTimeField().to_representation(refund.created_at),
+    }
+
+
+class MoneySerializer(serializers.Serializer[Any]):
+    amount_minor = serializers.IntegerField(help_text="in the currency's minor unit")
+    currency = serializers.CharField(help_text="ISO 4217")
+
+
+class NextActionSerializer(serializers.Serializer[Any]):
+    type = serializers.ChoiceField(choices=[kind.value for kind in NextActionType])
+    url = serializers.CharField()
+
+
+class AttemptSerializer(serializers.Serializer[Any]):
+    channel = serializers.CharField()
+    out_trade_no = serializers.CharField(help_text="our number at the provider")
+    status = serializers.ChoiceField(choices=[status.value for status in AttemptStatus])
+    next_action = NextActionSerializer(allow_null=True, help_text="how the shopper goes on; only while pending")
+
+
+class PaymentSerializer(serializers.Serializer[Any]):
+    """Shape of `represent_payment`, for the schema."""
+
+    id = serializers.CharField()
+    order = serializers.CharField()
+    status = serializers.ChoiceField(choices=[status.value for status in PaymentStatus])
+    version = serializers.IntegerField()
+    amount = MoneySerializer()
+    paid_minor = serializers.IntegerField()
+    refunded_minor = serializers.IntegerField()
+    attempts = AttemptSerializer(many=True)
+
+
+class RefundRequest(serializers.Serializer[Any]):
+    """Body of a refund call."""
+
+    amount_minor = serializers.IntegerField(min_value=1, max_value=10**15)
+    reason = serializers.CharField(max_length=80, required=False, default="", allow_blank=True)
+
+
+class RefundSerializer(serializers.Serializer[Any]):
+    """Shape of `represent_refund`, for the schema."""
+
+    id = serializers.CharField()
+    payment = serializers.CharField()
+    amount_minor = serializers.IntegerField()
+    reason = serializers.CharField()
+    status = serializers.ChoiceField(choices=[status.value for status in RefundStatus])
+    created_at = serializers.DateTimeField()

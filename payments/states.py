@@ -1,0 +1,73 @@
+"""The states of payments, attempts and refunds, and the one table of allowed steps. Pure: no Django, no clock."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+
+class PaymentStatus(StrEnum):
+    """What an order's payment is, derived from facts by `derive_status`."""
+
+    PENDING = "pending"
+    UNCERTAIN = "uncertain"  # a call to a provider went out and its outcome is not known
+    SUCCEEDED = "succeeded"
+    CLOSED = "closed"  # every attempt ended unpaid
+    PARTIALLY_REFUNDED = "partially_refunded"
+    REFUNDED = "refunded"
+
+
+class AttemptStatus(StrEnum):
+    """One trade at one provider."""
+
+    CREATED = "created"  # our number is committed; the provider may not have heard of it
+    PENDING = "pending"  # open at the provider, the shopper can pay
+    UNCERTAIN = "uncertain"
+    SUCCEEDED = "succeeded"
+    CLOSED = "closed"
+    FAILED = "failed"  # the provider refused to open it
+
+
+class RefundStatus(StrEnum):
+    """One refund."""
+
+    REQUESTED = "requested"  # our number is committed; the provider may not have heard of it
+    PROCESSING = "processing"
+    UNCERTAIN = "uncertain"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # no money moved; a person must look
+
+
+LIVE_ATTEMPTS = frozenset({AttemptStatus.CREATED, AttemptStatus.PENDING, AttemptStatus.UNCERTAIN})
+OPEN_REFUNDS = frozenset({RefundStatus.REQUESTED, RefundStatus.PROCESSING, RefundStatus.UNCERTAIN})
+
+_UNPAID = frozenset({PaymentStatus.PENDING, PaymentStatus.UNCERTAIN, PaymentStatus.CLOSED})
+_PAID = frozenset({PaymentStatus.SUCCEEDED, PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED})
+
+# money only ever moves forward: nothing paid becomes unpaid, nothing refunded becomes less refunded
+NEXT: Mapping[PaymentStatus, frozenset[PaymentStatus]] = {
+    PaymentStatus.PENDING: _UNPAID | _PAID,
+    PaymentStatus.UNCERTAIN: _UNPAID | _PAID,
+    PaymentStatus.CLOSED: _UNPAID | _PAID,
+    PaymentStatus.SUCCEEDED: _PAID,
+    PaymentStatus.PARTIALLY_REFUNDED: frozenset({PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED}),
+    PaymentStatus.REFUNDED: frozenset({PaymentStatus.REFUNDED}),
+}
+
+
+def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[AttemptStatus]) -> PaymentStatus:
+    """The status that totals and attempts add up to; nobody ever sets one.
+
+    Args:
+        paid_minor: credited, in minor units.
+        refunded_minor: given back of that, at most `paid_minor`.
+        attempts: the status of every attempt of the payment.
+    """
+    if paid_minor:
+        if not refunded_minor:
+            return PaymentStatus.SUCCEEDED
+        return PaymentStatus.PARTIALLY_REFUNDED if refunded_minor < paid_minor else PaymentStatus.REFUNDED
+    known = set(attempts)
+    if AttemptStatus.UNCERTAIN in known:
+        return PaymentStatus.UNCERTAIN
+    if known & LIVE_ATTEMPTS or AttemptStatus.CLOSED not in known:
+        return PaymentStatus.PENDING
+    return PaymentStatus.CLOSED

@@ -1,0 +1,33 @@
+"""Background work on the durable queue: the reconciliation timer, and refunds that our policy makes."""
+
+from uuid import UUID
+
+from procrastinate import RetryStrategy
+from procrastinate.contrib.django import app
+
+from payments import reconcile, refunds
+from payments.errors import ProviderError
+
+
+@app.periodic(cron="* * * * * */10")
+@app.task(name="payments.reconcile", queueing_lock="payments.reconcile", lock="payments.reconcile")
+def reconcile_due(timestamp: int) -> int:
+    """Every ten seconds: ask about what is due; see `payments.reconcile.run_due`.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    return reconcile.run_due()
+
+
+@app.task(
+    name="payments.submit_refund",
+    retry=RetryStrategy(max_attempts=5, exponential_wait=2, retry_exceptions=[ProviderError]),
+)
+def submit_refund(refund_id: str) -> None:
+    """Give back money that must not be kept; the timer goes on where the retries end.
+
+    Args:
+        refund_id: 32 hexadecimal characters.
+    """
+    refunds.submit_refund(UUID(hex=refund_id))

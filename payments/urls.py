@@ -1,0 +1,16 @@
+"""Addresses of payments, relative to where the project puts them."""
+
+from django.urls import path
+
+import idempotency.ids  # noqa: F401  registers the <hexid:…> converter
+from payments import views
+
+api_urlpatterns = [
+    path("payments/<hexid:payment_id>", views.PaymentDetail.as_view(), name="api-payment"),
+    path("payments/<hexid:payment_id>/refunds", views.RefundList.as_view(), name="api-payment-refunds"),
+]
+
+webhook_urlpatterns = [
+    path("wechat", views.wechat_webhook, name="webhook-wechat"),
+    path("alipay", views.alipay_webhook, name="webhook-alipay"),
+]

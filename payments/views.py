@@ -1,0 +1,160 @@
+"""HTTP mapping only: payments and refunds under the API, notifications of the providers."""
+
+import uuid
+from typing import Any
+
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency.drf import idempotent
+from idempotency.errors import Problem
+from idempotency.modes import PHASED
+from payments import refunds, webhooks
+from payments.errors import NotificationMalformed, ProviderUnavailable, RefundExceedsPaid, SignatureInvalid
+from payments.models import Payment
+from payments.serializers import (
+    PaymentSerializer,
+    RefundRequest,
+    RefundSerializer,
+    represent_payment,
+    represent_refund,
+)
+from payments.states import RefundStatus
+
+PROBLEM = OpenApiResponse(description="RFC 9457 problem document")
+KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True)
+MAX_NOTIFICATION_BYTES = 65_536
+
+
+def _visible(request: Request) -> QuerySet[Payment]:
+    """The caller's own payments; every payment for staff who may see payments."""
+    if request.user.has_perm("payments.view_payment"):
+        return Payment.objects.all()
+    return Payment.objects.filter(owner_id=request.user.pk)
+
+
+def _find(request: Request, payment_id: uuid.UUID) -> Payment:
+    payment = _visible(request).filter(pk=payment_id).first()
+    if payment is None:
+        raise Problem(404, "payment_not_found", "There is no such payment of yours.")
+    return payment
+
+
+class PaymentDetail(APIView):
+    """One payment."""
+
+    @extend_schema(
+        operation_id="payments_read",
+        summary="Read a payment",
+        responses={200: PaymentSerializer, 401: PROBLEM, 404: PROBLEM},
+    )
+    def get(self, request: Request, payment_id: uuid.UUID) -> Response:
+        payment = _find(request, payment_id)
+        return Response(represent_payment(payment), headers={"ETag": f'"{payment.version}"'})
+
+
+class RefundList(APIView):
+    """Refunds of a payment. The payer may take back what was paid; so may staff who may see all payments."""
+
+    @extend_schema(
+        operation_id="payments_refund",
+        summary="Refund a payment, in part or whole",
+        description="201: the money is on its way back. 202: the provider is still at it, or did not answer; the "
+        "same key again tells the current state. Refunds together never exceed what was paid.",
+        parameters=[KEY],
+        request=RefundRequest,
+        responses={
+            201: RefundSerializer,
+            202: RefundSerializer,
+            **dict.fromkeys((400, 401, 404, 409, 422, 503), PROBLEM),
+        },
+    )
+    @idempotent(body=RefundRequest, mode=PHASED)
+    def post(self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any]) -> Response:
+        payment = _find(request, payment_id)
+        # the key names the refund, so a run after a crash goes on with the same one
+        refund_id = uuid.uuid5(payment.id, request.idempotency.key_digest)  # type: ignore[attr-defined]
+        try:
+            with transaction.atomic():
+                refund = refunds.request_refund(
+                    payment_id=payment.id,
+                    amount_minor=data["amount_minor"],
+                    reason=data["reason"],
+                    refund_id=refund_id,
+                )
+            refund = refunds.submit_refund(refund.id)
+        except RefundExceedsPaid as refused:
+            raise Problem(409, refused.code, "More than what was paid and is not yet refunded.") from refused
+        except ProviderUnavailable as error:
+            raise Problem(
+                503,
+                "provider_unavailable",
+                "The payment provider cannot be reached at the moment; retry with the same key.",
+                headers={"Retry-After": "2"},
+            ) from error
+        if refund.status == RefundStatus.FAILED:
+            raise Problem(409, "refund_refused", "The payment provider refused this refund; nothing was moved.")
+        status = 201 if refund.status == RefundStatus.SUCCEEDED else 202
+        return Response(represent_refund(refund), status=status)
+
+
+@csrf_exempt
+@require_POST
+def wechat_webhook(request: HttpRequest) -> HttpResponse:
+    """`POST /webhooks/wechat` (CONTRACT [3]).
+
+    Source: WeChat Pay API v3, "payment result notification": any 2xx acknowledges, an error is told as
+    ``{"code": "FAIL", "message": …}`` (read 2026-11).
+    """
+    try:
+        webhooks.receive(channel="wechat", headers=request.headers, body=_body(request))
+    except SignatureInvalid:
+        return _wechat_fail(401, "The signature does not verify.")
+    except NotificationMalformed:
+        return _wechat_fail(400, "The notification cannot be read.")
+    except webhooks.ProcessingFailed:
+        return _wechat_fail(500, "The notification could not be processed; please send it again.")
+    except (OperationalError, InterfaceError):
+        response = _wechat_fail(503, "The notification could not be stored; please send it again.")
+        response["Retry-After"] = "1"
+        return response
+    return HttpResponse(status=204)
+
+
+def _wechat_fail(status: int, message: str) -> JsonResponse:
+    return JsonResponse({"code": "FAIL", "message": message}, status=status)
+
+
+@csrf_exempt
+@require_POST
+def alipay_webhook(request: HttpRequest) -> HttpResponse:
+    """`POST /webhooks/alipay` (CONTRACT [3]).
+
+    Source: Alipay open platform, "asynchronous notification": the body ``success`` acknowledges, anything else
+    is sent again (read 2026-11).
+    """
+    try:
+        webhooks.receive(channel="alipay", headers=request.headers, body=_body(request))
+    except (
+        SignatureInvalid,
+        NotificationMalformed,
+        webhooks.ProcessingFailed,
+        OperationalError,
+        InterfaceError,
+    ):
+        return HttpResponse("fail", content_type="text/plain")
+    return HttpResponse("success", content_type="text/plain")
+
+
+def _body(request: HttpRequest) -> bytes:
+    """The raw bytes, bounded: no genuine notification is near the limit."""
+    if int(request.headers.get("Content-Length") or 0) > MAX_NOTIFICATION_BYTES:
+        raise NotificationMalformed("larger than any notification")
+    return request.body

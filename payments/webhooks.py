@@ -1,0 +1,155 @@
+"""Notifications of payment providers: verified, kept, applied and only then acknowledged.
+
+A notification and its effect commit in one transaction under the unique (channel, notification id); a copy finds
+the row and is acknowledged. Where the effect fails, all of it rolls back, the raw bytes are kept with the verdict
+`error`, and the provider is asked to send again. What is not genuine leaves nothing but a counter, and causes no
+outbound call.
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from django.db import IntegrityError, InterfaceError, OperationalError, transaction
+from prometheus_client import Counter
+
+from payments import services
+from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
+from payments.models import Anomaly, Notification
+from payments.observations import Outcome, apply_observation, file_anomaly
+from payments.providers.base import Notice
+
+log = logging.getLogger(__name__)
+
+Verdict = Notification.Verdict
+
+RECEIVED = Counter(
+    "payonce_notifications", "Genuine notifications by what became of them.", ["channel", "verdict"]
+)
+REFUSED = Counter("payonce_notifications_refused", "Notifications that were refused.", ["channel", "reason"])
+
+_KEPT_HEADERS = (
+    "wechatpay-timestamp",
+    "wechatpay-nonce",
+    "wechatpay-serial",
+    "wechatpay-signature",
+    "content-type",
+)
+_VERDICTS = {
+    Outcome.APPLIED: Verdict.APPLIED,
+    Outcome.DUPLICATE: Verdict.DUPLICATE,
+    Outcome.ANOMALY: Verdict.ANOMALY,
+}
+
+
+class ProcessingFailed(Exception):
+    """The notification is genuine and kept, but its effect failed: it must be sent again."""
+
+
+def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
+    """Take one notification in.
+
+    Args:
+        channel: ``wechat`` or ``alipay``.
+        headers: of the request, names in any case.
+        body: as received.
+
+    Returns:
+        The verdict; the notification and its effect are durable and may be acknowledged.
+
+    Raises:
+        SignatureInvalid, NotificationMalformed: refused; nothing was stored.
+        ProcessingFailed: kept, not applied.
+        django.db.Error: the database is away; nothing was stored.
+
+    Transaction: opens its own. No network.
+    """
+    try:
+        notice = services.provider(channel).read_notification(headers=headers, body=body, now=datetime.now(UTC))
+    except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
+        REFUSED.labels(channel, type(error).__name__).inc()
+        log.warning("%s notification refused: %s", channel, error)
+        if isinstance(error, ChannelUnavailable):
+            raise SignatureInvalid("this channel is not configured here") from error
+        raise
+    kept = {name: value for name, value in headers.items() if name.lower() in _KEPT_HEADERS}
+    verdict = _take_in(channel, notice, headers=kept, body=body)
+    RECEIVED.labels(channel, verdict).inc()
+    if verdict == Verdict.ERROR:
+        raise ProcessingFailed(notice.notification_id)
+    return verdict
+
+
+def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: bytes) -> str:
+    row = Notification(
+        channel=channel,
+        notification_id=notice.notification_id,
+        event_type=notice.event_type,
+        headers=dict(headers),
+        body=body,
+        digest=_digest(notice),
+        out_trade_no=notice.facts[0].out_trade_no if notice.facts else "",
+    )
+    try:
+        try:
+            return _apply_once(row, notice)
+        except IntegrityError:
+            return _apply_once(row, notice)  # a twin committed meanwhile and is found now
+    except (OperationalError, InterfaceError):
+        raise  # the database is away or gave up on us: it would not keep the notification either
+    except Exception as error:
+        log.exception("%s notification %s could not be applied", channel, notice.notification_id)
+        return _keep_failed(row, error)
+
+
+def _apply_once(row: Notification, notice: Notice) -> str:
+    """Fold the facts and keep the row, unless an earlier copy did; its unique constraint is the judge."""
+    known = Notification.objects.filter(channel=row.channel, notification_id=row.notification_id).first()
+    if known is not None and known.digest != row.digest:
+        with transaction.atomic():
+            file_anomaly(
+                Anomaly.Kind.CONTENT_CHANGED,
+                channel=row.channel,
+                reference=row.notification_id,
+                detail={"first_sha256": known.digest, "sha256": row.digest},
+            )
+        return Verdict.ANOMALY
+    if known is not None and known.verdict != Verdict.ERROR:
+        return Verdict.DUPLICATE
+    with transaction.atomic():
+        outcomes = [apply_observation(fact, source="notification") for fact in notice.facts]
+        row.verdict, row.processed_at, row.detail = _verdict(outcomes), datetime.now(UTC), ""
+        if known is None:
+            row.save(force_insert=True)
+        else:
+            Notification.objects.filter(pk=known.pk).update(
+                verdict=row.verdict, processed_at=row.processed_at, detail=""
+            )
+    return row.verdict
+
+
+def _verdict(outcomes: list[Outcome]) -> Notification.Verdict:
+    """Of several facts in one notification, the verdict that a person should see."""
+    for outcome in (Outcome.ANOMALY, Outcome.APPLIED, Outcome.DUPLICATE):
+        if outcome in outcomes:
+            return _VERDICTS[outcome]
+    return Verdict.IGNORED
+
+
+def _keep_failed(row: Notification, error: Exception) -> str:
+    row.verdict, row.processed_at, row.detail = Verdict.ERROR, None, f"{type(error).__name__}: {error}"[:2000]
+    with transaction.atomic():
+        Notification.objects.bulk_create([row], ignore_conflicts=True)
+        file_anomaly(
+            Anomaly.Kind.NOTIFICATION_FAILED,
+            channel=row.channel,
+            reference=row.notification_id,
+            detail={"error": row.detail},
+        )
+    return Verdict.ERROR
+
+
+def _digest(notice: Notice) -> str:
+    """Of what the notification says; its bytes differ between copies, because each is encrypted anew."""
+    return hashlib.sha256(repr((notice.event_type, notice.facts)).encode()).hexdigest()
