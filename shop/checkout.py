@@ -13,13 +13,17 @@ from django.db import transaction
 from payments import services
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
+from payments.states import AttemptStatus
 from shop import orders
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
 from shop.models import Order
 
 log = logging.getLogger(__name__)
 
-DESCRIPTION_LIMIT = 40  # characters; the narrowest channel takes 127 bytes of UTF-8
+# what a provider can say something about: it may have heard of these
+ASKED = (AttemptStatus.PENDING, AttemptStatus.UNCERTAIN)
+
+NAME_BYTES = 100  # of UTF-8; the narrowest channel takes 127 for the whole description
 
 
 def start_payment(*, order_id: UUID, user_id: int, channel: str, resumed: bool = False) -> Payment:
@@ -61,7 +65,7 @@ def ask_provider(*, order_id: UUID) -> None:
     Transaction: NONE may be open; one call to a provider for every open attempt, at most one a channel. A provider
     that does not answer changes nothing: the timer asks again.
     """
-    open_attempts = Attempt.objects.filter(payment__order_id=order_id, status__in=["pending", "uncertain"])
+    open_attempts = Attempt.objects.filter(payment__order_id=order_id, status__in=ASKED)
     for attempt_id in list(open_attempts.values_list("id", flat=True)):
         try:
             services.query_attempt(attempt_id)
@@ -104,5 +108,7 @@ def describe(order: Order) -> str:
     """What the shopper's wallet shows: the first item's name and how many units there are in all."""
     items = list(order.items.all())
     units = sum(item.quantity for item in items)
-    name = items[0].name[:DESCRIPTION_LIMIT]
-    return name if units == 1 else f"{name} (×{units})" if len(items) == 1 else f"{name} … (×{units})"
+    name = items[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
+    if units == 1:
+        return name
+    return f"{name} (×{units})" if len(items) == 1 else f"{name} … (×{units})"

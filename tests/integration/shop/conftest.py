@@ -8,6 +8,7 @@ from django.test import Client
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
+from payments.errors import ChannelUnavailable
 from shop.models import Product
 from tests.integration.shop.provider import ScriptedProvider
 
@@ -80,5 +81,11 @@ def channels(settings: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Both channels, each a provider that the test scripts."""
     providers = {name: ScriptedProvider(name) for name in ("wechat", "alipay")}
     settings.PAYMENT_CHANNELS = {name: {} for name in providers}
-    monkeypatch.setattr("payments.services.provider", providers.__getitem__)
+
+    def provider(channel: str) -> ScriptedProvider:
+        if channel not in providers:
+            raise ChannelUnavailable
+        return providers[channel]
+
+    monkeypatch.setattr("payments.services.provider", provider)
     return providers

@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from procrastinate.contrib.django import app
 
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown
@@ -171,6 +172,13 @@ class TestExpiry:
         assert second.status == "closed"
         assert f"order {order.id.hex} could not be closed" in caplog.text
 
+    def test_the_timer_is_on_the_queue_every_minute(self) -> None:
+        task = app.tasks["shop.expire_orders"]
+        assert (task.lock, task.queueing_lock) == ("shop.expire_orders", "shop.expire_orders")
+        assert ("* * * * *", "shop.expire_orders") in {
+            (periodic.cron, periodic.task.name) for periodic in app.periodic_registry.periodic_tasks.values()
+        }
+
     def test_an_unknown_order_is_an_error(self, transactional_db: None) -> None:
         with pytest.raises(OrderNotFound):
             orders.expire(order_id=new_id())
@@ -289,6 +297,26 @@ class TestDatabase:
         Like.objects.create(user=demo, product=mug)
         with pytest.raises(IntegrityError, match="like_once_per_user_and_product"), transaction.atomic():
             Like.objects.create(user=demo, product=mug)
+
+
+@pytest.mark.parametrize(
+    ("name", "quantities", "description"),
+    [
+        ("Mug", {"mug": 1}, "Mug"),
+        ("Mug", {"mug": 3}, "Mug (×3)"),
+        ("Mug", {"mug": 3, "poster": 2}, "Mug … (×5)"),
+        ("杯" * 120, {"mug": 99, "poster": 10}, "杯" * 33 + " … (×109)"),
+    ],
+)
+def test_what_the_wallet_shows(
+    demo: User, mug: Product, poster: Product, name: str, quantities: dict[str, int], description: str
+) -> None:
+    Product.objects.filter(sku="mug").update(name=name)
+    with transaction.atomic():
+        order = orders.create_order(user_id=demo.pk, quantities=quantities)
+
+    assert checkout.describe(order) == description
+    assert len(description.encode()) <= 127, "the narrowest channel takes no more"
 
 
 def test_ids_of_orders_sort_by_time(order: Order, demo: User) -> None:
