@@ -12,7 +12,6 @@ from django.utils.safestring import SafeString
 from idempotency.admin import ReadOnlyAdmin
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
 
-
 TIME = "%Y-%m-%d %H:%M:%S"
 
 

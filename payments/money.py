@@ -1,0 +1,43 @@
+"""Integer minor units, and the decimal strings that some providers want instead. Pure."""
+
+import re
+from decimal import Decimal
+
+# digits after the point, of the currencies that a configured channel can take
+EXPONENTS = {"CNY": 2}
+
+_DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]+)?")
+
+
+def to_decimal(amount_minor: int, currency: str) -> str:
+    """`1990, "CNY"` -> `"19.90"`: always with all the currency's places.
+
+    Raises:
+        ValueError: a negative amount or a currency that we do not know.
+    """
+    exponent = _exponent(currency)
+    if amount_minor < 0:
+        raise ValueError(f"an amount cannot be negative: {amount_minor}")
+    return f"{Decimal(amount_minor).scaleb(-exponent):.{exponent}f}"
+
+
+def from_decimal(text: str, currency: str) -> int:
+    """`"19.90", "CNY"` -> `1990`; exact, never through a float.
+
+    Raises:
+        ValueError: not a plain decimal number, or finer than the currency's minor unit.
+    """
+    exponent = _exponent(currency)
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"not an amount of money: {text!r}")
+    minor = Decimal(text).scaleb(exponent)
+    if minor != minor.to_integral_value():
+        raise ValueError(f"{text!r} is finer than {currency} has places")
+    return int(minor)
+
+
+def _exponent(currency: str) -> int:
+    try:
+        return EXPONENTS[currency]
+    except KeyError:
+        raise ValueError(f"unknown currency {currency!r}") from None

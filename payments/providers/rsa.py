@@ -1,0 +1,66 @@
+"""RSA-SHA256 signatures and AES-GCM, as WeChat Pay v3 and Alipay RSA2 both use them. Pure primitives, no policy.
+
+Sources: WeChat Pay API v3, "signature generation", "signature verification" and "certificate and callback
+decryption"; Alipay open platform, "RSA2 signing" (all read 2026-11).
+"""
+
+import base64
+import binascii
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+
+def load_private_key(pem: bytes) -> RSAPrivateKey:
+    """Raises ValueError if `pem` is not an unencrypted RSA private key."""
+    key = load_pem_private_key(pem, password=None)
+    if not isinstance(key, RSAPrivateKey):
+        raise ValueError("not an RSA private key")
+    return key
+
+
+def load_public_key(pem: bytes) -> RSAPublicKey:
+    """From a PEM public key or certificate. Raises ValueError if it is neither, or not RSA."""
+    if b"BEGIN CERTIFICATE" in pem:
+        key = x509.load_pem_x509_certificate(pem).public_key()
+    else:
+        key = load_pem_public_key(pem)  # type: ignore[assignment]
+    if not isinstance(key, RSAPublicKey):
+        raise ValueError("not an RSA public key")
+    return key
+
+
+def sign(message: bytes, key: RSAPrivateKey) -> str:
+    """RSASSA-PKCS1-v1_5 with SHA-256, in base64."""
+    return base64.b64encode(key.sign(message, padding.PKCS1v15(), hashes.SHA256())).decode()
+
+
+def verifies(message: bytes, signature: str, key: RSAPublicKey) -> bool:
+    """Whether `signature` (base64) is of `message`; False for anything that is not even base64."""
+    try:
+        key.verify(base64.b64decode(signature, validate=True), message, padding.PKCS1v15(), hashes.SHA256())
+    except (InvalidSignature, binascii.Error, ValueError):
+        return False
+    return True
+
+
+def encrypt(plaintext: bytes, *, key: bytes, nonce: bytes, associated_data: bytes) -> str:
+    """AES-GCM, in base64, the 16-byte tag behind the cipher text."""
+    return base64.b64encode(AESGCM(key).encrypt(nonce, plaintext, associated_data)).decode()
+
+
+def decrypt(ciphertext: str, *, key: bytes, nonce: bytes, associated_data: bytes) -> bytes:
+    """The inverse of `encrypt`; the key's length chooses AES-128, -192 or -256.
+
+    Raises:
+        ValueError: not base64, not authentic, or a key or nonce of a wrong length.
+    """
+    try:
+        return AESGCM(key).decrypt(nonce, base64.b64decode(ciphertext, validate=True), associated_data)
+    except (InvalidTag, binascii.Error) as error:
+        raise ValueError("the cipher text is not authentic") from error

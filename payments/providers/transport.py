@@ -1,0 +1,55 @@
+"""HTTP towards a provider: one pooled client, explicit time-outs, and what a failure lets us know.
+
+A connection that never stood means that nothing happened (`ProviderUnavailable`); anything later means that we
+do not know (`OutcomeUnknown`). No retries, no redirects, no proxies from the environment.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+from payments.errors import OutcomeUnknown, ProviderUnavailable
+
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client:
+    """A thread-safe client for one provider."""
+    return httpx.Client(
+        timeout=httpx.Timeout(timeout_seconds),
+        limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+def send(session: httpx.Client, request: httpx.Request) -> httpx.Response:
+    """Send and read the whole answer.
+
+    Raises:
+        ProviderUnavailable: it did not leave this machine.
+        OutcomeUnknown: it left, and no whole answer below 500 came back.
+    """
+    try:
+        response = session.send(request)
+    except _NEVER_SENT as error:
+        raise ProviderUnavailable(f"{request.url.host} cannot be reached: {type(error).__name__}") from error
+    except httpx.HTTPError as error:
+        raise OutcomeUnknown(f"no answer from {request.url.host}: {type(error).__name__}") from error
+    if response.status_code >= 500:
+        raise OutcomeUnknown(f"{request.url.host} answered {response.status_code}")
+    return response
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Around taking a genuine answer apart: one that is not of the documented shape tells us nothing.
+
+    Raises:
+        OutcomeUnknown: instead of the KeyError, TypeError, AttributeError or ValueError inside.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise OutcomeUnknown(f"the answer's {what} cannot be read: {error!r}") from error

@@ -1,0 +1,67 @@
+"""What WeChat Pay's documents say about money, as facts. Pure.
+
+Every function raises KeyError, TypeError, AttributeError or ValueError for a document that is not of its shape.
+Source: WeChat Pay API v3, "query order", "refund", "payment and refund notification" (read 2026-11).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from payments.providers.base import Fact, FactKind
+
+
+def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
+    if event_type == "TRANSACTION.SUCCESS":
+        return (paid_fact(content),)
+    if event_type == "REFUND.SUCCESS":
+        return (refunded_fact(content, merchant=text_of(content, "mchid")),)
+    return ()
+
+
+def paid_fact(trade: Mapping[str, Any]) -> Fact:
+    """`amount.total` is what the order cost; `payer_total` may be less by the platform's own coupons."""
+    return Fact(
+        kind=FactKind.PAID,
+        channel="wechat",
+        merchant=text_of(trade, "mchid"),
+        out_trade_no=text_of(trade, "out_trade_no"),
+        provider_txn_id=text_of(trade, "transaction_id"),
+        amount_minor=_fen(trade["amount"], "total"),
+        currency=text_of(trade["amount"], "currency"),
+        occurred_at=_time(trade.get("success_time")),
+    )
+
+
+def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
+    return Fact(
+        kind=FactKind.REFUNDED,
+        channel="wechat",
+        merchant=merchant,
+        out_trade_no=text_of(refund, "out_trade_no"),
+        provider_txn_id=text_of(refund, "refund_id"),
+        amount_minor=_fen(refund["amount"], "refund"),
+        currency=str(refund["amount"].get("currency", "CNY")),
+        occurred_at=_time(refund.get("success_time")),
+        out_refund_no=text_of(refund, "out_refund_no"),
+        paid_txn_id=text_of(refund, "transaction_id"),
+        paid_minor=_fen(refund["amount"], "total"),
+    )
+
+
+def text_of(document: Mapping[str, Any], name: str) -> str:
+    value = document[name]
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is not a text")
+    return value
+
+
+def _fen(amount: Mapping[str, Any], name: str) -> int:
+    value = amount[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"amount.{name} is not a number of fen")
+    return value
+
+
+def _time(text: Any) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) and text else None

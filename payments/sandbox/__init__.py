@@ -1,0 +1,5 @@
+"""The other side, for development and tests: WeChat Pay v3 and Alipay in a process of their own.
+
+Speaks the true wire protocols with real signatures both ways, keeps its own store and is the witness of what was
+really charged. Never imported by the project; `python -m payments.sandbox` runs it (docs/sandbox.md).
+"""

@@ -1,0 +1,140 @@
+"""Misbehaviour on request (CONTRACT [4], `POST /_control/faults`).
+
+==================== ==================== =========================================================
+fault                value                effect
+==================== ==================== =========================================================
+duplicates           0…100                each notification is sent so many times; 0 and 1 are once
+parallel             0…64 or true         so many senders at once; 0 and 1 one after the other
+delay_ms             0…600000             a notification waits so long before it is sent
+reorder              true/false           notifications that are due are sent in a random order
+drop_rate            0…1                  this part of all copies is lost for good
+timeout_after_success true/false or count a call that changes something takes effect, its answer never comes;
+                                          a count wears off
+http_500_rate        0…1                  this part of all calls is answered 500 and does nothing
+wrong_amount         true/false           the shopper is charged one yuan more than asked for
+seed                 integer              seeds the dice of all of these
+==================== ==================== =========================================================
+"""
+
+import random
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from payments.sandbox import state
+
+NONE: dict[str, Any] = {
+    "duplicates": 0,
+    "parallel": 0,
+    "delay_ms": 0,
+    "reorder": False,
+    "drop_rate": 0.0,
+    "timeout_after_success": False,
+    "http_500_rate": 0.0,
+    "wrong_amount": False,
+    "seed": 0,
+}
+
+_LIMITS = {
+    "duplicates": (0, 100),
+    "parallel": (0, 64),
+    "delay_ms": (0, 600_000),
+    "drop_rate": (0, 1),
+    "http_500_rate": (0, 1),
+    "timeout_after_success": (0, 1_000_000),
+    "seed": (-(2**63), 2**63),
+}
+WRONG_AMOUNT_MORE_MINOR = 100
+
+dice = random.Random(0)  # noqa: S311  misbehaviour need not be unguessable
+_dice_lock = threading.Lock()
+_timeout_lock = threading.Lock()
+
+
+class UnknownFault(ValueError):
+    """A name or value that is not in the table."""
+
+
+def current() -> dict[str, Any]:
+    """Every fault with its value."""
+    return {**NONE, **state.store().faults()}
+
+
+def change(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Set what is named, leave the rest; all of it afterwards.
+
+    Raises:
+        UnknownFault: nothing was changed.
+    """
+    for name, value in wanted.items():
+        if name not in NONE:
+            raise UnknownFault(f"{name!r} is not a fault; known are {', '.join(sorted(NONE))}")
+        if not isinstance(value, bool | int | float):
+            raise UnknownFault(f"{name} must be a number or a truth value")
+        low, high = _LIMITS.get(name, (0, 1))
+        if not low <= value <= high:
+            raise UnknownFault(f"{name} must be between {low} and {high}")
+    faults = {**current(), **wanted}
+    state.store().set_faults(faults)
+    if "seed" in wanted:
+        with _dice_lock:
+            dice.seed(int(wanted["seed"]))
+    return faults
+
+
+def happens(rate: float) -> bool:
+    """Throw the dice."""
+    with _dice_lock:
+        return rate > 0 and dice.random() < rate
+
+
+def copies() -> int:
+    """How many times a notification is sent."""
+    return max(1, int(current()["duplicates"]))
+
+
+def senders() -> int:
+    """How many are sent at once."""
+    parallel = current()["parallel"]
+    return 16 if parallel is True else max(1, int(parallel))
+
+
+class FaultMiddleware:
+    """The faults of calls to the platforms; control and pages always work."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        is_call = request.path.startswith("/wechat/v3/") or (
+            request.path == "/alipay/gateway.do" and request.method == "POST"
+        )
+        if not is_call:
+            return self.get_response(request)
+        if happens(current()["http_500_rate"]):
+            return JsonResponse({"code": "SYSTEM_ERROR", "message": "sandbox: http_500_rate"}, status=500)
+        response = self.get_response(request)
+        changes = getattr(request, "changes_something", False)
+        if changes and response.status_code < 300 and _answer_is_lost():
+            _hang_up(request)
+        return response
+
+
+def _answer_is_lost() -> bool:
+    with _timeout_lock:
+        left = current()["timeout_after_success"]
+        if not left:
+            return False
+        if left is not True:
+            change({"timeout_after_success": left - 1})
+        return True
+
+
+def _hang_up(request: HttpRequest) -> None:
+    """Drop the connection without an answer, as a network does."""
+    connection = request.META.get("gunicorn.socket")
+    if connection is not None:
+        connection.shutdown(socket.SHUT_RDWR)

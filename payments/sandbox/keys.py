@@ -1,0 +1,153 @@
+"""Every key of both sides, made once under a folder and shared by the sandbox and the shop that uses it.
+
+The sandbox plays both platforms, so it holds their private keys; of the merchant's keys it only needs the public
+halves. Private files are readable by their owner alone.
+"""
+
+import fcntl
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import NameOID
+
+from payments.providers.rsa import load_private_key
+
+CERTIFICATE_DAYS = 1825
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What the sandbox works with.
+
+    Attributes:
+        settings: the shop's channel settings by their environment names, without the two addresses.
+        merchant, app: the shop's keys for WeChat and Alipay (only their public halves are used).
+        platform, platform_serial, certificate: WeChat's certificate mode.
+        platform_public, public_key_id: WeChat's public-key mode.
+        alipay: Alipay's own key.
+    """
+
+    settings: Mapping[str, str]
+    merchant: rsa.RSAPrivateKey
+    app: rsa.RSAPrivateKey
+    platform: rsa.RSAPrivateKey
+    platform_serial: str
+    certificate: str
+    platform_public: rsa.RSAPrivateKey
+    public_key_id: str
+    alipay: rsa.RSAPrivateKey
+
+
+def ensure(folder: Path) -> dict[str, str]:
+    """Make all keys under `folder` unless they are there; the channel settings to use them with.
+
+    Two processes may call it at once: one makes, the other waits and reads.
+    """
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "keys.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        settings_file = folder / "settings.json"
+        if not settings_file.exists():
+            made = _make(folder)
+            fresh = settings_file.with_suffix(".new")
+            _write_private(fresh, json.dumps(made, indent=2).encode())
+            fresh.rename(settings_file)  # last: what is named here is complete
+        settings: dict[str, str] = json.loads(settings_file.read_text())
+    return settings
+
+
+def load(folder: Path) -> Keys:
+    """All keys of `folder`, made if missing."""
+    settings = ensure(folder)
+    platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
+    certificate = next(path for path in platform_dir.glob("*.pem") if not path.stem.startswith("PUB_KEY_ID_"))
+    public_key = next(platform_dir.glob("PUB_KEY_ID_*.pem"))
+
+    def private(name: str) -> rsa.RSAPrivateKey:
+        return load_private_key((folder / name).read_bytes())
+
+    return Keys(
+        settings=settings,
+        merchant=load_private_key(Path(settings["WECHAT_MCH_KEY_FILE"]).read_bytes()),
+        app=load_private_key(Path(settings["ALIPAY_APP_KEY_FILE"]).read_bytes()),
+        platform=private("wechat_platform_key.pem"),
+        platform_serial=certificate.stem,
+        certificate=certificate.read_text(),
+        platform_public=private("wechat_public_key_private.pem"),
+        public_key_id=public_key.stem,
+        alipay=private("alipay_key.pem"),
+    )
+
+
+def _make(folder: Path) -> dict[str, str]:
+    platform_dir = folder / "wechat_platform"
+    platform_dir.mkdir(exist_ok=True)
+    for old in platform_dir.glob("*.pem"):
+        old.unlink()  # of a start that was cut off
+    merchant = _private_key(folder / "wechat_merchant_key.pem")
+    _private_key(folder / "alipay_app_key.pem")
+    platform = _private_key(folder / "wechat_platform_key.pem")
+    public_mode = _private_key(folder / "wechat_public_key_private.pem")
+    alipay = _private_key(folder / "alipay_key.pem")
+    certificate = _certificate(platform)
+    serial = f"{certificate.serial_number:X}"
+    (platform_dir / f"{serial}.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    _write_public(platform_dir / f"PUB_KEY_ID_{_digits(32)}.pem", public_mode)
+    _write_public(folder / "alipay_public_key.pem", alipay)
+    return {
+        "WECHAT_MCH_ID": _digits(10),
+        "WECHAT_APP_ID": f"wx{secrets.token_hex(8)}",
+        "WECHAT_MCH_SERIAL": f"{_certificate(merchant).serial_number:X}",
+        "WECHAT_API_V3_KEY": secrets.token_hex(16),
+        "WECHAT_MCH_KEY_FILE": str(folder / "wechat_merchant_key.pem"),
+        "WECHAT_PLATFORM_KEYS_DIR": str(platform_dir),
+        "ALIPAY_APP_ID": _digits(16),
+        "ALIPAY_SELLER_ID": f"2088{_digits(12)}",
+        "ALIPAY_APP_KEY_FILE": str(folder / "alipay_app_key.pem"),
+        "ALIPAY_PUBLIC_KEY_FILE": str(folder / "alipay_public_key.pem"),
+    }
+
+
+def _digits(count: int) -> str:
+    return str(secrets.randbelow(9) + 1) + "".join(str(secrets.randbelow(10)) for _ in range(count - 1))
+
+
+def _private_key(path: Path) -> rsa.RSAPrivateKey:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    _write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return key
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def _write_public(path: Path, key: rsa.RSAPrivateKey) -> None:
+    path.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "PayOnce sandbox")])
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        # of full length, so that its hexadecimal form never starts with a zero that someone drops
+        .serial_number(secrets.randbits(156) | 1 << 156)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=CERTIFICATE_DAYS))
+        .sign(key, hashes.SHA256())
+    )

@@ -1,0 +1,100 @@
+"""What a person sees and what a test turns: the shopper's pages and the control calls (CONTRACT [4])."""
+
+import json
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from payments import money
+from payments.sandbox import alipay, faults, state, trades
+from payments.sandbox.store import expired
+
+_SHOWN = 50
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    """The latest trades."""
+    latest = state.store().rows("SELECT * FROM trades ORDER BY created_at DESC LIMIT ?", _SHOWN)
+    return render(request, "home.html", {"trades": [_shown(trade) for trade in latest], "faults": _set_faults()})
+
+
+@require_GET
+def scan(request: HttpRequest) -> HttpResponse:
+    """What a phone opens after it scanned a WeChat code: ``/wechat/scan?pr=…``."""
+    found = state.store().rows("SELECT out_trade_no FROM trades WHERE prepay = ?", request.GET.get("pr", ""))
+    if not found:
+        return render(request, "unknown.html", status=404)
+    return redirect(f"/pay/{found[0]['out_trade_no']}")
+
+
+@require_http_methods(["GET", "POST"])
+def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
+    """The cashier: ``GET`` shows what is asked for, ``POST`` pays it; a second press charges nothing."""
+    found = state.store().rows("SELECT * FROM trades WHERE out_trade_no = ?", out_trade_no)
+    if not found:
+        return render(request, "unknown.html", status=404)
+    trade = found[0]
+    if request.method == "POST":
+        try:
+            trade = trades.pay(out_trade_no)
+        except trades.Refused:
+            return redirect(f"/pay/{out_trade_no}")
+        if trade["return_url"]:
+            mark = "&" if "?" in trade["return_url"] else "?"
+            return redirect(trade["return_url"] + mark + urlencode(alipay.return_parameters(trade)))
+        return redirect(f"/pay/{out_trade_no}")
+    return render(request, "pay.html", {"trade": _shown(trade)})
+
+
+@require_POST
+def control_pay(request: HttpRequest) -> JsonResponse:
+    """``POST /_control/pay``: the shopper pays."""
+    try:
+        trade = trades.pay(json.loads(request.body)["out_trade_no"])
+    except (ValueError, KeyError, TypeError):
+        return JsonResponse({"error": 'send {"out_trade_no": "…"}'}, status=400)
+    except trades.Refused as refused:
+        return JsonResponse({"error": refused.reason}, status=404 if refused.reason == "not_found" else 409)
+    return JsonResponse(_charge(trade))
+
+
+@require_http_methods(["GET", "POST"])
+def control_faults(request: HttpRequest) -> JsonResponse:
+    """``/_control/faults``: see and set."""
+    if request.method == "POST":
+        try:
+            faults.change(json.loads(request.body or b"{}"))
+        except (ValueError, AttributeError) as error:
+            return JsonResponse({"error": str(error)}, status=400)
+    return JsonResponse(faults.current())
+
+
+@require_GET
+def control_charges(request: HttpRequest) -> JsonResponse:
+    """``GET /_control/charges``: what was really charged and given back, oldest first."""
+    charged = state.store().rows("SELECT * FROM trades ORDER BY created_at")
+    return JsonResponse([_charge(trade) for trade in charged], safe=False)
+
+
+def _charge(trade: object) -> dict[str, object]:
+    names = ("out_trade_no", "channel", "charged_minor", "refunded_minor")
+    return {name: trade[name] for name in names}  # type: ignore[index]
+
+
+def _set_faults() -> dict[str, object]:
+    return {name: value for name, value in faults.current().items() if value != faults.NONE[name]}
+
+
+def _shown(trade: object) -> dict[str, object]:
+    row = dict(trade)  # type: ignore[call-overload]
+    over = row["state"] == "NOTPAY" and expired(row)
+    return row | {
+        "yuan": money.to_decimal(row["charged_minor"] or row["amount_minor"], "CNY"),
+        "refunded": money.to_decimal(row["refunded_minor"], "CNY") if row["refunded_minor"] else "",
+        "brand": {"wechat": "WeChat Pay", "alipay": "Alipay"}[row["channel"]],
+        "payable": row["state"] == "NOTPAY" and not over,
+        "told": {"NOTPAY": "expired" if over else "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[row["state"]],
+    }

@@ -1,0 +1,111 @@
+"""What the pretended platforms know: trades, refunds, notifications to deliver, faults. SQLite, kept over restarts.
+
+One write transaction at a time (`BEGIN IMMEDIATE`), so that a double click on Pay charges once here too. Times are
+seconds since the epoch.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_SCHEMA = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE IF NOT EXISTS trades (
+    out_trade_no TEXT PRIMARY KEY,
+    channel TEXT NOT NULL,
+    transaction_id TEXT NOT NULL UNIQUE,
+    prepay TEXT NOT NULL UNIQUE,
+    amount_minor INTEGER NOT NULL CHECK (amount_minor > 0),
+    description TEXT NOT NULL,
+    notify_url TEXT NOT NULL,
+    return_url TEXT NOT NULL DEFAULT '',
+    signed_with TEXT NOT NULL DEFAULT '',
+    expires_at REAL,
+    state TEXT NOT NULL DEFAULT 'NOTPAY' CHECK (state IN ('NOTPAY', 'SUCCESS', 'CLOSED')),
+    charged_minor INTEGER NOT NULL DEFAULT 0,
+    refunded_minor INTEGER NOT NULL DEFAULT 0 CHECK (refunded_minor BETWEEN 0 AND charged_minor),
+    paid_at REAL,
+    created_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS refunds (
+    out_refund_no TEXT NOT NULL,
+    out_trade_no TEXT NOT NULL REFERENCES trades,
+    refund_id TEXT NOT NULL UNIQUE,
+    amount_minor INTEGER NOT NULL CHECK (amount_minor > 0),
+    created_at REAL NOT NULL,
+    PRIMARY KEY (out_trade_no, out_refund_no)
+);
+CREATE TABLE IF NOT EXISTS deliveries (
+    id INTEGER PRIMARY KEY,
+    channel TEXT NOT NULL,
+    url TEXT NOT NULL,
+    notification TEXT NOT NULL,
+    signed_with TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'due' CHECK (state IN ('due', 'done', 'lost', 'given up')),
+    attempts INTEGER NOT NULL DEFAULT 0,
+    due_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (due_at) WHERE state = 'due';
+CREATE TABLE IF NOT EXISTS faults (id INTEGER PRIMARY KEY CHECK (id = 1), value TEXT NOT NULL);
+"""
+
+
+class Store:
+    """One file; every call opens a connection of its own, so any thread may call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._connected() as connection:
+            connection.executescript(_SCHEMA)
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        connection.row_factory = sqlite3.Row
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """The one write transaction; committed unless the block raises."""
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def rows(self, sql: str, *parameters: Any) -> list[sqlite3.Row]:
+        """Read."""
+        with self._connected() as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    def trade(self, channel: str, out_trade_no: str) -> sqlite3.Row | None:
+        """The trade of this number, None if the platform never heard of it."""
+        found = self.rows("SELECT * FROM trades WHERE channel = ? AND out_trade_no = ?", channel, out_trade_no)
+        return found[0] if found else None
+
+    def faults(self) -> dict[str, Any]:
+        """The faults that are set."""
+        found = self.rows("SELECT value FROM faults")
+        value: dict[str, Any] = json.loads(found[0]["value"]) if found else {}
+        return value
+
+    def set_faults(self, faults: dict[str, Any]) -> None:
+        """Replace them."""
+        with self.write() as connection:
+            connection.execute("INSERT OR REPLACE INTO faults VALUES (1, ?)", [json.dumps(faults)])
+
+
+def expired(trade: sqlite3.Row) -> bool:
+    """Whether its time to be paid is over."""
+    return trade["expires_at"] is not None and trade["expires_at"] <= time.time()

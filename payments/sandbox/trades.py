@@ -1,0 +1,132 @@
+"""What happens to trades on the platforms' side, the same for both: opened, paid, closed, refunded.
+
+Each function is one write transaction; a `Refused` leaves nothing behind.
+"""
+
+import secrets
+import sqlite3
+import time
+from typing import Any
+
+from payments.sandbox import delivery, faults, state
+from payments.sandbox.store import expired
+
+
+class Refused(Exception):
+    """The platform says no.
+
+    Args:
+        reason: ``not_found``, ``used``, ``paid``, ``closed``, ``exceeds``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details: Any) -> sqlite3.Row:
+    """The trade of this number, new or the very same; Refused if the number stands for another amount."""
+    with state.store().write() as connection:
+        known = _find(connection, channel, out_trade_no)
+        if known is None:
+            columns = {
+                "out_trade_no": out_trade_no,
+                "channel": channel,
+                "amount_minor": amount_minor,
+                "transaction_id": f"42000{secrets.randbelow(10**23):023d}",
+                "prepay": secrets.token_urlsafe(9).replace("-", "x").replace("_", "y"),
+                "created_at": time.time(),
+                **details,
+            }
+            marks = ", ".join("?" for _ in columns)
+            connection.execute(
+                f"INSERT INTO trades ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608  our own column names
+                list(columns.values()),
+            )
+            known = _must(connection, channel, out_trade_no)
+    if known["amount_minor"] != amount_minor:
+        raise Refused("used")
+    if known["state"] != "NOTPAY":
+        raise Refused("paid" if known["state"] == "SUCCESS" else "closed")
+    return known
+
+
+def pay(out_trade_no: str) -> sqlite3.Row:
+    """The shopper pays. Paying a paid trade charges nothing; a closed or expired one is refused."""
+    with state.store().write() as connection:
+        found = connection.execute("SELECT * FROM trades WHERE out_trade_no = ?", [out_trade_no]).fetchone()
+        if found is None:
+            raise Refused("not_found")
+        if found["state"] == "SUCCESS":
+            return found  # type: ignore[no-any-return]
+        if found["state"] == "CLOSED" or expired(found):
+            raise Refused("closed")
+        charged = found["amount_minor"]
+        if faults.current()["wrong_amount"]:
+            charged += faults.WRONG_AMOUNT_MORE_MINOR
+        connection.execute(
+            "UPDATE trades SET state = 'SUCCESS', charged_minor = ?, paid_at = ? WHERE out_trade_no = ?",
+            [charged, time.time(), out_trade_no],
+        )
+        paid = _must(connection, found["channel"], out_trade_no)
+        delivery.enqueue(connection, paid, event="paid")
+    return paid
+
+
+def close(*, channel: str, out_trade_no: str) -> None:
+    """Closed unpaid, so that nobody can pay it any more."""
+    with state.store().write() as connection:
+        trade = _must(connection, channel, out_trade_no)
+        if trade["state"] == "SUCCESS":
+            raise Refused("paid")
+        connection.execute("UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ?", [out_trade_no])
+
+
+def refund(*, channel: str, out_trade_no: str, out_refund_no: str, amount_minor: int) -> tuple[sqlite3.Row, bool]:
+    """Give back; the refund, and whether money moved now (the same number again moves nothing)."""
+    with state.store().write() as connection:
+        trade = _must(connection, channel, out_trade_no)
+        if trade["state"] != "SUCCESS":
+            raise Refused("not_found")
+        known = find_refund(out_trade_no, out_refund_no)
+        if known is not None:
+            if known["amount_minor"] != amount_minor:
+                raise Refused("used")
+            return known, False
+        if trade["refunded_minor"] + amount_minor > trade["charged_minor"]:
+            raise Refused("exceeds")
+        connection.execute(
+            "INSERT INTO refunds VALUES (?, ?, ?, ?, ?)",
+            [out_refund_no, out_trade_no, f"50300{secrets.randbelow(10**23):023d}", amount_minor, time.time()],
+        )
+        connection.execute(
+            "UPDATE trades SET refunded_minor = refunded_minor + ? WHERE out_trade_no = ?",
+            [amount_minor, out_trade_no],
+        )
+        made = connection.execute(
+            "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?", [out_trade_no, out_refund_no]
+        ).fetchone()
+        delivery.enqueue(connection, _must(connection, channel, out_trade_no), event="refunded", refund=made)
+    return made, True
+
+
+def find_refund(out_trade_no: str, out_refund_no: str) -> sqlite3.Row | None:
+    """The refund of this number."""
+    found = state.store().rows(
+        "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?", out_trade_no, out_refund_no
+    )
+    return found[0] if found else None
+
+
+def _find(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row | None:
+    found: sqlite3.Row | None = connection.execute(
+        "SELECT * FROM trades WHERE channel = ? AND out_trade_no = ?", [channel, out_trade_no]
+    ).fetchone()
+    return found
+
+
+def _must(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row:
+    found = _find(connection, channel, out_trade_no)
+    if found is None:
+        raise Refused("not_found")
+    return found
