@@ -297,7 +297,7 @@ class OrderPayment(APIView):
             document,
             status=202 if checkout.is_uncertain(document, channel=data["channel"]) else 201,
             headers={
-                "Location": f"{reverse('api-products').removesuffix('products')}payments/{payment.id.hex}",
+                "Location": reverse("api-payment", args=[payment.id]),
                 "ETag": _etag(payment.version),
             },
         )

@@ -8,17 +8,11 @@ from uuid import UUID
 
 from rest_framework import serializers
 
+from payments.serializers import MoneySerializer
 from shop.models import Order, OrderStatus
 
 MAX_ITEMS = 20
 MAX_QUANTITY = 99
-
-
-class Money(serializers.Serializer[Any]):
-    """An amount as the API writes it."""
-
-    amount_minor = serializers.IntegerField(help_text="in the currency's minor unit: 1990 is ¥19.90")
-    currency = serializers.CharField(help_text="ISO 4217")
 
 
 class ProductResponse(serializers.Serializer[Any]):
@@ -26,7 +20,7 @@ class ProductResponse(serializers.Serializer[Any]):
 
     sku = serializers.SlugField()
     name = serializers.CharField()
-    price = Money()
+    price = MoneySerializer()
     stock = serializers.IntegerField(help_text="units that can be ordered now")
     likes = serializers.IntegerField()
     liked = serializers.BooleanField(help_text="by the caller")
@@ -70,7 +64,7 @@ class OrderItemResponse(serializers.Serializer[Any]):
 
     sku = serializers.SlugField()
     quantity = serializers.IntegerField()
-    price = Money(help_text="of one unit")
+    price = MoneySerializer(help_text="of one unit")
 
 
 class OrderResponse(serializers.Serializer[Any]):
@@ -79,7 +73,7 @@ class OrderResponse(serializers.Serializer[Any]):
     id = serializers.RegexField(r"^[0-9a-f]{32}$")
     status = serializers.ChoiceField(choices=OrderStatus.choices)
     version = serializers.IntegerField(help_text="also the ETag; grows with every change")
-    total = Money()
+    total = MoneySerializer()
     items = OrderItemResponse(many=True)
     note = serializers.CharField(allow_blank=True)
     payment = serializers.RegexField(r"^[0-9a-f]{32}$", allow_null=True, help_text="id of its payment, if any")
@@ -99,7 +93,7 @@ class ProblemResponse(serializers.Serializer[Any]):
 
 
 class MoneyJson(TypedDict):
-    """`Money` as a dict."""
+    """`MoneySerializer` as a dict."""
 
     amount_minor: int
     currency: str
