@@ -8,19 +8,18 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from payments.money import EXPONENTS
 from shop.models import Product
 
 register = template.Library()
 
-# minor-unit digits after ISO 4217; two where not named
-_DIGITS = {"JPY": 0, "KRW": 0}
 _SYMBOLS = {"CNY": "¥", "USD": "$", "EUR": "€", "GBP": "£"}
 
 
 @register.filter
 def money(amount_minor: int, currency: str = "CNY") -> str:
     """1990 of CNY as ``¥19.90``; a currency without a symbol here is written as its code."""
-    digits = _DIGITS.get(currency, 2)
+    digits = EXPONENTS.get(currency, 2)
     amount = f"{Decimal(amount_minor).scaleb(-digits):,.{digits}f}"
     return f"{_SYMBOLS[currency]}{amount}" if currency in _SYMBOLS else f"{currency} {amount}"
 
