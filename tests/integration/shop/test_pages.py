@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from shop import orders
 from shop.models import Order, Product
 from shop.templatetags.shop import money
@@ -277,6 +277,20 @@ class TestPaying:
         assert b"Nothing was charged" in response.content
         assert b"internal words" not in response.content
         assert f'href="/orders/{order.id.hex}"'.encode() in response.content
+
+    def test_a_provider_that_is_away_is_a_sentence_and_the_same_form_works_later(
+        self, shopper: Client, order: Order, channels: Any
+    ) -> None:
+        fields = form_of(shopper.get(f"/orders/{order.id.hex}"), f"/orders/{order.id.hex}/pay")
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create"}), ProviderUnavailable("connection refused")
+        response = pay(shopper, order, "wechat", fields)
+        assert (response.status_code, response["Retry-After"]) == (503, "2")
+        assert b"does not answer" in response.content
+
+        wechat.failing = frozenset()
+        assert pay(shopper, order, "wechat", fields)["Location"] == f"/orders/{order.id.hex}"
+        assert len(wechat.trades) == 1
 
     def test_coming_back_makes_the_server_ask_the_provider(
         self, shopper: Client, order: Order, channels: Any
