@@ -214,8 +214,9 @@ def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_m
 
 def _fold_refunded(payment: Payment, attempt: Attempt, observation: Observation, fact: Fact) -> Outcome:
     """Counted by `rederive` as soon as the attempt's own payment is credited, so an early refund just waits."""
-    refund = Refund.objects.filter(pk=_as_id(fact.out_refund_no), attempt=attempt).first()
-    if refund is not None:
+    refund_id = _as_id(fact.out_refund_no)
+    refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt).first()
+    if refund:
         Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None)
         if refund.anomaly_id is not None:
             Anomaly.objects.filter(pk=refund.anomaly_id, resolved_at__isnull=True).update(
@@ -264,7 +265,8 @@ def _told_again(known: Observation, fact: Fact) -> Outcome:
 
 
 def _attempt_of(fact: Fact) -> Attempt | None:
-    return Attempt.objects.filter(pk=_as_id(fact.out_trade_no), channel=fact.channel).first()
+    attempt_id = _as_id(fact.out_trade_no)
+    return None if attempt_id is None else Attempt.objects.filter(pk=attempt_id, channel=fact.channel).first()
 
 
 def _as_id(number: str) -> uuid.UUID | None:

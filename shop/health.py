@@ -22,9 +22,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
             cursor.execute("SELECT 1")
             cursor.fetchone()
     except DatabaseError:
-        return JsonResponse(
-            {"status": "unready", "postgresql": False}, status=503, headers={"Retry-After": "1"}
-        )
+        return JsonResponse({"status": "unready", "postgresql": False}, status=503, headers={"Retry-After": "1"})
     return JsonResponse({"status": "ready", "postgresql": True, "redis": marker.ping()})
 
 

@@ -1,7 +1,7 @@
 """`make run`: the whole shop on this machine — servers, demo data, provider sandbox, worker, web — until Ctrl-C.
 
 Everything it starts ends with it, however it ends (see `shop.guardian`); the data stays for the next start.
-Environment: PORT, SANDBOX_PORT, WEB, DATA_DIR, DATABASE_URL, REDIS_URL and the channel settings (docs/settings.md).
+Environment: PORT, SANDBOX_PORT, WEB, DATA_DIR, the two server URLs and the channel settings (docs/settings.md).
 """
 
 import os
@@ -145,8 +145,8 @@ class Run:
         if self.environment.get("SANDBOX_URL"):
             step("provider sandbox")
             folder = str(self.plan.data_dir / "sandbox")
-            port = str(self.plan.sandbox_port)
-            self._spawn("sandbox", [PYTHON, "-m", "payments.sandbox", "--port", port, "--data-dir", folder])
+            number = str(self.plan.sandbox_port)
+            self._spawn("sandbox", [PYTHON, "-m", "payments.sandbox", "--port", number, "--data-dir", folder])
             self._wait_for("sandbox", f"{self.plan.sandbox_url}/")
         step("worker")
         self._start_worker()

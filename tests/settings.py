@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("DEBUG", "1")
 
-from shop.settings import *  # noqa: E402, F403
+from shop.settings import *  # noqa: F403
 
 DEBUG = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -2,13 +2,13 @@
 
 import django.db.models.deletion
 import django.db.models.functions.datetime
-import idempotency.ids
 from django.conf import settings
 from django.db import migrations, models
 
+import idempotency.ids
+
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -17,179 +17,401 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Notification',
+            name="Notification",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('channel', models.CharField(max_length=16)),
-                ('notification_id', models.CharField(max_length=128)),
-                ('event_type', models.CharField(max_length=64)),
-                ('headers', models.JSONField(default=dict)),
-                ('body', models.BinaryField()),
-                ('digest', models.CharField(help_text='SHA-256 of what it says, hexadecimal', max_length=64)),
-                ('verdict', models.CharField(choices=[('applied', 'applied'), ('duplicate', 'told nothing new'), ('anomaly', 'anomaly'), ('ignored', 'moves no money'), ('error', 'failed, will be processed again')], max_length=12)),
-                ('detail', models.TextField(blank=True)),
-                ('out_trade_no', models.CharField(blank=True, db_index=True, max_length=64)),
-                ('received_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('processed_at', models.DateTimeField(null=True)),
+                (
+                    "id",
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+                ),
+                ("channel", models.CharField(max_length=16)),
+                ("notification_id", models.CharField(max_length=128)),
+                ("event_type", models.CharField(max_length=64)),
+                ("headers", models.JSONField(default=dict)),
+                ("body", models.BinaryField()),
+                ("digest", models.CharField(help_text="SHA-256 of what it says, hexadecimal", max_length=64)),
+                (
+                    "verdict",
+                    models.CharField(
+                        choices=[
+                            ("applied", "applied"),
+                            ("duplicate", "told nothing new"),
+                            ("anomaly", "anomaly"),
+                            ("ignored", "moves no money"),
+                            ("error", "failed, will be processed again"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("detail", models.TextField(blank=True)),
+                ("out_trade_no", models.CharField(blank=True, db_index=True, max_length=64)),
+                ("received_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("processed_at", models.DateTimeField(null=True)),
             ],
             options={
-                'ordering': ('-id',),
-                'constraints': [models.UniqueConstraint(fields=('channel', 'notification_id'), name='notification_once_per_id'), models.CheckConstraint(condition=models.Q(('verdict', 'error'), ('processed_at__isnull', False), _connector='OR'), name='notification_verdict_has_a_time')],
+                "ordering": ("-id",),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("channel", "notification_id"), name="notification_once_per_id"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("verdict", "error"), ("processed_at__isnull", False), _connector="OR"),
+                        name="notification_verdict_has_a_time",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Payment',
+            name="Payment",
             fields=[
-                ('id', models.UUIDField(default=idempotency.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('order_id', models.UUIDField(unique=True)),
-                ('amount_minor', models.BigIntegerField()),
-                ('currency', models.CharField(max_length=3)),
-                ('status', models.CharField(choices=[('pending', 'pending'), ('uncertain', 'uncertain'), ('succeeded', 'succeeded'), ('closed', 'closed'), ('partially_refunded', 'partially refunded'), ('refunded', 'refunded')], default='pending', max_length=20)),
-                ('version', models.PositiveBigIntegerField(default=1)),
-                ('paid_minor', models.BigIntegerField(default=0)),
-                ('refunded_minor', models.BigIntegerField(default=0)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('owner', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=idempotency.ids.new_id, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("order_id", models.UUIDField(unique=True)),
+                ("amount_minor", models.BigIntegerField()),
+                ("currency", models.CharField(max_length=3)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("pending", "pending"),
+                            ("uncertain", "uncertain"),
+                            ("succeeded", "succeeded"),
+                            ("closed", "closed"),
+                            ("partially_refunded", "partially refunded"),
+                            ("refunded", "refunded"),
+                        ],
+                        default="pending",
+                        max_length=20,
+                    ),
+                ),
+                ("version", models.PositiveBigIntegerField(default=1)),
+                ("paid_minor", models.BigIntegerField(default=0)),
+                ("refunded_minor", models.BigIntegerField(default=0)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.UUIDField(default=idempotency.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('channel', models.CharField(max_length=16)),
-                ('merchant', models.CharField(max_length=64)),
-                ('amount_minor', models.BigIntegerField()),
-                ('currency', models.CharField(max_length=3)),
-                ('description', models.CharField(max_length=127)),
-                ('status', models.CharField(choices=[('created', 'created'), ('pending', 'pending'), ('uncertain', 'uncertain'), ('succeeded', 'succeeded'), ('closed', 'closed'), ('failed', 'failed')], default='created', max_length=12)),
-                ('next_action_type', models.CharField(blank=True, choices=[('qr_code', 'qr code'), ('redirect', 'redirect')], max_length=8)),
-                ('next_action_url', models.TextField(blank=True)),
-                ('message', models.CharField(blank=True, help_text="the provider's word on a refusal", max_length=255)),
-                ('submitted_at', models.DateTimeField(null=True)),
-                ('expires_at', models.DateTimeField()),
-                ('next_query_at', models.DateTimeField(help_text='when the timer asks the provider next', null=True)),
-                ('query_count', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('payment', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='attempts', to='payments.payment')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=idempotency.ids.new_id, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("channel", models.CharField(max_length=16)),
+                ("merchant", models.CharField(max_length=64)),
+                ("amount_minor", models.BigIntegerField()),
+                ("currency", models.CharField(max_length=3)),
+                ("description", models.CharField(max_length=127)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("created", "created"),
+                            ("pending", "pending"),
+                            ("uncertain", "uncertain"),
+                            ("succeeded", "succeeded"),
+                            ("closed", "closed"),
+                            ("failed", "failed"),
+                        ],
+                        default="created",
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "next_action_type",
+                    models.CharField(
+                        blank=True, choices=[("qr_code", "qr code"), ("redirect", "redirect")], max_length=8
+                    ),
+                ),
+                ("next_action_url", models.TextField(blank=True)),
+                (
+                    "message",
+                    models.CharField(blank=True, help_text="the provider's word on a refusal", max_length=255),
+                ),
+                ("submitted_at", models.DateTimeField(null=True)),
+                ("expires_at", models.DateTimeField()),
+                (
+                    "next_query_at",
+                    models.DateTimeField(help_text="when the timer asks the provider next", null=True),
+                ),
+                ("query_count", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "payment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="payments.payment"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('id',),
+                "ordering": ("id",),
             },
         ),
         migrations.CreateModel(
-            name='Anomaly',
+            name="Anomaly",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('unknown_trade', 'a fact about a number that is not ours'), ('amount_mismatch', 'paid in another amount or currency'), ('merchant_mismatch', 'paid to another merchant'), ('paid_after_close', 'paid after the order was closed'), ('paid_twice', 'paid by a second channel'), ('content_changed', 'told again with other content'), ('refund_exceeds_paid', 'refunded more than was paid'), ('refund_failed', 'a refund was refused'), ('notification_failed', 'a notification could not be processed')], max_length=24)),
-                ('channel', models.CharField(max_length=16)),
-                ('reference', models.CharField(help_text='number of the trade, refund or notification', max_length=160)),
-                ('detail', models.JSONField(default=dict)),
-                ('resolution', models.CharField(blank=True, max_length=160)),
-                ('resolved_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('payment', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='anomalies', to='payments.payment')),
+                (
+                    "id",
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("unknown_trade", "a fact about a number that is not ours"),
+                            ("amount_mismatch", "paid in another amount or currency"),
+                            ("merchant_mismatch", "paid to another merchant"),
+                            ("paid_after_close", "paid after the order was closed"),
+                            ("paid_twice", "paid by a second channel"),
+                            ("content_changed", "told again with other content"),
+                            ("refund_exceeds_paid", "refunded more than was paid"),
+                            ("refund_failed", "a refund was refused"),
+                            ("notification_failed", "a notification could not be processed"),
+                        ],
+                        max_length=24,
+                    ),
+                ),
+                ("channel", models.CharField(max_length=16)),
+                (
+                    "reference",
+                    models.CharField(help_text="number of the trade, refund or notification", max_length=160),
+                ),
+                ("detail", models.JSONField(default=dict)),
+                ("resolution", models.CharField(blank=True, max_length=160)),
+                ("resolved_at", models.DateTimeField(null=True)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "payment",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="anomalies",
+                        to="payments.payment",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'anomalies',
-                'ordering': ('-id',),
+                "verbose_name_plural": "anomalies",
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Refund',
+            name="Refund",
             fields=[
-                ('id', models.UUIDField(default=idempotency.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('amount_minor', models.BigIntegerField()),
-                ('reason', models.CharField(blank=True, max_length=80)),
-                ('status', models.CharField(choices=[('requested', 'requested'), ('processing', 'processing'), ('uncertain', 'uncertain'), ('succeeded', 'succeeded'), ('failed', 'failed')], default='requested', max_length=12)),
-                ('message', models.CharField(blank=True, max_length=255)),
-                ('submitted_at', models.DateTimeField(null=True)),
-                ('next_query_at', models.DateTimeField(null=True)),
-                ('query_count', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('anomaly', models.OneToOneField(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='refund', to='payments.anomaly')),
-                ('attempt', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='refunds', to='payments.attempt')),
-                ('payment', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='refunds', to='payments.payment')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=idempotency.ids.new_id, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("amount_minor", models.BigIntegerField()),
+                ("reason", models.CharField(blank=True, max_length=80)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("requested", "requested"),
+                            ("processing", "processing"),
+                            ("uncertain", "uncertain"),
+                            ("succeeded", "succeeded"),
+                            ("failed", "failed"),
+                        ],
+                        default="requested",
+                        max_length=12,
+                    ),
+                ),
+                ("message", models.CharField(blank=True, max_length=255)),
+                ("submitted_at", models.DateTimeField(null=True)),
+                ("next_query_at", models.DateTimeField(null=True)),
+                ("query_count", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "anomaly",
+                    models.OneToOneField(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="refund",
+                        to="payments.anomaly",
+                    ),
+                ),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="refunds", to="payments.attempt"
+                    ),
+                ),
+                (
+                    "payment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="refunds", to="payments.payment"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('id',),
+                "ordering": ("id",),
             },
         ),
         migrations.CreateModel(
-            name='Observation',
+            name="Observation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('channel', models.CharField(max_length=16)),
-                ('merchant', models.CharField(max_length=64)),
-                ('provider_txn_id', models.CharField(max_length=64)),
-                ('kind', models.CharField(choices=[('paid', 'paid'), ('refunded', 'refunded'), ('closed', 'closed')], max_length=8)),
-                ('amount_minor', models.BigIntegerField()),
-                ('currency', models.CharField(max_length=3)),
-                ('out_refund_no', models.CharField(blank=True, max_length=64)),
-                ('credited', models.BooleanField(default=False, help_text="counts towards the payment's totals")),
-                ('source', models.CharField(help_text='who told us first', max_length=32)),
-                ('occurred_at', models.DateTimeField(null=True)),
-                ('observed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('attempt', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='observations', to='payments.attempt')),
+                (
+                    "id",
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+                ),
+                ("channel", models.CharField(max_length=16)),
+                ("merchant", models.CharField(max_length=64)),
+                ("provider_txn_id", models.CharField(max_length=64)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("paid", "paid"), ("refunded", "refunded"), ("closed", "closed")], max_length=8
+                    ),
+                ),
+                ("amount_minor", models.BigIntegerField()),
+                ("currency", models.CharField(max_length=3)),
+                ("out_refund_no", models.CharField(blank=True, max_length=64)),
+                ("credited", models.BooleanField(default=False, help_text="counts towards the payment's totals")),
+                ("source", models.CharField(help_text="who told us first", max_length=32)),
+                ("occurred_at", models.DateTimeField(null=True)),
+                ("observed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="observations",
+                        to="payments.attempt",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('id',),
-                'constraints': [models.UniqueConstraint(fields=('channel', 'merchant', 'provider_txn_id', 'kind'), name='observation_once_per_fact'), models.CheckConstraint(condition=models.Q(('amount_minor__gte', 0)), name='observation_amount_not_negative')],
+                "ordering": ("id",),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("channel", "merchant", "provider_txn_id", "kind"), name="observation_once_per_fact"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("amount_minor__gte", 0)), name="observation_amount_not_negative"
+                    ),
+                ],
             },
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_minor__gt', 0)), name='payment_amount_is_positive'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_minor__gt", 0)), name="payment_amount_is_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='payment_currency_is_iso'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("currency__regex", "^[A-Z]{3}$")), name="payment_currency_is_iso"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('version__gte', 1)), name='payment_version_starts_at_one'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("version__gte", 1)), name="payment_version_starts_at_one"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('paid_minor', 0), ('paid_minor', models.F('amount_minor')), _connector='OR'), name='payment_paid_in_full'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("paid_minor", 0), ("paid_minor", models.F("amount_minor")), _connector="OR"),
+                name="payment_paid_in_full",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(('refunded_minor__gte', 0), ('refunded_minor__lte', models.F('paid_minor'))), name='payment_refunds_within_paid'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("refunded_minor__gte", 0), ("refunded_minor__lte", models.F("paid_minor"))),
+                name="payment_refunds_within_paid",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='payment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('paid_minor', 0), ('status__in', ['pending', 'uncertain', 'closed'])), models.Q(('paid_minor__gt', 0), ('refunded_minor', 0), ('status', 'succeeded')), models.Q(('refunded_minor__gt', 0), ('refunded_minor__lt', models.F('paid_minor')), ('status', 'partially_refunded')), models.Q(('paid_minor__gt', 0), ('refunded_minor', models.F('paid_minor')), ('status', 'refunded')), _connector='OR'), name='payment_status_fits_totals'),
+            model_name="payment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("paid_minor", 0), ("status__in", ["pending", "uncertain", "closed"])),
+                    models.Q(("paid_minor__gt", 0), ("refunded_minor", 0), ("status", "succeeded")),
+                    models.Q(
+                        ("refunded_minor__gt", 0),
+                        ("refunded_minor__lt", models.F("paid_minor")),
+                        ("status", "partially_refunded"),
+                    ),
+                    models.Q(
+                        ("paid_minor__gt", 0), ("refunded_minor", models.F("paid_minor")), ("status", "refunded")
+                    ),
+                    _connector="OR",
+                ),
+                name="payment_status_fits_totals",
+            ),
         ),
         migrations.AddIndex(
-            model_name='attempt',
-            index=models.Index(condition=models.Q(('status__in', ['created', 'pending', 'uncertain'])), fields=['next_query_at'], name='attempt_due'),
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(("status__in", ["created", "pending", "uncertain"])),
+                fields=["next_query_at"],
+                name="attempt_due",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_minor__gt', 0)), name='attempt_amount_is_positive'),
+            model_name="attempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_minor__gt", 0)), name="attempt_amount_is_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['created', 'pending', 'uncertain', 'succeeded', 'closed', 'failed'])), name='attempt_status_is_known'),
+            model_name="attempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("status__in", ["created", "pending", "uncertain", "succeeded", "closed", "failed"])
+                ),
+                name="attempt_status_is_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['created', 'pending', 'uncertain'])), fields=('payment', 'channel'), name='attempt_one_live_per_payment_and_channel'),
+            model_name="attempt",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("status__in", ["created", "pending", "uncertain"])),
+                fields=("payment", "channel"),
+                name="attempt_one_live_per_payment_and_channel",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='anomaly',
-            constraint=models.UniqueConstraint(fields=('kind', 'channel', 'reference'), name='anomaly_filed_once'),
+            model_name="anomaly",
+            constraint=models.UniqueConstraint(fields=("kind", "channel", "reference"), name="anomaly_filed_once"),
         ),
         migrations.AddConstraint(
-            model_name='refund',
-            constraint=models.CheckConstraint(condition=models.Q(('amount_minor__gt', 0)), name='refund_amount_is_positive'),
+            model_name="refund",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("amount_minor__gt", 0)), name="refund_amount_is_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='refund',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['requested', 'processing', 'uncertain', 'succeeded', 'failed'])), name='refund_status_is_known'),
+            model_name="refund",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("status__in", ["requested", "processing", "uncertain", "succeeded", "failed"])
+                ),
+                name="refund_status_is_known",
+            ),
         ),
     ]

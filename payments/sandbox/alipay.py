@@ -35,7 +35,7 @@ _REFUSALS = {
 @require_http_methods(["GET", "POST"])
 def gateway(request: HttpRequest) -> HttpResponse:
     """``/alipay/gateway.do``"""
-    given: dict[str, str] = {**request.GET.dict(), **request.POST.dict()}  # type: ignore[dict-item]
+    given: dict[str, str] = {**request.GET.dict(), **request.POST.dict()}
     method = given.get("method", "")
     problem = _why_not_genuine(given)
     if method == "alipay.trade.page.pay":

@@ -1,6 +1,7 @@
 """What a person sees and what a test turns: the shopper's pages and the control calls (CONTRACT [4])."""
 
 import json
+import sqlite3
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -79,18 +80,17 @@ def control_charges(request: HttpRequest) -> JsonResponse:
     return JsonResponse([_charge(trade) for trade in charged], safe=False)
 
 
-def _charge(trade: object) -> dict[str, object]:
-    names = ("out_trade_no", "channel", "charged_minor", "refunded_minor")
-    return {name: trade[name] for name in names}  # type: ignore[index]
+def _charge(trade: sqlite3.Row) -> dict[str, object]:
+    return {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
 
 
 def _set_faults() -> dict[str, object]:
     return {name: value for name, value in faults.current().items() if value != faults.NONE[name]}
 
 
-def _shown(trade: object) -> dict[str, object]:
-    row = dict(trade)  # type: ignore[call-overload]
-    over = row["state"] == "NOTPAY" and expired(row)
+def _shown(trade: sqlite3.Row) -> dict[str, object]:
+    row = dict(trade)
+    over = row["state"] == "NOTPAY" and expired(trade)
     return row | {
         "yuan": money.to_decimal(row["charged_minor"] or row["amount_minor"], "CNY"),
         "refunded": money.to_decimal(row["refunded_minor"], "CNY") if row["refunded_minor"] else "",

@@ -1,4 +1,4 @@
-"""What the pretended platforms know: trades, refunds, notifications to deliver, faults. SQLite, kept over restarts.
+"""What the pretended platforms know: trades, refunds, deliveries, faults. SQLite, kept over restarts.
 
 One write transaction at a time (`BEGIN IMMEDIATE`), so that a double click on Pay charges once here too. Times are
 seconds since the epoch.
