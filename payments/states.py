@@ -10,7 +10,7 @@ class PaymentStatus(StrEnum):
     PENDING = "pending"
     UNCERTAIN = "uncertain"  # a call to a provider went out and its outcome is not known
     SUCCEEDED = "succeeded"
-    CLOSED = "closed"  # every attempt ended unpaid
+    CLOSED = "closed"  # every attempt ended and nothing was credited
     PARTIALLY_REFUNDED = "partially_refunded"
     REFUNDED = "refunded"
 
@@ -38,6 +38,9 @@ class RefundStatus(StrEnum):
 
 LIVE_ATTEMPTS = frozenset({AttemptStatus.CREATED, AttemptStatus.PENDING, AttemptStatus.UNCERTAIN})
 OPEN_REFUNDS = frozenset({RefundStatus.REQUESTED, RefundStatus.PROCESSING, RefundStatus.UNCERTAIN})
+
+# an attempt that was paid but not credited (too late, twice, another amount) is over as much as a closed one
+_ENDED = frozenset({AttemptStatus.CLOSED, AttemptStatus.SUCCEEDED})
 
 _UNPAID = frozenset({PaymentStatus.PENDING, PaymentStatus.UNCERTAIN, PaymentStatus.CLOSED})
 _PAID = frozenset({PaymentStatus.SUCCEEDED, PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED})
@@ -68,6 +71,6 @@ def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[At
     known = set(attempts)
     if AttemptStatus.UNCERTAIN in known:
         return PaymentStatus.UNCERTAIN
-    if known & LIVE_ATTEMPTS or AttemptStatus.CLOSED not in known:
+    if known & LIVE_ATTEMPTS or not known & _ENDED:
         return PaymentStatus.PENDING
     return PaymentStatus.CLOSED

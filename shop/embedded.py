@@ -265,8 +265,8 @@ def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> Non
 
 def _is_program(pid: int, program: str) -> bool:
     """Whether process `pid` is `program`: ids are used again after a restart of the machine."""
-    listed = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return program in listed.stdout
+    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]  # -ww: COLUMNS must not cut the name off
+    return program in subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,6 +11,9 @@ import shop.pages
 from idempotency.drf import TokenList
 from shop import health
 
+handler404 = "shop.fallbacks.not_found"
+handler500 = "shop.fallbacks.server_error"
+
 api_v1 = [
     path("idempotency-tokens", TokenList.as_view(), name="idempotency-tokens"),
     *shop.api.urlpatterns,

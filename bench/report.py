@@ -1,0 +1,59 @@
+"""Tables and plots of the benchmarks, under bench/results."""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import django
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write(
+    *,
+    name: str,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    bars: Mapping[str, Sequence[tuple[str, float]]],
+    note: str,
+) -> None:
+    """Write `name`.md with the table and `name`.png with a group of bars a key of `bars`, and print the table."""
+    RESULTS.mkdir(exist_ok=True)
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    versions = f"Python {platform.python_version()}, Django {django.__version__}"
+    machine = f"{versions}, {os.cpu_count()} cores, {sys.platform}"
+    made = f"Made by `make bench` on {datetime.now(UTC):%Y-%m-%d}. {machine}. {note}"
+    text = "\n".join([f"# {title}", "", *lines, "", f"![{title}]({name}.png)", "", made, ""])
+    (RESULTS / f"{name}.md").write_text(text)
+    _plot(name, title, bars)
+    print("\n".join(["", title, *lines, ""]), flush=True)
+
+
+def _plot(name: str, title: str, bars: Mapping[str, Sequence[tuple[str, float]]]) -> None:
+    figure, axes = plt.subplots(1, len(bars), figsize=(5.2 * len(bars), 3.4), sharex=True, squeeze=False)
+    for axis, (group, values) in zip(axes[0], bars.items(), strict=True):
+        labels = [label for label, _ in values]
+        heights = [value for _, value in values]
+        drawn = axis.barh(labels, heights, color=["#9aa5b1"] + ["#0b7a4b"] * (len(values) - 1))
+        axis.bar_label(drawn, fmt="%.2f", padding=3)
+        axis.axvline(1, color="#14171a", linewidth=0.8)
+        axis.invert_yaxis()
+        axis.set_title(group, fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+        if axis is not axes[0][0]:
+            axis.set_yticklabels([])
+    figure.suptitle(title, fontsize=12)
+    figure.supxlabel("ratio to the bare view", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    plt.close(figure)

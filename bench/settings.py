@@ -1,0 +1,7 @@
+"""The project's settings with the bare twin of its order view beside it."""
+
+from shop.settings import *  # noqa: F403
+
+ROOT_URLCONF = "bench.urls"
+ALLOWED_HOSTS = ["testserver"]
+LOGGING_CONFIG = None

@@ -1,0 +1,129 @@
+"""The service around shop and payments: health, request ids, fallbacks, schema, settings that stop the start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.mark.django_db
+def test_health_and_readiness(client: Client) -> None:
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready", "postgresql": True, "redis": True}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_not_ready_without_postgresql(client: Client) -> None:
+    kept = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
+    try:
+        answer = client.get("/readyz")
+    finally:
+        connection.close()
+        connection.settings_dict["OPTIONS"] = kept
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+
+
+def test_metrics_are_prometheus_text(client: Client) -> None:
+    answer = client.get("/metrics")
+    assert answer["Content-Type"].startswith("text/plain")
+    assert b"payonce_notifications_refused" in answer.content
+
+
+def test_a_harmless_request_id_is_kept_and_another_replaced(client: Client) -> None:
+    assert client.get("/healthz", headers={"X-Request-Id": "trace-0042"})["X-Request-Id"] == "trace-0042"
+    made = client.get("/healthz", headers={"X-Request-Id": "a b\n"})["X-Request-Id"]
+    assert len(made) == 32
+
+
+def test_unknown_addresses_under_the_api_are_problem_documents(client: Client) -> None:
+    answer = client.get("/api/v1/orders/not-an-id", headers={"X-Request-Id": "trace-0042"})
+    assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
+    assert answer.json()["code"] == "not_found"
+    assert answer.json()["request_id"] == "trace-0042"
+    assert client.get("/no-such-page")["Content-Type"].startswith("text/html")
+
+
+@pytest.mark.django_db
+def test_a_fault_under_the_api_is_a_problem_document(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**kwargs: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("shop.catalog.list_products", fail)
+    client.raise_request_exception = False
+    user = User.objects.create_user("ann")
+    client.force_login(user)
+    answer = client.get("/api/v1/products")
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    page = client.get("/")
+    assert (page.status_code, page["Content-Type"].startswith("text/html")) == (500, True)
+
+
+def test_the_schema_is_valid_and_its_page_loads_nothing_from_elsewhere(client: Client) -> None:
+    call_command("spectacular", "--validate", "--fail-on-warn", "--file", os.devnull)
+    schema = client.get("/api/schema/", headers={"Accept": "application/json"})
+    assert schema.status_code == 200
+    assert b"3.1.0" in schema.content
+    page = client.get("/api/docs/").content.decode()
+    assert "/static/drf_spectacular_sidecar/" in page
+    assert "//cdn" not in page
+
+
+PRODUCTION = {
+    "DATABASE_URL": "postgresql://postgres@/payonce?host=/nowhere",
+    "REDIS_URL": "redis://127.0.0.1:1/0",
+    "SECRET_KEY": "k7Qz9-Lm" * 10,
+    "PUBLIC_URL": "https://shop.example",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"SECRET_KEY": ""}, "SECRET_KEY is not set"),
+        ({"SECRET_KEY": "short"}, "SECRET_KEY has 5 characters"),
+        ({"SECRET_KEY": "demo-only-" + "0" * 54}, "SECRET_KEY still has its demo value"),
+        ({"DATABASE_URL": ""}, "DATABASE_URL is not set"),
+        ({"DATABASE_URL": "sqlite:///x"}, "DATABASE_URL must name a PostgreSQL database"),
+        ({"REDIS_URL": ""}, "REDIS_URL is not set"),
+        ({"PUBLIC_URL": ""}, "PUBLIC_URL is not set"),
+        ({"PUBLIC_URL": "shop.example"}, "PUBLIC_URL must be an absolute"),
+        ({"WECHAT_MCH_ID": "1"}, "WECHAT_API_URL is not set"),
+        ({}, ""),
+    ],
+)
+def test_a_production_start_with_a_mistake_stops_and_names_it(changed: dict[str, str], named: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME"}}
+    checked = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=ROOT,
+        env={**environment, **PRODUCTION, **changed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (checked.returncode == 0) == (not named), checked.stderr
+    assert named in checked.stderr
+
+
+def test_demo_data_is_refused_in_production() -> None:
+    environment = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME"}}
+    loaded = subprocess.run(
+        [sys.executable, "manage.py", "load_demo"],
+        cwd=ROOT,
+        env={**environment, **PRODUCTION},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert loaded.returncode != 0
+    assert "DEBUG" in loaded.stderr

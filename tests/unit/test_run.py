@@ -1,0 +1,55 @@
+"""What `make run` reads from the environment before it starts anything."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from shop.run import Plan, RunError, _must_be_free, complete
+
+
+def test_defaults_and_three_web_processes() -> None:
+    plan = Plan.of({})
+    assert (plan.ports, plan.sandbox_port, plan.url) == ((8000,), 8001, "http://127.0.0.1:8000")
+    assert Plan.of({"WEB": "3", "PORT": "9000", "SANDBOX_PORT": "9001"}).ports == (9000, 9010, 9020)
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"PORT": "eighty"}, "PORT must be"),
+        ({"PORT": "70000"}, "PORT must be"),
+        ({"WEB": "0"}, "WEB must be"),
+        ({"SANDBOX_PORT": "8010", "WEB": "2"}, "SANDBOX_PORT 8010 is also a web port"),
+    ],
+)
+def test_a_mistake_is_named(environment: dict[str, str], named: str) -> None:
+    with pytest.raises(RunError, match=named):
+        Plan.of(environment)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(RunError, match=f"Port {port} is in use.*PORT"):
+            _must_be_free("PORT", port)
+
+
+def test_unset_channels_point_at_the_sandbox_and_the_secret_is_kept(tmp_path: Path) -> None:
+    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+    first, second = complete(plan, {}), complete(plan, {})
+    assert first == second
+    assert first["WECHAT_API_URL"] == "http://127.0.0.1:8001/wechat"
+    assert first["ALIPAY_GATEWAY_URL"] == "http://127.0.0.1:8001/alipay/gateway.do"
+    assert len(first["SECRET_KEY"]) >= 50
+    assert len(first["WECHAT_API_V3_KEY"]) == 32
+
+
+def test_a_channel_that_is_set_is_left_alone(tmp_path: Path) -> None:
+    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+    full = complete(plan, {"WECHAT_MCH_ID": "1900000001", "SECRET_KEY": "mine" * 20})
+    assert "WECHAT_API_URL" not in full
+    assert full["ALIPAY_GATEWAY_URL"].startswith("http://127.0.0.1:8001")
+    assert full["SECRET_KEY"] == "mine" * 20
