@@ -1,0 +1,93 @@
+"""The provider sandbox as a process of its own, for tests."""
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from payments.sandbox import keys
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 30.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Sandbox:
+    """A running sandbox; `stop` it in the end.
+
+    Args:
+        folder: its keys and store.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.keys = keys.load(folder)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "payments.sandbox", "--port", str(self.port), "--data-dir", str(folder)],
+            cwd=ROOT,
+        )
+        self.http = httpx.Client(base_url=self.url, timeout=20, trust_env=False)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                if self.http.get("/healthz").status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError("the sandbox did not start")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the process and wait for it."""
+        self.http.close()
+        self._process.terminate()
+        self._process.wait(20)
+
+    def environment(self) -> dict[str, str]:
+        """The channel settings by their environment names, pointing here."""
+        return {
+            **self.keys.settings,
+            "WECHAT_API_URL": f"{self.url}/wechat",
+            "ALIPAY_GATEWAY_URL": f"{self.url}/alipay/gateway.do",
+        }
+
+    def channels(self) -> dict[str, dict[str, str]]:
+        """The same in the shape of `settings.PAYMENT_CHANNELS`."""
+        found: dict[str, dict[str, str]] = {}
+        for name, value in self.environment().items():
+            channel, _, field = name.partition("_")
+            found.setdefault(channel.lower(), {})[field] = value
+        return found
+
+    def pay(self, out_trade_no: str) -> Any:
+        """The shopper pays."""
+        return self.http.post("/_control/pay", json={"out_trade_no": out_trade_no}).raise_for_status().json()
+
+    def faults(self, **faults: Any) -> Any:
+        """Misbehave."""
+        return self.http.post("/_control/faults", json=faults).raise_for_status().json()
+
+    def reset_faults(self) -> None:
+        """Behave."""
+        off = {name: type(value)(0) for name, value in self.faults().items()}
+        self.faults(**off)
+
+    def charges(self) -> dict[str, dict[str, Any]]:
+        """What was really charged, by our number."""
+        told = self.http.get("/_control/charges").raise_for_status().json()
+        return {charge["out_trade_no"]: charge for charge in told}
