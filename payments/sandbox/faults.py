@@ -110,7 +110,7 @@ class FaultMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         is_call = request.path.startswith("/wechat/v3/") or (
-            request.path == "/alipay/gateway.do" and request.method == "POST"
+            request.path == "/alipay/gateway.do" and request.GET.get("method") != "alipay.trade.page.pay"
         )
         if not is_call:
             return self.get_response(request)

@@ -1,0 +1,43 @@
+"""Protocol vectors that others published, through our primitives."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payments.providers import rsa
+from payments.providers.wechat import answer_message
+
+
+@pytest.fixture(scope="module")
+def vector() -> dict[str, Any]:
+    """A notification with its key, certificate and plain text; the file names its source."""
+    found: dict[str, Any] = json.loads((Path(__file__).parent / "wechatpay_go_notification.json").read_text())
+    return found
+
+
+def message_of(vector: dict[str, Any], body: str) -> bytes:
+    return answer_message(timestamp=vector["timestamp"], nonce=vector["nonce"], body=body.encode())
+
+
+def test_the_signature_verifies(vector: dict[str, Any]) -> None:
+    key = rsa.load_public_key(vector["certificate"].encode())
+    assert rsa.verifies(message_of(vector, vector["body"]), vector["signature"], key)
+
+
+def test_a_changed_byte_does_not(vector: dict[str, Any]) -> None:
+    key = rsa.load_public_key(vector["certificate"].encode())
+    assert not rsa.verifies(message_of(vector, vector["body"] + " "), vector["signature"], key)
+    assert not rsa.verifies(message_of(vector, vector["body"]), "A" + vector["signature"][1:], key)
+
+
+def test_the_resource_decrypts_to_the_published_plain_text(vector: dict[str, Any]) -> None:
+    resource = json.loads(vector["body"])["resource"]
+    plain = rsa.decrypt(
+        resource["ciphertext"],
+        key=vector["api_v3_key"].encode(),
+        nonce=resource["nonce"].encode(),
+        associated_data=resource["associated_data"].encode(),
+    )
+    assert plain.decode() == vector["plaintext"]
