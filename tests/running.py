@@ -1,0 +1,116 @@
+"""The whole shop as `make run` starts it, in a process of its own, for tests that need the real thing."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import psycopg
+import redis
+
+from tests.sandbox import ROOT, free_port
+
+START_SECONDS = 90.0
+SET_BY_RUN = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PUBLIC_URL", "DEBUG", "DJANGO_SETTINGS_MODULE")
+
+
+class RunningShop:
+    """`python -m shop.run` with servers of its own; `stop` it in the end.
+
+    Args:
+        folder: its data.
+        web: how many web processes.
+    """
+
+    def __init__(self, folder: Path, *, web: int = 1) -> None:
+        self.folder = folder
+        for parent in (folder, folder.parent):
+            parent.chmod(0o755)  # PostgreSQL runs as another user where the tests run as root
+        self.port, sandbox_port = _free_ports(web)
+        self.urls = [f"http://127.0.0.1:{self.port + 10 * index}" for index in range(web)]
+        self.url = self.urls[0]
+        self.sandbox_url = f"http://127.0.0.1:{sandbox_port}"
+        environment = {name: value for name, value in os.environ.items() if name not in SET_BY_RUN}
+        environment |= {
+            "PORT": str(self.port),
+            "SANDBOX_PORT": str(sandbox_port),
+            "WEB": str(web),
+            "DATA_DIR": str(folder),
+            "LOG_LEVEL": "ERROR",
+        }
+        self._log = (folder / "run.log").open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "shop.run"],
+            cwd=ROOT,
+            env=environment,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._wait_until_ready()
+
+    @property
+    def database_url(self) -> str:
+        return f"postgresql://postgres@/payonce?host={self.folder}/run/postgresql"
+
+    @property
+    def redis_url(self) -> str:
+        return f"unix://{self.folder}/run/redis/redis.sock?db=0"
+
+    def database(self) -> psycopg.Connection:
+        """A connection to its database; close it."""
+        return psycopg.connect(self.database_url, autocommit=True)
+
+    def redis(self) -> redis.Redis:
+        """A client of its Redis; close it."""
+        return redis.Redis.from_url(self.redis_url, socket_timeout=30)
+
+    def api(self, *, token: str = "demo-token", url: str | None = None) -> httpx.Client:
+        """A client of the API as the demo user; close it."""
+        headers = {"Authorization": f"Token {token}"}
+        return httpx.Client(base_url=url or self.url, headers=headers, timeout=60, trust_env=False)
+
+    def stop(self) -> int:
+        """Ctrl-C; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(60)
+        self._log.close()
+        return code
+
+    def log(self) -> str:
+        """What it printed."""
+        return (self.folder / "run.log").read_text()
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        for url in self.urls:
+            while True:
+                try:
+                    if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
+                    raise RuntimeError(f"the shop did not start:\n{self.log()}")
+                time.sleep(0.1)
+
+
+def _free_ports(web: int) -> tuple[int, int]:
+    """A first port whose followers in steps of ten are free as well, and one for the sandbox."""
+    while True:
+        first = free_port()
+        wanted = [first + 10 * index for index in range(web)]
+        sandbox = free_port()
+        if wanted[-1] < 65_000 and sandbox not in wanted and all(map(_is_free, wanted[1:])):
+            return first, sandbox
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
