@@ -1,0 +1,77 @@
+"""A running shop and a real Chromium, at phone and desktop size."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.running import RunningShop
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SIZES: dict[str, dict[str, Any]] = {
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+    "desktop": {"viewport": {"width": 1280, "height": 800}},
+}
+
+
+@pytest.fixture(scope="package")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningShop]:
+    running = RunningShop(tmp_path_factory.mktemp("browser"))
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine; get it with: apt-get install chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(params=sorted(SIZES))
+def size(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return SIZES[request.param]
+
+
+def open_page(browser: Browser, shop: RunningShop, **options: Any) -> Page:
+    """A page of a fresh visitor; an error on its console fails the test at `close_page`."""
+    context = browser.new_context(base_url=shop.url, **options)
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    return page
+
+
+def log_in(page: Page, user: str = "demo") -> None:
+    page.goto("/accounts/login/?next=/")
+    page.fill("[name=username]", user)
+    page.fill("[name=password]", user)
+    page.click("button[type=submit]")
+    page.wait_for_url("**/")
+
+
+@pytest.fixture
+def page(browser: Browser, shop: RunningShop, size: dict[str, Any]) -> Iterator[Page]:
+    """The demo user's page; what its console reports as an error fails the test."""
+    opened = open_page(browser, shop, **size)
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    log_in(opened)
+    yield opened
+    opened.context.close()
+    # a refusal that the page shows (409) is no fault of it, though the browser reports its status
+    assert [text for text in complaints if "status of 409" not in text] == []

@@ -1,0 +1,189 @@
+"""A purchase in a real browser: double clicks, back, reload, no script; one order and one charge each time."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import log_in, open_page
+from tests.running import RunningShop
+
+pytestmark = pytest.mark.timeout(120)
+
+ORDER = re.compile(r"/orders/([0-9a-f]{32})")
+
+
+@pytest.fixture
+def api(shop: RunningShop) -> Iterator[httpx.Client]:
+    client = shop.api()
+    yield client
+    client.close()
+
+
+def order_ids(shop: RunningShop) -> set[str]:
+    with shop.database() as connection:
+        return {row[0].hex for row in connection.execute("SELECT id FROM shop_order").fetchall()}
+
+
+def charges(shop: RunningShop) -> dict[str, dict[str, Any]]:
+    told = httpx.get(f"{shop.sandbox_url}/_control/charges", trust_env=False).json()
+    return {charge["out_trade_no"]: charge for charge in told}
+
+
+def buy(page: Page, *, clicks: int = 2) -> str:
+    """Double click on Buy; the order that the page shows."""
+    page.goto("/products/mug")
+    page.locator("form.buy button").click(click_count=clicks, no_wait_after=True)
+    page.wait_for_url(ORDER)
+    found = ORDER.search(page.url)
+    assert found is not None
+    return found[1]
+
+
+def choose(page: Page, channel: str) -> None:
+    """Double click on Pay."""
+    page.check(f"form.channels [name=channel][value={channel}]", force=True)
+    page.locator("form.channels button").click(click_count=2, no_wait_after=True)
+
+
+def paid_once(shop: RunningShop, api: httpx.Client, order_id: str, *, amount_minor: int = 1990) -> None:
+    order = api.get(f"/api/v1/orders/{order_id}").json()
+    payment = api.get(f"/api/v1/payments/{order['payment']}").json()
+    assert (order["status"], payment["status"]) == ("paid", "succeeded")
+    assert (payment["paid_minor"], payment["refunded_minor"]) == (amount_minor, 0)
+    charged = charges(shop)
+    numbers = [attempt["out_trade_no"] for attempt in payment["attempts"] if attempt["out_trade_no"] in charged]
+    assert [charged[number]["charged_minor"] for number in numbers] == [amount_minor]
+
+
+def test_wechat_with_double_clicks_everywhere(
+    page: Page, shop: RunningShop, api: httpx.Client, browser: Browser
+) -> None:
+    before = order_ids(shop)
+    order_id = buy(page)
+    choose(page, "wechat")
+    expect(page.locator(".qr")).to_be_visible()
+    with page.context.expect_page() as opened:
+        page.get_by_text("Open the sandbox phone").click()
+    phone = opened.value
+    phone.get_by_role("button", name="Pay").dblclick()
+    expect(phone.get_by_text("Paid.")).to_be_visible()
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()  # by itself, without a reload
+    page.reload()
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    assert order_ids(shop) - before == {order_id}
+    paid_once(shop, api, order_id)
+
+
+def test_alipay_with_double_clicks_everywhere(page: Page, shop: RunningShop, api: httpx.Client) -> None:
+    before = order_ids(shop)
+    order_id = buy(page)
+    choose(page, "alipay")
+    page.wait_for_url(f"{shop.sandbox_url}/pay/*")
+    page.get_by_role("button", name="Pay").dblclick()
+    page.wait_for_url(ORDER)
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    assert order_ids(shop) - before == {order_id}
+    paid_once(shop, api, order_id)
+
+
+def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> None:
+    before = order_ids(shop)
+    order_id = buy(page)
+    page.go_back()
+    page.wait_for_url("**/products/mug")
+    page.locator("form.buy button").click()
+    page.wait_for_url(ORDER)
+    ours = order_ids(shop) - before
+    assert order_id in ours
+    # a page restored as it was sends the same token; one that was loaded anew is a new intent
+    assert len(ours) in {1, 2}
+    if len(ours) == 1:
+        assert order_id in page.url
+
+
+def test_two_tabs_of_one_order_are_one_charge(page: Page, shop: RunningShop, api: httpx.Client) -> None:
+    order_id = buy(page)
+    other = page.context.new_page()
+    other.goto(f"/orders/{order_id}")
+    choose(page, "wechat")
+    expect(page.locator(".qr")).to_be_visible()
+    choose(other, "wechat")
+    expect(other.locator(".qr")).to_be_visible()
+    payment = api.get(f"/api/v1/payments/{api.get(f'/api/v1/orders/{order_id}').json()['payment']}").json()
+    assert len(payment["attempts"]) == 1
+    number = payment["attempts"][0]["out_trade_no"]
+    httpx.post(
+        f"{shop.sandbox_url}/_control/pay", json={"out_trade_no": number}, trust_env=False
+    ).raise_for_status()
+    for tab in (page, other):
+        expect(tab.get_by_text("Paid. Thank you!")).to_be_visible()
+    paid_once(shop, api, order_id)
+
+
+def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Page, shop: RunningShop) -> None:
+    page.goto("/products/poster")
+    left = int(page.locator("#id_quantity").get_attribute("max") or "0")
+    # somebody else is faster
+    with shop.api(token="other-token") as other:
+        taken = other.post(
+            "/api/v1/orders",
+            json={"items": [{"sku": "poster", "quantity": left}]},
+            headers={"Idempotency-Key": uuid4().hex},
+        )
+        assert taken.status_code == 201
+        with page.expect_response(lambda response: response.request.method == "POST") as answer:
+            page.locator("form.buy button").click()
+        assert answer.value.status == 409
+        expect(page.get_by_text("Not enough left")).to_be_visible()
+        cancelled = other.post(
+            f"/api/v1/orders/{taken.json()['id']}/cancel", headers={"Idempotency-Key": uuid4().hex}
+        )
+        assert cancelled.json()["status"] == "closed"
+    page.goto("/products/poster")
+    assert int(page.locator("#id_quantity").get_attribute("max") or "0") == left
+
+
+def test_without_script_the_same_holds(
+    browser: Browser, shop: RunningShop, api: httpx.Client, size: dict[str, Any]
+) -> None:
+    page = open_page(browser, shop, java_script_enabled=False, **size)
+    log_in(page)
+    before = order_ids(shop)
+    order_id = buy(page)
+    choose(page, "wechat")
+    expect(page.locator(".qr")).to_be_visible()
+    page.goto(page.get_by_text("Open the sandbox phone").get_attribute("href") or "")
+    page.get_by_role("button", name="Pay").click()
+    page.goto(f"/orders/{order_id}?check=1")
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    assert order_ids(shop) - before == {order_id}
+    paid_once(shop, api, order_id)
+    page.context.close()
+
+
+def test_an_operator_sees_it_in_the_admin(browser: Browser, shop: RunningShop, page: Page) -> None:
+    order_id = buy(page)
+    choose(page, "alipay")
+    page.wait_for_url(f"{shop.sandbox_url}/pay/*")
+    number = page.url.rsplit("/", 1)[1]
+    page.get_by_role("button", name="Pay").click()
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    operator = open_page(browser, shop)
+    operator.goto("/admin/login/?next=/admin/")
+    operator.fill("[name=username]", "admin")
+    operator.fill("[name=password]", "admin")
+    operator.click("[type=submit]")
+    operator.goto(f"/admin/payments/payment/?q={order_id}")
+    operator.locator("#result_list tbody th a").click()
+    expect(operator.locator("div.form-row.field-status")).to_contain_text("succeeded")
+    expect(operator.locator("body")).to_contain_text("TRADE_SUCCESS")
+    operator.goto(f"/admin/payments/notification/?q={number}")
+    expect(operator.locator("#result_list")).to_contain_text("applied")
+    operator.goto("/admin/idempotency/ledgerentry/")
+    expect(operator.locator("#result_list")).to_contain_text("finished")
+    operator.context.close()
