@@ -1,0 +1,195 @@
+"""Real providers with real keys, orders with open attempts, and notifications signed as the platforms sign them."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from payments import services
+from payments.models import Attempt, Payment
+from payments.providers.base import Fact, FactKind
+from payments.sandbox import alipay, state, wechat
+from shop import orders
+from shop.models import Order, Product
+
+CHANNELS = ("wechat", "alipay")
+AMOUNT_MINOR = 1990
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Keys of both sides; the sandbox's own code signs with them, in this process."""
+    state.open_folder(tmp_path_factory.mktemp("platform"))
+    return state.keys()
+
+
+@pytest.fixture
+def channels(platform: Any, settings: Any) -> Iterator[None]:
+    """Both channels configured; at their addresses nobody listens."""
+    found: dict[str, dict[str, str]] = {}
+    addresses = {"WECHAT_API_URL": "http://127.0.0.1:1", "ALIPAY_GATEWAY_URL": "http://127.0.0.1:1/gateway.do"}
+    for name, value in {**platform.settings, **addresses}.items():
+        channel, _, field = name.partition("_")
+        found.setdefault(channel.lower(), {})[field] = value
+    settings.PAYMENT_CHANNELS = found
+    services._built.cache_clear()
+    yield
+    for provider in services._built().values():
+        provider._http.close()  # type: ignore[attr-defined]
+    services._built.cache_clear()
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any outbound call fails the test."""
+
+    def send(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("an outbound call was made")
+
+    monkeypatch.setattr(httpx.Client, "send", send)
+
+
+@pytest.fixture
+def shopper(transactional_db: None) -> User:
+    return User.objects.create_user("ann", password="ann")
+
+
+@pytest.fixture
+def mug(transactional_db: None) -> Product:
+    return Product.objects.create(sku="mug", name="Mug", price_minor=AMOUNT_MINOR, stock=100)
+
+
+@pytest.fixture
+def new_order(shopper: User, mug: Product) -> Callable[[], Order]:
+    def make() -> Order:
+        with transaction.atomic():
+            return orders.create_order(user_id=shopper.pk, quantities={"mug": 1})
+
+    return make
+
+
+@pytest.fixture
+def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[..., Attempt]:
+    """An attempt that the provider has open; of a new order unless one is given."""
+
+    def make(channel: str = "wechat", order: Order | None = None) -> Attempt:
+        order = order or new_order()
+        with transaction.atomic():
+            attempt = services.open_attempt(
+                order_id=order.id,
+                owner_id=order.user_id,
+                amount_minor=order.total_minor,
+                currency="CNY",
+                channel=channel,
+                description="Mug",
+                expires_at=timezone.now() + timedelta(minutes=30),
+            )
+        Attempt.objects.filter(pk=attempt.pk).update(
+            status="pending",
+            next_action_type="qr_code",
+            next_action_url="weixin://x",
+            submitted_at=timezone.now(),
+        )
+        attempt.refresh_from_db()
+        return attempt
+
+    return make
+
+
+def payment_of(attempt: Attempt) -> Payment:
+    return Payment.objects.get(pk=attempt.payment_id)
+
+
+def order_of(attempt: Attempt) -> Order:
+    return Order.objects.get(pk=payment_of(attempt).order_id)
+
+
+def paid(attempt: Attempt, **changed: Any) -> Fact:
+    """The fact that the attempt was paid."""
+    known: dict[str, Any] = {
+        "kind": FactKind.PAID,
+        "channel": attempt.channel,
+        "merchant": attempt.merchant,
+        "out_trade_no": attempt.out_trade_no,
+        "provider_txn_id": f"4200{attempt.out_trade_no[-20:]}",
+        "amount_minor": attempt.amount_minor,
+        "currency": "CNY",
+    }
+    return Fact(**{**known, **changed})
+
+
+def refunded(attempt: Attempt, amount_minor: int, number: str, *, implies_payment: bool = False) -> Fact:
+    """The fact that part of it went back."""
+    more: dict[str, Any] = {
+        "paid_txn_id": f"4200{attempt.out_trade_no[-20:]}",
+        "paid_minor": attempt.amount_minor,
+    }
+    return paid(
+        attempt,
+        kind=FactKind.REFUNDED,
+        provider_txn_id=f"5030{number}",
+        amount_minor=amount_minor,
+        out_refund_no=number,
+        **(more if implies_payment else {}),
+    )
+
+
+def closed(attempt: Attempt) -> Fact:
+    """The fact that it ended unpaid."""
+    return paid(attempt, kind=FactKind.CLOSED, provider_txn_id=attempt.out_trade_no, amount_minor=0)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A signed notification, ready to be sent any number of times."""
+
+    channel: str
+    body: bytes
+    headers: dict[str, str]
+
+    def send(self, **changed: Any) -> Any:
+        body = changed.get("body", self.body)
+        headers = {**self.headers, **changed.get("headers", {})}
+        headers = {name: value for name, value in headers.items() if value is not None}
+        return Client(raise_request_exception=False).generic(
+            "POST", f"/webhooks/{self.channel}", body, content_type=headers.pop("Content-Type"), headers=headers
+        )
+
+
+def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_id: str = "") -> Letter:
+    """A genuine notification that the attempt was paid."""
+    trade = {
+        "out_trade_no": attempt.out_trade_no,
+        "channel": attempt.channel,
+        "transaction_id": f"4200{attempt.out_trade_no[-20:]}",
+        "amount_minor": attempt.amount_minor,
+        "charged_minor": attempt.amount_minor if charged_minor is None else charged_minor,
+        "refunded_minor": 0,
+        "description": "Mug",
+        "state": "SUCCESS",
+        "paid_at": time.time(),
+        "created_at": time.time(),
+        "expires_at": None,
+    }
+    told = {
+        "id": notification_id or secrets.token_hex(16),
+        "event": "paid",
+        "trade": trade,
+        "refund": None,
+        "created_at": time.time(),
+    }
+    if attempt.channel == "wechat":
+        headers, body = wechat.notification(told, signed_with="")
+        return Letter("wechat", body, headers)
+    form = urlencode(alipay.notification(told)).encode()
+    return Letter("alipay", form, {"Content-Type": "application/x-www-form-urlencoded"})

@@ -1,0 +1,370 @@
+"""Talking to providers: whatever they answer or don't, under one number and never inside a transaction."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from payments import reconcile, refunds, services, tasks
+from payments.errors import (
+    ChannelUnavailable,
+    OrderAlreadyPaid,
+    OutcomeUnknown,
+    ProviderRejected,
+    ProviderUnavailable,
+    RefundExceedsPaid,
+)
+from payments.models import Anomaly, Attempt, Payment, Refund
+from payments.providers.base import FactKind, RefundResult, RefundStatus, TradeStatus
+from payments.schedule import delay_seconds
+from payments.states import NEXT, PaymentStatus
+from shop.models import Order
+from tests.integration.shop.provider import ScriptedProvider
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
+    """The other company, scripted; a call made while a transaction is open fails the test."""
+    made = ScriptedProvider("wechat")
+    original = made._begin
+
+    def begin(method: str, out_trade_no: str) -> None:
+        assert not connection.in_atomic_block, "a provider was called inside a transaction"
+        original(method, out_trade_no)
+
+    def refund(*, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
+        begin("refund", out_trade_no)
+        fact = replace(
+            made.fact(FactKind.REFUNDED, out_trade_no),
+            provider_txn_id=f"txn-{out_refund_no}",
+            amount_minor=amount_minor,
+            out_refund_no=out_refund_no,
+        )
+        return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
+
+    monkeypatch.setattr(made, "_begin", begin)
+    def query_refund(*, out_trade_no: str, out_refund_no: str) -> RefundResult:
+        begin("query_refund", out_trade_no)
+        return RefundResult(status=RefundStatus.NOT_FOUND)
+
+    monkeypatch.setattr(made, "refund", refund)
+    monkeypatch.setattr(made, "query_refund", query_refund)
+    monkeypatch.setattr("payments.services.provider", {"wechat": made}.__getitem__)
+    return made
+
+
+@pytest.fixture
+def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attempt:
+    return opened(new_order())
+
+
+def opened(order: Order) -> Attempt:
+    with transaction.atomic():
+        return services.open_attempt(
+            order_id=order.id,
+            owner_id=order.user_id,
+            amount_minor=order.total_minor,
+            currency="CNY",
+            channel="wechat",
+            description="Mug",
+            expires_at=timezone.now() + timedelta(minutes=30),
+        )
+
+
+def called(provider: ScriptedProvider) -> list[str]:
+    return [method for method, _ in provider.calls]
+
+
+@pytest.fixture
+def paid_payment(attempt: Attempt, provider: ScriptedProvider) -> Payment:
+    services.submit_attempt(attempt.id)
+    services.fold((provider.pay(attempt.out_trade_no),), source="notification")
+    return Payment.objects.get()
+
+
+def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[], Order], channels: None) -> None:
+    order = new_order()
+    arguments: dict[str, Any] = {
+        "order_id": order.id,
+        "owner_id": order.user_id,
+        "amount_minor": 1,
+        "currency": "CNY",
+        "description": "Mug",
+        "expires_at": timezone.now(),
+    }
+    with pytest.raises(RuntimeError):
+        services.open_attempt(channel="wechat", **arguments)
+    with pytest.raises(ChannelUnavailable), transaction.atomic():
+        services.open_attempt(channel="stripe", **arguments)
+    assert Payment.objects.count() == 0
+
+
+def test_opening_again_is_the_same_attempt_and_a_paid_order_gets_none(
+    new_order: Callable[[], Order], provider: ScriptedProvider
+) -> None:
+    order = new_order()
+    first = opened(order)
+    assert opened(order) == first
+    services.submit_attempt(first.id)
+    services.fold((provider.pay(first.out_trade_no),), source="query")
+    with pytest.raises(OrderAlreadyPaid):
+        opened(order)
+
+
+def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: services.submit_attempt(attempt.id),
+        lambda: services.query_attempt(attempt.id),
+        lambda: services.close_payment(order_id=attempt.payment.order_id),
+        lambda: refunds.submit_refund(uuid4()),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="transaction"), transaction.atomic():
+            call()
+
+
+def test_submitting_opens_once_and_is_done_then(attempt: Attempt, provider: ScriptedProvider) -> None:
+    for _ in range(2):
+        assert services.submit_attempt(attempt.id).status == "pending"
+    attempt.refresh_from_db()
+    assert (attempt.status, attempt.next_action_type, called(provider)) == ("pending", "qr_code", ["create"])
+
+
+def test_an_unknown_outcome_is_asked_for_and_resumed_under_the_same_number(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
+    assert services.submit_attempt(attempt.id).status == "uncertain"
+    provider.failing = frozenset({"query"})
+    assert services.submit_attempt(attempt.id).status == "uncertain"
+    provider.failing = frozenset()
+    assert services.submit_attempt(attempt.id).status == "pending"
+    assert {number for _, number in provider.calls} == {attempt.out_trade_no}
+    assert called(provider) == ["create", "query", "query", "create"]
+
+
+def test_an_attempt_that_was_paid_meanwhile_is_found_by_asking(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
+    services.submit_attempt(attempt.id)
+    provider.failing = frozenset()
+    provider.create(
+        out_trade_no=attempt.out_trade_no,
+        amount_minor=attempt.amount_minor,
+        currency="CNY",
+        description="",
+        notify_url="",
+        return_url="",
+        expires_at=attempt.expires_at,
+    )
+    provider.pay(attempt.out_trade_no)
+    assert services.submit_attempt(attempt.id).status == "succeeded"
+
+
+def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), ProviderRejected("PARAM_ERROR", "no")
+    with pytest.raises(ProviderRejected):
+        services.submit_attempt(attempt.id)
+    attempt.refresh_from_db()
+    assert (attempt.status, attempt.message) == ("failed", "PARAM_ERROR: no")
+    assert attempt.payment.status == "pending"
+    assert opened(Order.objects.get()) != attempt
+
+
+def test_a_provider_out_of_reach_leaves_the_attempt_to_be_submitted_again(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), ProviderUnavailable("refused")
+    with pytest.raises(ProviderUnavailable):
+        services.submit_attempt(attempt.id)
+    provider.failing = frozenset()
+    assert services.submit_attempt(attempt.id).status == "pending"
+
+
+def test_opened_after_it_was_closed_is_closed_again(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = provider.create
+
+    def closed_meanwhile(**arguments: Any) -> Any:
+        services.close_payment(order_id=attempt.payment.order_id)
+        return original(**arguments)
+
+    monkeypatch.setattr(provider, "create", closed_meanwhile)
+    assert services.submit_attempt(attempt.id).status == "closed"
+    assert called(provider) == ["close", "create", "close"]
+    assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
+
+
+def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provider: ScriptedProvider) -> None:
+    services.close_payment(order_id=attempt.payment.order_id)
+    assert services.submit_attempt(attempt.id).status == "closed"
+    assert services.query_attempt(attempt.id).status == "closed"
+    assert called(provider) == ["close"]
+
+
+def test_closing_in_all_its_endings(attempt: Attempt, provider: ScriptedProvider) -> None:
+    order_id = attempt.payment.order_id
+    assert services.close_payment(order_id=uuid4()) is services.CloseResult.NONE
+    services.submit_attempt(attempt.id)
+    provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
+    assert services.close_payment(order_id=order_id) is services.CloseResult.UNCERTAIN
+    provider.failing = frozenset()
+    provider.pay(attempt.out_trade_no)
+    assert services.close_payment(order_id=order_id) is services.CloseResult.PAID
+    assert Payment.objects.get().status == "succeeded"
+
+
+def request(payment: Payment, amount_minor: int, **more: Any) -> Refund:
+    with transaction.atomic():
+        return refunds.request_refund(payment_id=payment.id, amount_minor=amount_minor, reason="", **more)
+
+
+def test_refunds_are_reserved_and_never_above_what_was_paid(paid_payment: Payment) -> None:
+    first = request(paid_payment, 1000)
+    with pytest.raises(RefundExceedsPaid):
+        request(paid_payment, 991)
+    assert request(paid_payment, 1000, refund_id=first.id) == first
+    assert refunds.submit_refund(first.id).status == "succeeded"
+    assert refunds.submit_refund(first.id).status == "succeeded"
+    assert refunds.submit_refund(request(paid_payment, 990).id).status == "succeeded"
+    paid_payment.refresh_from_db()
+    assert (paid_payment.status, paid_payment.refunded_minor) == ("refunded", 1990)
+
+
+def test_nothing_can_be_refunded_of_an_unpaid_payment(attempt: Attempt) -> None:
+    with pytest.raises(RefundExceedsPaid):
+        request(attempt.payment, 1)
+
+
+def test_a_refund_whose_outcome_is_unknown_is_asked_for(paid_payment: Payment, provider: ScriptedProvider) -> None:
+    refund = request(paid_payment, 500)
+    provider.failing, provider.failure = frozenset({"refund"}), OutcomeUnknown("timed out")
+    assert refunds.submit_refund(refund.id).status == "uncertain"
+    with pytest.raises(RefundExceedsPaid):
+        request(paid_payment, 1500)  # still reserved
+    provider.failing = frozenset()
+    assert refunds.submit_refund(refund.id).status == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(RefundStatus.PROCESSING, "processing"), (RefundStatus.FAILED, "failed")],
+)
+def test_a_refund_that_takes_its_time_or_fails(
+    paid_payment: Payment,
+    provider: ScriptedProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: RefundStatus,
+    expected: str,
+) -> None:
+    refund = request(paid_payment, 500)
+    monkeypatch.setattr(provider, "refund", lambda **arguments: RefundResult(status=answer))
+    assert refunds.submit_refund(refund.id).status == expected
+    assert Anomaly.objects.filter(kind="refund_failed").count() == (1 if expected == "failed" else 0)
+    if expected == "failed":
+        assert request(paid_payment, 1990).amount_minor == 1990  # its reservation is gone
+
+
+def test_a_refused_refund_is_filed(paid_payment: Payment, provider: ScriptedProvider) -> None:
+    refund = request(paid_payment, 500)
+    provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
+    assert refunds.submit_refund(refund.id).status == "failed"
+    assert Anomaly.objects.get().detail["message"] == "NOT_ENOUGH: no money"
+
+
+def due_now() -> None:
+    Attempt.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
+    Refund.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
+
+
+def test_the_timer_finds_what_no_callback_told(attempt: Attempt, provider: ScriptedProvider) -> None:
+    services.submit_attempt(attempt.id)
+    assert reconcile.run_due() == 0
+    due_now()
+    provider.pay(attempt.out_trade_no)
+    assert tasks.reconcile_due(0) == 1
+    assert Payment.objects.get().status == "succeeded"
+    due_now()
+    assert reconcile.run_due() == 0
+
+
+def test_the_timer_asks_ever_more_rarely(attempt: Attempt, provider: ScriptedProvider) -> None:
+    assert [delay_seconds(count) for count in (0, 1, 2, 8, 9, 500)] == [10, 20, 40, 2560, 3600, 3600]
+    services.submit_attempt(attempt.id)
+    due_now()
+    reconcile.run_due()
+    attempt.refresh_from_db()
+    assert attempt.query_count == 1
+    assert attempt.next_query_at is not None
+    assert attempt.next_query_at > timezone.now()
+
+
+def test_the_timer_resolves_an_uncertain_attempt(attempt: Attempt, provider: ScriptedProvider) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
+    services.submit_attempt(attempt.id)
+    provider.failing = frozenset()
+    due_now()
+    reconcile.run_due()
+    assert Payment.objects.get().status == "pending"
+
+
+def test_one_that_fails_does_not_stop_the_others(
+    new_order: Callable[[], Order], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = [opened(new_order()) for _ in range(3)]
+    for one in attempts:
+        services.submit_attempt(one.id)
+        provider.pay(one.out_trade_no)
+    failures = [RuntimeError("a fault"), OutcomeUnknown("no answer")]
+    original = provider.query
+
+    def query(*, out_trade_no: str) -> Any:
+        if failures:
+            raise failures.pop()
+        return original(out_trade_no=out_trade_no)
+
+    monkeypatch.setattr(provider, "query", query)
+    due_now()
+    assert reconcile.run_due() == 3
+    assert Payment.objects.filter(status="succeeded").count() == 1
+
+
+def test_refunds_are_asked_for_by_the_timer_and_the_task(
+    paid_payment: Payment, provider: ScriptedProvider
+) -> None:
+    one, other = request(paid_payment, 500), request(paid_payment, 490)
+    due_now()
+    assert reconcile.run_due(limit=1) == 1
+    tasks.submit_refund(refund_id=other.id.hex)
+    due_now()
+    reconcile.run_due()
+    assert {refund.status for refund in Refund.objects.filter(pk__in=[one.pk, other.pk])} == {"succeeded"}
+
+
+def test_the_command_tells_its_progress(
+    attempt: Attempt, provider: ScriptedProvider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services.submit_attempt(attempt.id)
+    due_now()
+    call_command("reconcile", limit=5)
+    assert "asked about 1" in capsys.readouterr().out
+
+
+def test_no_step_leads_from_paid_to_unpaid() -> None:
+    paid_states = {PaymentStatus.SUCCEEDED, PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED}
+    for status in paid_states:
+        assert NEXT[status] <= paid_states
+    assert set(NEXT) == set(PaymentStatus)

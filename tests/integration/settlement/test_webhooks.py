@@ -1,0 +1,303 @@
+"""CONTRACT [3]: what is accepted, what is refused, and what each answer leaves behind."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from prometheus_client import REGISTRY
+
+from payments import webhooks
+from payments.models import Anomaly, Attempt, Notification, Observation
+from payments.providers import rsa
+from payments.providers.alipay import signed_text
+from payments.providers.wechat import answer_message
+from payments.sandbox import state
+from tests.integration.settlement.conftest import CHANNELS, Letter, letter, order_of, payment_of
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
+
+OpenAttempt = Callable[..., Attempt]
+
+
+def acknowledged(answer: Any, channel: str) -> bool:
+    if channel == "wechat":
+        return (answer.status_code, answer.content) == (204, b"")
+    return (answer.status_code, answer.content, answer["Content-Type"]) == (200, b"success", "text/plain")
+
+
+def asked_again(answer: Any, channel: str, status: int) -> bool:
+    if channel == "wechat":
+        return answer.status_code == status and answer.json()["code"] == "FAIL" and bool(answer.json()["message"])
+    return (answer.status_code, answer.content) == (200, b"fail")
+
+
+def refused_so_far(channel: str) -> float:
+    return sum(
+        sample.value
+        for metric in REGISTRY.collect()
+        if metric.name == "payonce_notifications_refused"
+        for sample in metric.samples
+        if sample.name.endswith("_total") and sample.labels["channel"] == channel
+    )
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_genuine_notification_pays_the_order_and_its_copies_change_nothing(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    first = letter(attempt, notification_id="n-1")
+    made_anew = letter(attempt, notification_id="n-1")  # as the platform encrypts and signs each copy
+    for note in (first, first, made_anew, first):
+        assert acknowledged(note.send(), channel)
+    payment, order = payment_of(attempt), order_of(attempt)
+    assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")
+    assert Observation.objects.count() == 1
+    row = Notification.objects.get()
+    assert (row.verdict, row.out_trade_no, row.notification_id) == ("applied", attempt.out_trade_no, "n-1")
+    assert bytes(row.body)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_another_notification_of_the_same_fact_is_kept_as_a_duplicate(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    for _ in range(2):
+        assert acknowledged(letter(attempt).send(), channel)
+    assert sorted(Notification.objects.values_list("verdict", flat=True)) == ["applied", "duplicate"]
+    assert payment_of(attempt).paid_minor == 1990
+
+
+def refuse(answer: Any, channel: str, before: float) -> None:
+    assert asked_again(answer, channel, 401)
+    assert refused_so_far(channel) == before + 1
+    assert (Notification.objects.count(), Observation.objects.count(), Anomaly.objects.count()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["Timestamp", "Nonce", "Signature", "Serial"])
+def test_wechat_without_one_of_its_headers(open_attempt: OpenAttempt, name: str) -> None:
+    before = refused_so_far("wechat")
+    refuse(letter(open_attempt()).send(headers={f"Wechatpay-{name}": None}), "wechat", before)
+
+
+def resigned(note: Letter, *, timestamp: str) -> dict[str, str]:
+    """The same body, genuinely signed at another time."""
+    nonce = note.headers["Wechatpay-Nonce"]
+    signature = rsa.sign(answer_message(timestamp=timestamp, nonce=nonce, body=note.body), state.keys().platform)
+    return {"Wechatpay-Timestamp": timestamp, "Wechatpay-Signature": signature}
+
+
+@pytest.mark.parametrize("skew_seconds", [-400, -301, 302, 100_000])
+def test_wechat_stale_or_of_the_future(open_attempt: OpenAttempt, skew_seconds: int) -> None:
+    note, before = letter(open_attempt()), refused_so_far("wechat")
+    refuse(note.send(headers=resigned(note, timestamp=str(int(time.time()) + skew_seconds))), "wechat", before)
+
+
+@pytest.mark.parametrize("timestamp", ["", "soon", "1e9", "-5", "9" * 400])
+def test_wechat_with_a_time_stamp_that_is_none(open_attempt: OpenAttempt, timestamp: str) -> None:
+    note, before = letter(open_attempt()), refused_so_far("wechat")
+    refuse(note.send(headers={"Wechatpay-Timestamp": timestamp}), "wechat", before)
+
+
+def test_wechat_a_little_skew_is_fine(open_attempt: OpenAttempt) -> None:
+    note = letter(open_attempt())
+    assert acknowledged(note.send(headers=resigned(note, timestamp=str(int(time.time()) - 290))), "wechat")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Wechatpay-Serial": "0" * 40},
+        {"Wechatpay-Serial": "PUB_KEY_ID_0000"},
+        {"Wechatpay-Signature": "WECHATPAY/SIGNTEST/" + "A" * 300},
+        {"Wechatpay-Signature": "not base64!"},
+        {"Wechatpay-Signature": "QUJD"},
+    ],
+)
+def test_wechat_forged_probed_or_with_an_unknown_serial(
+    open_attempt: OpenAttempt, headers: dict[str, str]
+) -> None:
+    before = refused_so_far("wechat")
+    refuse(letter(open_attempt()).send(headers=headers), "wechat", before)
+
+
+def test_wechat_with_a_changed_body(open_attempt: OpenAttempt) -> None:
+    note, before = letter(open_attempt()), refused_so_far("wechat")
+    refuse(note.send(body=note.body.replace(b"TRANSACTION.SUCCESS", b"TRANSACTION.SUCCESs")), "wechat", before)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"id":"1","event_type":"X","resource":{"algorithm":"AES"}}',
+        b'{"id":"1","event_type":"X","resource":{"algorithm":"AEAD_AES_256_GCM","ciphertext":"AAAA","nonce":"n"}}',
+        b"\xff\xfe",
+    ],
+)
+def test_wechat_signed_but_not_decodable_is_400(channels: None, body: bytes) -> None:
+    timestamp = str(int(time.time()))
+    keys = state.keys()
+    headers = {
+        "Content-Type": "application/json",
+        "Wechatpay-Timestamp": timestamp,
+        "Wechatpay-Nonce": "n",
+        "Wechatpay-Serial": keys.platform_serial,
+        "Wechatpay-Signature": rsa.sign(answer_message(timestamp=timestamp, nonce="n", body=body), keys.platform),
+    }
+    answer = Letter("wechat", body, headers).send()
+    assert (answer.status_code, answer.json()["code"]) == (400, "FAIL")
+    assert Notification.objects.count() == 0
+
+
+def alipay_letter(attempt: Attempt, **changed: str | None) -> Letter:
+    """Genuinely signed, with parameters changed, added or (None) left out."""
+    note = letter(attempt)
+    given: dict[str, str | None] = {**dict(parse_qsl(note.body.decode())), **changed}
+    kept = {name: value for name, value in given.items() if value is not None and name != "sign"}
+    covered = signed_text(kept, without=frozenset({"sign", "sign_type"}))
+    signed = {**kept, "sign": rsa.sign(covered, state.keys().alipay)}
+    return Letter("alipay", urlencode(signed).encode(), note.headers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"sign_type": "RSA"}, {"sign_type": None}, {"app_id": "2014000000000000"}, {"app_id": None}],
+)
+def test_alipay_refuses_another_sign_type_or_application(
+    open_attempt: OpenAttempt, changed: dict[str, str | None]
+) -> None:
+    before = refused_so_far("alipay")
+    refuse(alipay_letter(open_attempt("alipay"), **changed).send(), "alipay", before)
+
+
+@pytest.mark.parametrize("changed", [{"notify_id": None}, {"total_amount": "1.999"}, {"trade_status": None}])
+def test_alipay_signed_but_not_readable_fails(open_attempt: OpenAttempt, changed: dict[str, str | None]) -> None:
+    before = refused_so_far("alipay")
+    refuse(alipay_letter(open_attempt("alipay"), **changed).send(), "alipay", before)
+
+
+def test_alipay_forged_malformed_or_doubled(open_attempt: OpenAttempt) -> None:
+    note = letter(open_attempt("alipay"))
+    for body in (
+        note.body.replace(b"total_amount=19.90", b"total_amount=0.01"),
+        note.body + b"&extra=1",
+        note.body + b"&app_id=1",
+        b"",
+        b"\xff\xfe",
+        b"sign",
+    ):
+        before = refused_so_far("alipay")
+        refuse(note.send(body=body), "alipay", before)
+
+
+def test_alipay_signs_over_parameters_that_we_do_not_know(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("alipay")
+    assert acknowledged(alipay_letter(attempt, new_field="收据 & more=1", empty="").send(), "alipay")
+    assert payment_of(attempt).status == "succeeded"
+
+
+def test_alipay_waiting_moves_nothing_and_closed_closes(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("alipay")
+    assert acknowledged(alipay_letter(attempt, trade_status="WAIT_BUYER_PAY").send(), "alipay")
+    assert Notification.objects.get().verdict == "ignored"
+    assert acknowledged(alipay_letter(attempt, trade_status="TRADE_CLOSED").send(), "alipay")
+    attempt.refresh_from_db()
+    assert attempt.status == "closed"
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_only_post_and_only_so_much(channels: None, channel: str) -> None:
+    assert Client().get(f"/webhooks/{channel}").status_code == 405
+    huge = Client().post(f"/webhooks/{channel}", b"x" * 70_000, content_type="application/json")
+    assert asked_again(huge, channel, 400)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_channel_that_is_not_configured_takes_nothing(settings: Any, channels: None, channel: str) -> None:
+    from payments import services
+
+    for provider in services._built().values():
+        provider._http.close()  # type: ignore[attr-defined]
+    settings.PAYMENT_CHANNELS = {}
+    services._built.cache_clear()
+    assert asked_again(Client().post(f"/webhooks/{channel}", b"{}", content_type="application/json"), channel, 401)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_when_the_effect_fails_it_is_kept_and_the_next_copy_is_applied(
+    open_attempt: OpenAttempt, channel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt(channel)
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(webhooks, "apply_observation", fail)
+        for _ in range(2):
+            assert asked_again(letter(attempt, notification_id="n-1").send(), channel, 500)
+    row = Notification.objects.get()
+    assert (row.verdict, row.processed_at) == ("error", None)
+    assert "a fault of ours" in row.detail
+    assert Anomaly.objects.get().kind == "notification_failed"
+    assert payment_of(attempt).paid_minor == 0
+    assert acknowledged(letter(attempt, notification_id="n-1").send(), channel)
+    assert (Notification.objects.get().verdict, payment_of(attempt).paid_minor) == ("applied", 1990)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_the_same_id_with_other_content_is_an_anomaly(open_attempt: OpenAttempt, channel: str) -> None:
+    one, other = open_attempt(channel), open_attempt(channel)
+    assert acknowledged(letter(one, notification_id="n-1").send(), channel)
+    assert acknowledged(letter(other, notification_id="n-1").send(), channel)
+    assert Anomaly.objects.get().kind == "content_changed"
+    assert payment_of(other).paid_minor == 0
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt, channel: str) -> None:
+    note = letter(open_attempt(channel))
+    kept = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
+    try:
+        answer = note.send()
+    finally:
+        connection.close()
+        connection.settings_dict["OPTIONS"] = kept
+    assert asked_again(answer, channel, 503)
+    if channel == "wechat":
+        assert answer["Retry-After"] == "1"
+    assert acknowledged(note.send(), channel)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_an_amount_that_differs_is_acknowledged_but_never_credited(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    assert acknowledged(letter(attempt, charged_minor=1).send(), channel)
+    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
+    assert (Notification.objects.get().verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
+
+
+def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
+    """Statements, BEGIN and COMMIT not counted; a copy is one read."""
+    attempt = open_attempt()
+    note = letter(attempt, notification_id="n-1")
+    counts = []
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as captured:
+            note.send()
+        counts.append(len([q for q in captured.captured_queries if q["sql"] not in {"BEGIN", "COMMIT"}]))
+    assert counts == [16, 1]
