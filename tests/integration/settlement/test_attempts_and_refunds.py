@@ -52,6 +52,7 @@ def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider
         return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
 
     monkeypatch.setattr(made, "_begin", begin)
+
     def query_refund(*, out_trade_no: str, out_refund_no: str) -> RefundResult:
         begin("query_refund", out_trade_no)
         return RefundResult(status=RefundStatus.NOT_FOUND)
