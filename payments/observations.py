@@ -15,7 +15,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import F, Sum
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
@@ -81,6 +81,10 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
         occurred_at=fact.occurred_at,
     )
     attempt.refresh_from_db(fields=["status"])
+    if fact.kind is not FactKind.PAID and fact.merchant != attempt.merchant:
+        # another account's word neither closes our trade nor gives our money back
+        file_anomaly(Kind.MERCHANT_MISMATCH, fact=fact, payment=payment)
+        return Outcome.ANOMALY
     outcome = _FOLDS[fact.kind](payment, attempt, observation, fact)
     rederive(payment)
     return outcome
@@ -93,7 +97,12 @@ def rederive(payment: Payment) -> None:
         payment: its row locked by the caller in this transaction.
     """
     paid_attempts = payment.attempts.filter(observations__kind=FactKind.PAID, observations__credited=True)
-    Observation.objects.filter(attempt__in=paid_attempts, kind=FactKind.REFUNDED).update(credited=True)
+    Observation.objects.filter(
+        attempt__in=paid_attempts,
+        kind=FactKind.REFUNDED,
+        merchant=F("attempt__merchant"),
+        currency=F("attempt__currency"),
+    ).update(credited=True)
     sums = dict(
         Observation.objects.filter(attempt__payment=payment, credited=True)
         .order_by()
@@ -177,7 +186,7 @@ def _fold_paid(payment: Payment, attempt: Attempt, observation: Observation, fac
         anomaly = file_anomaly(
             refused, fact=fact, payment=payment, detail={"expected_minor": attempt.amount_minor}
         )
-        if refused in REFUNDED_BY_POLICY:
+        if refused in REFUNDED_BY_POLICY and fact.amount_minor:
             _give_back(payment, attempt, anomaly, amount_minor=fact.amount_minor)
     _set_attempt(attempt, AttemptStatus.SUCCEEDED)
     return Outcome.APPLIED if refused is None else Outcome.ANOMALY
@@ -214,6 +223,9 @@ def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_m
 
 def _fold_refunded(payment: Payment, attempt: Attempt, observation: Observation, fact: Fact) -> Outcome:
     """Counted by `rederive` as soon as the attempt's own payment is credited, so an early refund just waits."""
+    if fact.currency != attempt.currency:
+        file_anomaly(Kind.AMOUNT_MISMATCH, fact=fact, payment=payment)
+        return Outcome.ANOMALY
     refund_id = _as_id(fact.out_refund_no)
     refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt).first()
     if refund:

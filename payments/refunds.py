@@ -17,7 +17,7 @@ from payments import services
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Observation, Payment, Refund
 from payments.observations import file_anomaly
-from payments.providers.base import FactKind
+from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
 from payments.schedule import after
 from payments.states import OPEN_REFUNDS, RefundStatus
@@ -44,14 +44,11 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
     if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
         return known
-    reserved = (
-        payment.refunds.filter(anomaly__isnull=True)
-        .exclude(status=RefundStatus.FAILED.value)
-        .aggregate(total=Sum("amount_minor"))["total"]
-    )
-    # money may also have gone back without us, by hand at the provider
-    gone = max(reserved or 0, payment.refunded_minor)
-    if amount_minor > payment.paid_minor - gone:
+    reserved = payment.refunds.filter(anomaly__isnull=True, status__in=_OPEN).aggregate(total=Sum("amount_minor"))[
+        "total"
+    ]
+    # what has succeeded is in the payment's total, and so is what went back by hand at the provider
+    if amount_minor > payment.paid_minor - payment.refunded_minor - (reserved or 0):
         raise RefundExceedsPaid
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
     return Refund.objects.create(
@@ -84,15 +81,16 @@ def submit_refund(refund_id: UUID) -> Refund:
     try:
         result = None
         if refund.submitted_at is not None:
-            result = channel.query_refund(out_trade_no=number, out_refund_no=refund.out_refund_no)
+            result = _ask(channel, refund)
         if result is None or result.status is AtProvider.NOT_FOUND:
+            charged = _charge(refund)
             Refund.objects.filter(pk=refund.pk).update(submitted_at=Now())
             result = channel.refund(
                 out_trade_no=number,
                 out_refund_no=refund.out_refund_no,
                 amount_minor=refund.amount_minor,
-                paid_minor=_charged_minor(refund),
-                currency=refund.attempt.currency,
+                paid_minor=charged.amount_minor,
+                currency=charged.currency,
                 reason=refund.reason,
                 notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
             )
@@ -110,10 +108,17 @@ def submit_refund(refund_id: UUID) -> Refund:
     return refund
 
 
-def _charged_minor(refund: Refund) -> int:
+def _ask(channel: Provider, refund: Refund) -> RefundResult:
+    """What became of it; a question that is refused leaves the refund as unknown, and as reserved, as it was."""
+    try:
+        return channel.query_refund(out_trade_no=refund.attempt.out_trade_no, out_refund_no=refund.out_refund_no)
+    except ProviderRejected as error:
+        raise OutcomeUnknown(f"the question was refused: {error}") from error
+
+
+def _charge(refund: Refund) -> Observation:
     """What the attempt was really paid with; in a wrong amount that is not what we asked for."""
-    paid = Observation.objects.get(attempt=refund.attempt, kind=FactKind.PAID.value)
-    return paid.amount_minor
+    return Observation.objects.get(attempt=refund.attempt, kind=FactKind.PAID.value)
 
 
 def _set(refund: Refund, status: RefundStatus, *, message: str = "") -> Refund:

@@ -144,7 +144,7 @@ def submit_attempt(attempt_id: UUID) -> Payment:
         return attempt.payment
     channel = provider(attempt.channel)
     try:
-        if attempt.submitted_at is not None and _ask(channel, attempt) is not TradeStatus.PENDING:
+        if attempt.submitted_at is not None and _ask_first(channel, attempt) is not TradeStatus.PENDING:
             attempt.refresh_from_db()
             if attempt.status not in _UNOPENED:
                 return Payment.objects.get(pk=attempt.payment_id)
@@ -219,6 +219,14 @@ def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
     trade = channel.query(out_trade_no=attempt.out_trade_no)
     fold(trade.facts, source="query")
     return trade.status
+
+
+def _ask_first(channel: Provider, attempt: Attempt) -> TradeStatus:
+    """As `_ask`; a question that is refused (too many of them, say) leaves the trade as unknown as it was."""
+    try:
+        return _ask(channel, attempt)
+    except ProviderRejected as error:
+        raise OutcomeUnknown(f"the question was refused: {error}") from error
 
 
 def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payment:

@@ -30,7 +30,6 @@ from payments.states import RefundStatus
 
 PROBLEM = OpenApiResponse(description="RFC 9457 problem document")
 KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True)
-MAX_NOTIFICATION_BYTES = 65_536
 
 
 def _visible(request: Request) -> QuerySet[Payment]:
@@ -61,7 +60,7 @@ class PaymentDetail(APIView):
 
 
 class RefundList(APIView):
-    """Refunds of a payment. The payer may take back what was paid; so may staff who may see all payments."""
+    """Refunds of a payment. The payer may take back what was paid; so may staff with `payments.add_refund`."""
 
     @extend_schema(
         operation_id="payments_refund",
@@ -73,12 +72,14 @@ class RefundList(APIView):
         responses={
             201: RefundSerializer,
             202: RefundSerializer,
-            **dict.fromkeys((400, 401, 404, 409, 422, 503), PROBLEM),
+            **dict.fromkeys((400, 401, 403, 404, 409, 422, 503), PROBLEM),
         },
     )
     @idempotent(body=RefundRequest, mode=PHASED)
     def post(self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any]) -> Response:
         payment = _find(request, payment_id)
+        if payment.owner_id != request.user.pk and not request.user.has_perm("payments.add_refund"):
+            raise Problem(403, "refund_not_allowed", "You may see this payment, but not refund it.")
         # the key names the refund, so a run after a crash goes on with the same one
         refund_id = uuid.uuid5(payment.id, request.idempotency.key_digest)  # type: ignore[attr-defined]
         try:
@@ -154,7 +155,5 @@ def alipay_webhook(request: HttpRequest) -> HttpResponse:
 
 
 def _body(request: HttpRequest) -> bytes:
-    """The raw bytes, bounded: no genuine notification is near the limit."""
-    if int(request.headers.get("Content-Length") or 0) > MAX_NOTIFICATION_BYTES:
-        raise NotificationMalformed("larger than any notification")
-    return request.body
+    """The raw bytes up to one more than the limit, which `receive` then refuses."""
+    return request.read(webhooks.MAX_BODY_BYTES + 1)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from django.db import IntegrityError, InterfaceError, OperationalError, transaction
+from django.db.models.functions import Now
 from prometheus_client import Counter
 
 from payments import services
@@ -28,6 +29,8 @@ RECEIVED = Counter(
     "payonce_notifications", "Genuine notifications by what became of them.", ["channel", "verdict"]
 )
 REFUSED = Counter("payonce_notifications_refused", "Notifications that were refused.", ["channel", "reason"])
+
+MAX_BODY_BYTES = 65_536  # no genuine notification is near it
 
 _KEPT_HEADERS = (
     "wechatpay-timestamp",
@@ -66,6 +69,8 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
     Transaction: opens its own. No network.
     """
     try:
+        if len(body) > MAX_BODY_BYTES:
+            raise NotificationMalformed("larger than any notification")
         notice = services.provider(channel).read_notification(headers=headers, body=body, now=datetime.now(UTC))
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
         REFUSED.labels(channel, type(error).__name__).inc()
@@ -126,6 +131,12 @@ def _apply_once(row: Notification, notice: Notice) -> str:
             Notification.objects.filter(pk=known.pk).update(
                 verdict=row.verdict, processed_at=row.processed_at, detail=""
             )
+            Anomaly.objects.filter(
+                kind=Anomaly.Kind.NOTIFICATION_FAILED,
+                channel=row.channel,
+                reference=row.notification_id,
+                resolved_at__isnull=True,
+            ).update(resolved_at=Now(), resolution="a later copy was processed")
     return row.verdict
 
 
