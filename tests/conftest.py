@@ -1,12 +1,18 @@
 """Fixtures that every test may lean on: a clean marker store, and the real servers' addresses."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from idempotency import marker
+from payments.sandbox import state
 
 
 @pytest.fixture
@@ -26,3 +32,28 @@ def _fresh_marker(request: pytest.FixtureRequest) -> None:
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()
     client.close()
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Keys of both sides of the providers; the sandbox's own code signs with them, in this process."""
+    state.open_folder(tmp_path_factory.mktemp("platform"))
+    return state.keys()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that PostgreSQL's system user may enter; pytest's own ones are closed to it where we are root."""
+    with a_folder_of_its_own() as folder:
+        yield folder
+
+
+@contextmanager
+def a_folder_of_its_own() -> Iterator[Path]:
+    """A short path (sockets have a limit), readable by others, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="po-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

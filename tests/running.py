@@ -28,8 +28,6 @@ class RunningShop:
 
     def __init__(self, folder: Path, *, web: int = 1) -> None:
         self.folder = folder
-        for parent in (folder, folder.parent):
-            parent.chmod(0o755)  # PostgreSQL runs as another user where the tests run as root
         self.port, sandbox_port = _free_ports(web)
         self.urls = [f"http://127.0.0.1:{self.port + 10 * index}" for index in range(web)]
         self.url = self.urls[0]

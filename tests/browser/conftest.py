@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop
 
 FLAGS = [
@@ -25,10 +26,11 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="package")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningShop]:
-    running = RunningShop(tmp_path_factory.mktemp("browser"))
-    yield running
-    assert running.stop() == 0
+def shop() -> Iterator[RunningShop]:
+    with a_folder_of_its_own() as folder:
+        running = RunningShop(folder)
+        yield running
+        assert running.stop() == 0
 
 
 @pytest.fixture(scope="package")

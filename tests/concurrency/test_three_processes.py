@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from shop.guardian import alive
+from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop
 from tests.sandbox import ROOT
 
@@ -28,10 +29,11 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningShop]:
-    running = RunningShop(tmp_path_factory.mktemp("three"), web=3)
-    yield running
-    assert running.stop() == 0
+def shop() -> Iterator[RunningShop]:
+    with a_folder_of_its_own() as folder:
+        running = RunningShop(folder, web=3)
+        yield running
+        assert running.stop() == 0
 
 
 @pytest.fixture
@@ -177,9 +179,9 @@ def test_the_readme_s_double_submit_prints_the_same_order_twice(shop: RunningSho
     assert len(re.findall(r"(?i)^location: /api/v1/orders/", printed, re.M)) == 2
 
 
-def test_with_redis_stopped_all_goes_on(tmp_path: Path) -> None:
+def test_with_redis_stopped_all_goes_on(open_folder: Path) -> None:
     """A shop of its own, because this one does not get its Redis back."""
-    shop = RunningShop(tmp_path, web=1)
+    shop = RunningShop(open_folder, web=1)
     try:
         with shop.api() as client:
             known = uuid4().hex
@@ -197,4 +199,4 @@ def test_with_redis_stopped_all_goes_on(tmp_path: Path) -> None:
     finally:
         assert shop.stop() == 0
     left = subprocess.run(["ps", "-ww", "-eo", "command="], capture_output=True, text=True, check=True).stdout
-    assert [line for line in left.splitlines() if str(tmp_path) in line] == []
+    assert [line for line in left.splitlines() if str(open_folder) in line] == []

@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from shop.embedded import EmbeddedServers
+from tests.conftest import a_folder_of_its_own
 from tests.sandbox import ROOT, Sandbox, free_port
 
 PYTHON = sys.executable
@@ -92,17 +93,20 @@ class MortalShop:
 
 
 @pytest.fixture(scope="package")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalShop]:
-    folder = tmp_path_factory.mktemp("mortal")
-    for parent in (folder, folder.parent):
-        parent.chmod(0o755)  # PostgreSQL runs as another user where the tests run as root
+def shop() -> Iterator[MortalShop]:
+    with a_folder_of_its_own() as folder:
+        yield from run_shop(folder)
+
+
+def run_shop(folder: Path) -> Iterator[MortalShop]:
+    """Servers, sandbox and web worker under `folder`, ended afterwards."""
     given = {name: os.environ.pop(name) for name in ("DATABASE_URL", "REDIS_URL")}
     servers = EmbeddedServers(folder, durable=False)
     try:
         servers.start()
     finally:
         os.environ.update(given)
-    sandbox = Sandbox(Path(folder) / "sandbox")
+    sandbox = Sandbox(folder / "sandbox")
     port = free_port()
     environment = {
         **os.environ,

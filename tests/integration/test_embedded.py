@@ -25,15 +25,8 @@ def _no_given_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Short enough for a socket's path, and open to the system user that PostgreSQL runs as."""
-    made = tmp_path_factory.mktemp("e")
-    for parent in [made, *made.parents]:
-        if parent.owner() == Path.home().owner() and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-        if parent == Path("/tmp"):
-            break
-    return made
+def folder(open_folder: Path) -> Path:
+    return open_folder
 
 
 def until(condition: Callable[[], bool], seconds: float = 30) -> bool:

@@ -18,19 +18,12 @@ from django.utils import timezone
 from payments import services
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind
-from payments.sandbox import alipay, state, wechat
+from payments.sandbox import alipay, wechat
 from shop import orders
 from shop.models import Order, Product
 
 CHANNELS = ("wechat", "alipay")
 AMOUNT_MINOR = 1990
-
-
-@pytest.fixture(scope="session")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Keys of both sides; the sandbox's own code signs with them, in this process."""
-    state.open_folder(tmp_path_factory.mktemp("platform"))
-    return state.keys()
 
 
 @pytest.fixture
