@@ -97,12 +97,8 @@ def rederive(payment: Payment) -> None:
         payment: its row locked by the caller in this transaction.
     """
     paid_attempts = payment.attempts.filter(observations__kind=FactKind.PAID, observations__credited=True)
-    Observation.objects.filter(
-        attempt__in=paid_attempts,
-        kind=FactKind.REFUNDED,
-        merchant=F("attempt__merchant"),
-        currency=F("attempt__currency"),
-    ).update(credited=True)
+    ours = Observation.objects.filter(merchant=F("attempt__merchant"), currency=F("attempt__currency"))
+    ours.filter(attempt__in=paid_attempts, kind=FactKind.REFUNDED).update(credited=True)
     sums = dict(
         Observation.objects.filter(attempt__payment=payment, credited=True)
         .order_by()
