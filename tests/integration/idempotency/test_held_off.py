@@ -1,0 +1,67 @@
+"""Claim first: a twin whose transaction is still open, a wait that is not for it, and bodies too large to read."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import override_settings
+
+from idempotency.models import LedgerEntry
+from tests.integration.idempotency.conftest import Caller
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+
+
+@pytest.fixture
+def twin(user: User) -> Iterator[psycopg.Connection]:
+    """Another process in the middle of the same keyed call: its row is inserted and not committed."""
+    other = psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": psycopg.Cursor})
+    other.execute(
+        "INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence,"
+        " response_headers) VALUES (%s, 'k1', '\\x00', 'atomic', 'running', 'twin', '', 1, '{}')",
+        [f"user:{user.pk} POST things"],
+    )
+    yield other
+    other.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_redis() -> Iterator[None]:
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        yield
+
+
+def test_while_the_twin_is_running_it_is_409(caller: Caller, effects: Effects, twin: psycopg.Connection) -> None:
+    answer = caller.post()
+    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (
+        409,
+        "idempotency_in_progress",
+        "1",
+    )
+    assert effects() == 0
+    twin.rollback()  # it died: nothing of it remains, and nobody has to wait for a lease
+    assert caller.post().status_code == 201
+    assert (effects(), LedgerEntry.objects.count()) == (1, 1)
+
+
+def test_any_other_trouble_at_the_claim_is_503(caller: Caller, effects: Effects, twin: psycopg.Connection) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '20ms'")  # shorter than the wait for the twin
+    try:
+        answer = caller.post()
+    finally:
+        connection.close()
+    assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
+    assert effects() == 0
+
+
+def test_a_body_that_is_too_large_is_413_and_burns_nothing(caller: Caller, settings: Any) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    answer = caller.post(body={"name": "a", "pad": "x" * 200})
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+    assert caller.post().status_code == 201

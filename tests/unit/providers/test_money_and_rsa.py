@@ -1,0 +1,52 @@
+"""Money strings and the cryptographic primitives."""
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payments import money
+from payments.providers import rsa
+
+
+@given(st.integers(min_value=0, max_value=10**15))
+def test_money_goes_there_and_back(amount_minor: int) -> None:
+    assert money.from_decimal(money.to_decimal(amount_minor, "CNY"), "CNY") == amount_minor
+
+
+@pytest.mark.parametrize(
+    ("text", "amount_minor"), [("19.90", 1990), ("19.9", 1990), ("0.01", 1), ("7", 700), ("1.900", 190)]
+)
+def test_yuan_are_read_exactly(text: str, amount_minor: int) -> None:
+    assert money.from_decimal(text, "CNY") == amount_minor
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "1.999", "1,00", "NaN", " 1", "1.", ".5", "１"])
+def test_what_is_not_yuan_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        money.from_decimal(text, "CNY")
+
+
+def test_negative_amounts_and_unknown_currencies_are_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        money.to_decimal(-1, "CNY")
+    with pytest.raises(ValueError, match="currency"):
+        money.to_decimal(1, "XXX")
+
+
+@given(st.binary(max_size=200), st.binary(max_size=40))
+def test_encryption_goes_there_and_back_and_minds_its_associated_data(plain: bytes, more: bytes) -> None:
+    key, nonce = b"k" * 32, b"n" * 12
+    sealed = rsa.encrypt(plain, key=key, nonce=nonce, associated_data=more)
+    assert rsa.decrypt(sealed, key=key, nonce=nonce, associated_data=more) == plain
+    with pytest.raises(ValueError, match="not authentic"):
+        rsa.decrypt(sealed, key=key, nonce=nonce, associated_data=more + b"x")
+
+
+def test_only_rsa_keys_are_taken() -> None:
+    curve = ec.generate_private_key(ec.SECP256R1())
+    with pytest.raises(ValueError, match="RSA"):
+        rsa.load_private_key(curve.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(ValueError, match="RSA"):
+        rsa.load_public_key(curve.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
