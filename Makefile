@@ -24,7 +24,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
 	@touch $@ $(VENV)/run.stamp
 
 run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
-	@exec $(PY) -m shop.run
+	@exec $(PY) -m shop.run --stop-with-parent
 
 chromium:
 	@if ! command -v chromium chromium-browser google-chrome >/dev/null; then \

@@ -45,8 +45,8 @@ def _plot(name: str, title: str, bars: Mapping[str, Sequence[tuple[str, float]]]
         labels = [label for label, _ in values]
         heights = [value for _, value in values]
         drawn = axis.barh(labels, heights, color=["#9aa5b1"] + ["#0b7a4b"] * (len(values) - 1))
-        axis.bar_label(drawn, fmt="%.2f", padding=3)
-        axis.axvline(1, color="#14171a", linewidth=0.8)
+        axis.bar_label(drawn, fmt="%.2f", padding=4, bbox={"color": "white", "pad": 1})
+        axis.axvline(1, color="#14171a", linewidth=0.8, zorder=0)
         axis.invert_yaxis()
         axis.set_title(group, fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)

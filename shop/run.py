@@ -157,13 +157,13 @@ class Run:
             self._wait_for(f"web-{port}", f"http://127.0.0.1:{port}/readyz")
         self._tell()
 
-    def watch(self) -> None:
-        """Return never while all is well.
+    def watch(self, *, parent: int | None) -> None:
+        """Return when `parent` (a process id; None: nobody's) is gone; never while all is well.
 
         Raises:
             RunError: a process ended; its name and the end of its log.
         """
-        while True:
+        while parent is None or os.getppid() == parent:
             for name, child in list(self.children.items()):
                 if child.poll() is None:
                     continue
@@ -253,7 +253,11 @@ def step(what: str) -> None:
 
 
 def main() -> int:
-    """Run until Ctrl-C or a termination signal; 0 then, 1 if something failed."""
+    """Run until Ctrl-C or a termination signal; 0 then, 1 if something failed.
+
+    With `--stop-with-parent` (as `make run` starts it) also until make itself is gone, were it by kill -9.
+    """
+    parent = os.getppid() if "--stop-with-parent" in sys.argv[1:] else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
@@ -263,7 +267,7 @@ def main() -> int:
         return 1
     try:
         run.start()
-        run.watch()
+        run.watch(parent=parent)
     except KeyboardInterrupt:
         step("stopping")
     except (RunError, EmbeddedError) as error:

@@ -1,0 +1,125 @@
+"""The shop with its worker, the sandbox as witness: lost notifications, two channels, answers that never come."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.concurrency.test_three_processes import place, until
+from tests.conftest import a_folder_of_its_own
+from tests.running import RunningShop
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[RunningShop]:
+    with a_folder_of_its_own() as folder:
+        running = RunningShop(folder)
+        yield running
+        assert running.stop() == 0
+
+
+@pytest.fixture
+def api(shop: RunningShop) -> Iterator[httpx.Client]:
+    with shop.api() as client:
+        yield client
+
+
+@pytest.fixture
+def sandbox(shop: RunningShop) -> Iterator[httpx.Client]:
+    """The sandbox's control calls; well-behaved again afterwards."""
+    with httpx.Client(base_url=shop.sandbox_url, timeout=30, trust_env=False) as client:
+        yield client
+        faults = {name: type(value)(0) for name, value in client.get("/_control/faults").json().items()}
+        client.post("/_control/faults", json=faults).raise_for_status()
+
+
+def pay(api: httpx.Client, order_id: str, channel: str, key: str | None = None) -> httpx.Response:
+    headers = {"Idempotency-Key": key or uuid4().hex}
+    return api.post(f"/api/v1/orders/{order_id}/payment", json={"channel": channel}, headers=headers)
+
+
+def shopper_pays(sandbox: httpx.Client, attempt: dict[str, Any]) -> None:
+    if attempt["next_action"]["type"] == "redirect":
+        sandbox.get(attempt["next_action"]["url"], follow_redirects=True).raise_for_status()
+    sandbox.post("/_control/pay", json={"out_trade_no": attempt["out_trade_no"]}).raise_for_status()
+
+
+def charges(sandbox: httpx.Client) -> dict[str, tuple[int, int]]:
+    told = sandbox.get("/_control/charges").json()
+    return {charge["out_trade_no"]: (charge["charged_minor"], charge["refunded_minor"]) for charge in told}
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay"])
+def test_when_every_notification_is_lost_the_timer_finds_the_payment(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client, channel: str
+) -> None:
+    sandbox.post("/_control/faults", json={"drop_rate": 1}).raise_for_status()
+    order = place(api, uuid4().hex).json()
+    payment = pay(api, order["id"], channel).json()
+    shopper_pays(sandbox, payment["attempts"][0])
+    with shop.database() as connection:  # its next question falls due
+        connection.execute("UPDATE payments_attempt SET next_query_at = now() WHERE next_query_at IS NOT NULL")
+    until(lambda: api.get(f"/api/v1/orders/{order['id']}").json()["status"] == "paid", seconds=60)
+    assert api.get(f"/api/v1/payments/{payment['id']}").json()["paid_minor"] == 1990
+
+
+def test_paid_by_both_channels_one_is_given_back_by_itself(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
+) -> None:
+    order = place(api, uuid4().hex).json()
+    for channel in ("wechat", "alipay"):
+        payment = pay(api, order["id"], channel).json()
+    attempts = payment["attempts"]
+    assert [attempt["channel"] for attempt in attempts] == ["wechat", "alipay"]
+    for attempt in attempts:
+        shopper_pays(sandbox, attempt)
+    numbers = [attempt["out_trade_no"] for attempt in attempts]
+    until(lambda: sorted(charges(sandbox)[number] for number in numbers) == [(1990, 0), (1990, 1990)], seconds=60)
+    until(lambda: api.get(f"/api/v1/payments/{payment['id']}").json()["status"] == "succeeded")
+    with shop.database() as connection:
+        resolved = until(
+            lambda: (
+                connection.execute(
+                    "SELECT count(*) FROM payments_anomaly WHERE kind = 'paid_twice' AND resolved_at IS NOT NULL"
+                ).fetchone()
+                == (1,)
+            )
+        )
+    assert resolved
+    assert sorted(charges(sandbox)[number] for number in numbers) == [(1990, 0), (1990, 1990)]
+
+
+def test_a_wrong_amount_is_never_credited_and_given_back(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
+) -> None:
+    sandbox.post("/_control/faults", json={"wrong_amount": True}).raise_for_status()
+    order = place(api, uuid4().hex).json()
+    payment = pay(api, order["id"], "wechat").json()
+    (attempt,) = payment["attempts"]
+    shopper_pays(sandbox, attempt)
+    until(lambda: charges(sandbox)[attempt["out_trade_no"]] == (2090, 2090), seconds=60)
+    assert api.get(f"/api/v1/payments/{payment['id']}").json()["paid_minor"] == 0
+    assert api.get(f"/api/v1/orders/{order['id']}").json()["status"] == "pending"
+
+
+def test_an_answer_that_never_comes_is_202_and_later_the_current_state(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
+) -> None:
+    sandbox.post("/_control/faults", json={"timeout_after_success": 1}).raise_for_status()
+    order, key = place(api, uuid4().hex).json(), uuid4().hex
+    first = pay(api, order["id"], "wechat", key)
+    assert (first.status_code, first.json()["status"]) == (202, "uncertain")
+    again = pay(api, order["id"], "wechat", key)
+    assert (again.status_code, again.headers["Idempotent-Replayed"]) == (202, "true")
+    (attempt,) = again.json()["attempts"]
+    assert (again.json()["status"], attempt["next_action"]["type"]) == ("pending", "qr_code")
+    assert attempt["out_trade_no"] == first.json()["attempts"][0]["out_trade_no"]
+    shopper_pays(sandbox, attempt)
+    until(lambda: api.get(f"/api/v1/orders/{order['id']}").json()["status"] == "paid")
+    last = pay(api, order["id"], "wechat", key)
+    assert (last.status_code, last.json()["status"]) == (202, "succeeded")
+    assert charges(sandbox)[attempt["out_trade_no"]] == (1990, 0)
