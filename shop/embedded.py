@@ -265,8 +265,11 @@ def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> Non
 
 def _is_program(pid: int, program: str) -> bool:
     """Whether process `pid` is `program`: ids are used again after a restart of the machine."""
-    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]  # -ww: COLUMNS must not cut the name off
-    return program in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    try:
+        return program in Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:  # no /proc (macOS)
+        command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]  # -ww: COLUMNS must not cut the name off
+        return program in subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def main(arguments: list[str] | None = None) -> int:

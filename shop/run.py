@@ -258,7 +258,8 @@ def main() -> int:
     With `--stop-with-parent` (as `make run` starts it) also until make itself is gone, were it by kill -9.
     """
     parent = os.getppid() if "--stop-with-parent" in sys.argv[1:] else None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGINT: a background shell starts us deaf to it
+    # SIGINT too: a background shell starts its children deaf to it
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         run = Run(Plan.of(os.environ))
