@@ -28,6 +28,7 @@ from payments.providers.base import (
     RefundStatus,
     Trade,
     TradeStatus,
+    closed_fact,
 )
 from payments.providers.transport import client, reading, send
 
@@ -272,15 +273,7 @@ class Alipay:
         )
 
     def _closed_fact(self, out_trade_no: str) -> Fact:
-        return Fact(
-            kind=FactKind.CLOSED,
-            channel=self.channel,
-            merchant=self.config.seller_id,
-            out_trade_no=out_trade_no,
-            provider_txn_id=out_trade_no,
-            amount_minor=0,
-            currency=CURRENCY,
-        )
+        return closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)
 
     def _signed(self, method: str, content: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
         parameters = {

@@ -56,6 +56,19 @@ class Fact:
     paid_minor: int | None = None
 
 
+def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str = "CNY") -> Fact:
+    """The fact that a trade ended unpaid; our own number identifies it, because no money of theirs has one."""
+    return Fact(
+        kind=FactKind.CLOSED,
+        channel=channel,
+        merchant=merchant,
+        out_trade_no=out_trade_no,
+        provider_txn_id=out_trade_no,
+        amount_minor=0,
+        currency=currency,
+    )
+
+
 class NextActionType(StrEnum):
     """What the shopper's page does with `NextAction.url`."""
 

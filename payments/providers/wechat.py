@@ -24,7 +24,6 @@ from payments.errors import (
 from payments.providers import rsa
 from payments.providers.base import (
     Fact,
-    FactKind,
     NextAction,
     NextActionType,
     Notice,
@@ -32,6 +31,7 @@ from payments.providers.base import (
     RefundStatus,
     Trade,
     TradeStatus,
+    closed_fact,
 )
 from payments.providers.transport import client, reading, send
 from payments.providers.wechat_facts import facts_of, paid_fact, refunded_fact, text_of
@@ -232,15 +232,7 @@ class WeChatPay:
             return RefundResult(status=status, facts=(refunded_fact(answer, merchant=self.config.mch_id),))
 
     def _closed_fact(self, out_trade_no: str) -> Fact:
-        return Fact(
-            kind=FactKind.CLOSED,
-            channel=self.channel,
-            merchant=self.config.mch_id,
-            out_trade_no=out_trade_no,
-            provider_txn_id=out_trade_no,
-            amount_minor=0,
-            currency="CNY",
-        )
+        return closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One signed request; the decoded, verified answer ({} for 204)."""

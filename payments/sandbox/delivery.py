@@ -1,11 +1,10 @@
-"""Notifications on their way: queued with the charge, sent until acknowledged, misbehaving as told.
+"""Notifications on their way: sent until acknowledged, misbehaving as told (`outbox` queues them).
 
 Every copy carries the same notification id; each is signed (and for WeChat encrypted) anew when it is sent, as
 the platforms do. Acknowledged is any 2xx for WeChat and the body ``success`` for Alipay.
 """
 
 import json
-import secrets
 import sqlite3
 import threading
 import time
@@ -14,43 +13,11 @@ from typing import Any
 
 import httpx
 
-from payments.sandbox import faults, state
+from payments.sandbox import alipay, faults, state, wechat
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 IDLE_SECONDS = 0.02
 BATCH = 200
-
-
-def enqueue(
-    connection: sqlite3.Connection, trade: sqlite3.Row, *, event: str, refund: sqlite3.Row | None = None
-) -> None:
-    """Queue the copies of one notification in the transaction of what it tells.
-
-    Args:
-        event: ``paid`` or ``refunded``.
-        refund: for ``refunded``.
-    """
-    notification = {
-        "id": secrets.token_hex(18),
-        "event": event,
-        "trade": dict(trade),
-        "refund": dict(refund) if refund is not None else None,
-        "created_at": time.time(),
-    }
-    due = time.time() + faults.current()["delay_ms"] / 1000
-    for _ in range(faults.copies()):
-        lost = faults.happens(faults.current()["drop_rate"])
-        connection.execute(
-            "INSERT INTO deliveries (channel, url, notification, signed_with, state, due_at) VALUES (?,?,?,?,?,?)",
-            [
-                trade["channel"],
-                trade["notify_url"],
-                json.dumps(notification),
-                trade["signed_with"],
-                "lost" if lost else "due",
-                due,
-            ],
-        )
 
 
 def start() -> None:
@@ -77,9 +44,6 @@ def _run() -> None:
 
 
 def _send(client: httpx.Client, row: sqlite3.Row) -> None:
-    # here, because both modules also queue through this one
-    from payments.sandbox import alipay, wechat  # noqa: PLC0415
-
     notification: dict[str, Any] = json.loads(row["notification"])
     try:
         if row["channel"] == "wechat":

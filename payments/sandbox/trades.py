@@ -8,7 +8,7 @@ import sqlite3
 import time
 from typing import Any
 
-from payments.sandbox import delivery, faults, state
+from payments.sandbox import faults, outbox, state
 from payments.sandbox.store import expired
 
 
@@ -69,7 +69,7 @@ def pay(out_trade_no: str) -> sqlite3.Row:
             [charged, time.time(), out_trade_no],
         )
         paid = _must(connection, found["channel"], out_trade_no)
-        delivery.enqueue(connection, paid, event="paid")
+        outbox.enqueue(connection, paid, event="paid")
     return paid
 
 
@@ -106,7 +106,7 @@ def refund(*, channel: str, out_trade_no: str, out_refund_no: str, amount_minor:
         made = connection.execute(
             "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?", [out_trade_no, out_refund_no]
         ).fetchone()
-        delivery.enqueue(connection, _must(connection, channel, out_trade_no), event="refunded", refund=made)
+        outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="refunded", refund=made)
     return made, True
 
 

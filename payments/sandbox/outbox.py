@@ -1,0 +1,40 @@
+"""Notifications to be sent, queued in the transaction of the charge or refund that they tell."""
+
+import json
+import secrets
+import sqlite3
+import time
+
+from payments.sandbox import faults
+
+
+def enqueue(
+    connection: sqlite3.Connection, trade: sqlite3.Row, *, event: str, refund: sqlite3.Row | None = None
+) -> None:
+    """Queue the copies of one notification in the transaction of what it tells.
+
+    Args:
+        event: ``paid`` or ``refunded``.
+        refund: for ``refunded``.
+    """
+    notification = {
+        "id": secrets.token_hex(18),
+        "event": event,
+        "trade": dict(trade),
+        "refund": dict(refund) if refund is not None else None,
+        "created_at": time.time(),
+    }
+    due = time.time() + faults.current()["delay_ms"] / 1000
+    for _ in range(faults.copies()):
+        lost = faults.happens(faults.current()["drop_rate"])
+        connection.execute(
+            "INSERT INTO deliveries (channel, url, notification, signed_with, state, due_at) VALUES (?,?,?,?,?,?)",
+            [
+                trade["channel"],
+                trade["notify_url"],
+                json.dumps(notification),
+                trade["signed_with"],
+                "lost" if lost else "due",
+                due,
+            ],
+        )
