@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -112,3 +114,12 @@ def _free_ports(web: int) -> tuple[int, int]:
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def until(condition: Callable[[], Any], seconds: float = 30) -> Any:
+    """Poll until `condition` is truthy; its value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+    return value

@@ -5,12 +5,10 @@ import random
 import re
 import signal
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -18,7 +16,7 @@ import pytest
 
 from shop.guardian import alive
 from tests.conftest import a_folder_of_its_own
-from tests.running import RunningShop
+from tests.running import RunningShop, until
 from tests.sandbox import ROOT
 
 KEYS = 60
@@ -53,15 +51,6 @@ def order_count(shop: RunningShop) -> int:
 
 def place(client: httpx.Client, key: str) -> httpx.Response:
     return client.post("/api/v1/orders", json=BODY, headers={"Idempotency-Key": key})
-
-
-def until(condition: Callable[[], Any], seconds: float = 30) -> Any:
-    """Poll until `condition` is truthy; its value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
-    return value
 
 
 def test_sixty_keys_in_eight_copies_over_three_processes(shop: RunningShop, clients: list[httpx.Client]) -> None:

@@ -7,9 +7,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.concurrency.test_three_processes import place, until
+from tests.concurrency.test_three_processes import place
 from tests.conftest import a_folder_of_its_own
-from tests.running import RunningShop
+from tests.running import RunningShop, until
 
 pytestmark = pytest.mark.timeout(180)
 
