@@ -1,0 +1,198 @@
+"""Which of Alipay's notifications are believed, and what they tell."""
+
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from payments.errors import NotificationMalformed, SignatureInvalid
+from payments.providers import registry, rsa
+from payments.providers.alipay import Alipay, signed_text
+from payments.providers.base import FactKind, Notice
+from payments.sandbox import keys
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NUMBER = "d" * 32
+Form = dict[str, str | None]
+
+
+@pytest.fixture
+def alipay(platform: keys.Keys, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alipay]:
+    """Our side; a step towards the network fails the test, because reading a notification needs none."""
+    settings = {
+        name.removeprefix("ALIPAY_"): value for name, value in platform.settings.items() if name[:7] == "ALIPAY_"
+    }
+    built: Any = registry.build({"alipay": {**settings, "GATEWAY_URL": "http://127.0.0.1:1"}})["alipay"]
+
+    def refuse(*_: Any) -> None:
+        pytest.fail("reading a notification called out")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    yield built
+    built._http.close()
+
+
+def form(platform: keys.Keys, **changed: str | None) -> dict[str, str]:
+    """A notification's parameters; None leaves one out."""
+    given: Form = {
+        "notify_id": "n-1",
+        "notify_type": "trade_status_sync",
+        "app_id": platform.settings["ALIPAY_APP_ID"],
+        "seller_id": platform.settings["ALIPAY_SELLER_ID"],
+        "charset": "utf-8",
+        "version": "1.0",
+        "sign_type": "RSA2",
+        "out_trade_no": NUMBER,
+        "trade_no": "2026112022001",
+        "trade_status": "TRADE_SUCCESS",
+        "total_amount": "19.90",
+        "receipt_amount": "19.90",
+        "gmt_payment": "2026-11-20 19:59:58",
+        "subject": "杯子 & 100% = {more}+",
+        "passback_params": "",
+        **changed,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def signed(platform: keys.Keys, given: dict[str, str]) -> bytes:
+    """The form, genuinely signed; neither `sign` nor `sign_type` is covered."""
+    covered = signed_text(given, without=frozenset({"sign", "sign_type"}))
+    return urlencode({**given, "sign": rsa.sign(covered, platform.alipay)}).encode()
+
+
+def read(alipay: Alipay, body: bytes) -> Notice:
+    return alipay.read_notification(headers={}, body=body, now=NOW)
+
+
+def test_a_payment_is_read(alipay: Alipay, platform: keys.Keys) -> None:
+    notice = read(alipay, signed(platform, form(platform)))
+    (fact,) = notice.facts
+    assert (notice.notification_id, notice.event_type) == ("n-1", "TRADE_SUCCESS")
+    assert (fact.kind, fact.merchant) == (FactKind.PAID, platform.settings["ALIPAY_SELLER_ID"])
+    assert (fact.out_trade_no, fact.provider_txn_id) == (NUMBER, "2026112022001")
+    assert (fact.amount_minor, fact.currency) == (1990, "CNY")
+    assert fact.occurred_at == datetime(2026, 11, 20, 19, 59, 58, tzinfo=timezone(timedelta(hours=8)))
+
+
+def test_parameters_that_nobody_told_us_of_are_covered_by_the_signature(
+    alipay: Alipay, platform: keys.Keys
+) -> None:
+    body = signed(platform, form(platform, zz_new="1", aa_new="新 = & +"))
+    assert read(alipay, body).facts
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, body.replace(b"zz_new=1", b"zz_new=2"))
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, body + b"&added=1")
+
+
+def test_what_the_signed_text_of_a_notification_leaves_out(alipay: Alipay, platform: keys.Keys) -> None:
+    given = form(platform)
+    with_sign_type = rsa.sign(signed_text(given), platform.alipay)  # as requests are signed
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, urlencode({**given, "sign": with_sign_type}).encode())
+
+
+@pytest.mark.parametrize("sign_type", ["RSA", "rsa2", "MD5", "", None])
+def test_only_rsa2(alipay: Alipay, platform: keys.Keys, sign_type: str | None) -> None:
+    with pytest.raises(SignatureInvalid, match="sign_type"):
+        read(alipay, signed(platform, form(platform, sign_type=sign_type)))
+
+
+@pytest.mark.parametrize("app_id", ["2014000000000000", "", None])
+def test_only_for_our_application(alipay: Alipay, platform: keys.Keys, app_id: str | None) -> None:
+    with pytest.raises(SignatureInvalid, match="another application"):
+        read(alipay, signed(platform, form(platform, app_id=app_id)))
+
+
+def test_another_seller_is_told_as_it_is(alipay: Alipay, platform: keys.Keys) -> None:
+    """Genuine, so it is no forgery: the fact names the seller and whoever folds it must judge."""
+    (fact,) = read(alipay, signed(platform, form(platform, seller_id="2088000000000009"))).facts
+    assert fact.merchant == "2088000000000009"
+
+
+@pytest.mark.parametrize("name", ["total_amount", "app_id", "sign", "sign_type", "notify_id"])
+def test_a_parameter_given_twice(alipay: Alipay, platform: keys.Keys, name: str) -> None:
+    body = signed(platform, form(platform))
+    value = dict(pair.split("=", 1) for pair in body.decode().split("&"))[name]
+    for again in (value, "0.01", ""):
+        with pytest.raises(SignatureInvalid, match="twice"):
+            read(alipay, body + f"&{name}={again}".encode())
+
+
+@pytest.mark.parametrize("sign", ["", "QUJD", "not base64!", "签名"])
+def test_forged_signatures(alipay: Alipay, platform: keys.Keys, sign: str) -> None:
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, urlencode({**form(platform), "sign": sign}).encode())
+
+
+def test_no_signature_and_one_by_another_key(alipay: Alipay, platform: keys.Keys) -> None:
+    given = form(platform)
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, urlencode(given).encode())
+    with pytest.raises(SignatureInvalid):
+        read(alipay, b"")
+    ours = rsa.sign(signed_text(given, without=frozenset({"sign", "sign_type"})), platform.app)
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, urlencode({**given, "sign": ours}).encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("total_amount", "0.01"), ("out_trade_no", "e" * 32), ("trade_status", "TRADE_CLOSED")]
+)
+def test_a_changed_value(alipay: Alipay, platform: keys.Keys, name: str, value: str) -> None:
+    given = form(platform)
+    covered = signed_text(given, without=frozenset({"sign", "sign_type"}))
+    sign = rsa.sign(covered, platform.alipay)
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, urlencode({**given, name: value, "sign": sign}).encode())
+
+
+@pytest.mark.parametrize("body", [b"{}", b"a&b", b"\xff\xfe=1", b"&".join(b"p%d=1" % n for n in range(201))])
+def test_what_is_no_form(alipay: Alipay, body: bytes) -> None:
+    with pytest.raises(NotificationMalformed, match="not a form"):
+        read(alipay, body)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"notify_id": None},
+        {"notify_id": ""},
+        {"trade_status": None},
+        {"out_trade_no": None},
+        {"trade_no": None},
+        {"total_amount": None},
+        {"total_amount": "19.905"},
+        {"total_amount": "-19.90"},
+        {"total_amount": "1e3"},
+        {"gmt_payment": "yesterday"},
+        {"trade_status": "TRADE_CLOSED", "out_trade_no": None},
+    ],
+)
+def test_genuine_but_not_of_the_documented_shape(alipay: Alipay, platform: keys.Keys, changed: Form) -> None:
+    with pytest.raises(NotificationMalformed):
+        read(alipay, signed(platform, form(platform, **changed)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "kinds"),
+    [
+        ({"trade_status": "TRADE_FINISHED"}, [FactKind.PAID]),
+        ({"trade_status": "TRADE_SUCCESS", "refund_fee": "9.90"}, [FactKind.PAID]),
+        ({"trade_status": "TRADE_CLOSED", "refund_fee": "19.90"}, [FactKind.PAID]),
+        ({"trade_status": "TRADE_CLOSED", "gmt_refund": "2026-11-20 20:00:00.123"}, [FactKind.PAID]),
+        ({"trade_status": "TRADE_CLOSED", "gmt_payment": None}, [FactKind.CLOSED]),
+        ({"trade_status": "WAIT_BUYER_PAY", "gmt_payment": None}, []),
+        ({"trade_status": "TRADE_PENDING"}, []),
+        ({"gmt_payment": None}, [FactKind.PAID]),
+    ],
+)
+def test_states(alipay: Alipay, platform: keys.Keys, changed: Form, kinds: list[FactKind]) -> None:
+    notice = read(alipay, signed(platform, form(platform, **changed)))
+    assert [fact.kind for fact in notice.facts] == kinds
+    assert {fact.out_trade_no for fact in notice.facts} <= {NUMBER}

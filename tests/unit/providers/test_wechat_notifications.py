@@ -1,0 +1,261 @@
+"""Which of WeChat's notifications are believed: genuine, of now, by a key that we hold, and readable."""
+
+import json
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from payments.errors import NotificationMalformed, SignatureInvalid
+from payments.providers import registry, rsa
+from payments.providers.base import FactKind
+from payments.providers.wechat import WeChatPay, answer_message
+from payments.sandbox import keys
+
+SENT_AT = 1_790_000_000
+NOW = datetime.fromtimestamp(SENT_AT, UTC)
+NUMBER = "b" * 32
+PAID: dict[str, Any] = {
+    "mchid": "1900000001",
+    "out_trade_no": NUMBER,
+    "transaction_id": "4200000000000001",
+    "trade_state": "SUCCESS",
+    "success_time": "2026-09-21T21:33:20+08:00",
+    "amount": {"total": 1990, "payer_total": 1500, "currency": "CNY"},
+}
+REFUNDED: dict[str, Any] = {
+    "mchid": "1900000001",
+    "out_trade_no": NUMBER,
+    "out_refund_no": "c" * 32,
+    "transaction_id": "4200000000000001",
+    "refund_id": "5030000000000001",
+    "refund_status": "SUCCESS",
+    "amount": {"total": 1990, "refund": 990},
+}
+
+
+@pytest.fixture
+def wechat(platform: keys.Keys, monkeypatch: pytest.MonkeyPatch) -> Iterator[WeChatPay]:
+    """Our side; a step towards the network fails the test, because reading a notification needs none."""
+    settings = {
+        name.removeprefix("WECHAT_"): value for name, value in platform.settings.items() if name[:7] == "WECHAT_"
+    }
+    built: Any = registry.build({"wechat": {**settings, "API_URL": "http://127.0.0.1:1"}})["wechat"]
+
+    def refuse(*_: Any) -> None:
+        pytest.fail("reading a notification called out")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    yield built
+    built._http.close()
+
+
+def envelope(platform: keys.Keys, content: Any, *, event: str = "TRANSACTION.SUCCESS", **resource: Any) -> bytes:
+    """A notification's body; `resource` changes what stands in its encrypted part."""
+    plain = content if isinstance(content, bytes) else json.dumps(content).encode()
+    sealed = rsa.encrypt(
+        plain,
+        key=platform.settings["WECHAT_API_V3_KEY"].encode(),
+        nonce=b"twelve bytes",
+        associated_data=b"transaction",
+    )
+    inside = {
+        "algorithm": "AEAD_AES_256_GCM",
+        "ciphertext": sealed,
+        "associated_data": "transaction",
+        "nonce": "twelve bytes",
+        **resource,
+    }
+    return json.dumps({"id": "n-1", "event_type": event, "resource": inside}).encode()
+
+
+def signature_headers(platform: keys.Keys, body: bytes, *, sent_at: int | str = SENT_AT) -> dict[str, str]:
+    message = answer_message(timestamp=str(sent_at), nonce="nonce", body=body)
+    return {
+        "Wechatpay-Timestamp": str(sent_at),
+        "Wechatpay-Nonce": "nonce",
+        "Wechatpay-Serial": platform.platform_serial,
+        "Wechatpay-Signature": rsa.sign(message, platform.platform),
+    }
+
+
+def test_a_payment_is_read(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, PAID)
+    notice = wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
+    (fact,) = notice.facts
+    assert (notice.notification_id, notice.event_type) == ("n-1", "TRANSACTION.SUCCESS")
+    assert (fact.kind, fact.merchant, fact.out_trade_no) == (FactKind.PAID, "1900000001", NUMBER)
+    # the platform's own coupons are not our loss: what counts is what the order cost
+    assert (fact.amount_minor, fact.currency, fact.provider_txn_id) == (1990, "CNY", "4200000000000001")
+    assert fact.occurred_at == datetime(2026, 9, 21, 21, 33, 20, tzinfo=timezone(timedelta(hours=8)))
+
+
+def test_a_refund_is_read_with_the_payment_that_it_takes_from(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, REFUNDED, event="REFUND.SUCCESS")
+    (fact,) = wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW).facts
+    assert (fact.kind, fact.amount_minor, fact.out_refund_no) == (FactKind.REFUNDED, 990, "c" * 32)
+    assert (fact.paid_txn_id, fact.paid_minor, fact.currency) == ("4200000000000001", 1990, "CNY")
+    assert fact.occurred_at is None
+
+
+@pytest.mark.parametrize("event", ["REFUND.ABNORMAL", "REFUND.CLOSED", "PAYSCORE.USER_OPEN_SERVICE"])
+def test_events_that_move_no_money_carry_no_fact(wechat: WeChatPay, platform: keys.Keys, event: str) -> None:
+    body = envelope(platform, {}, event=event)
+    notice = wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
+    assert (notice.event_type, notice.facts) == (event, ())
+
+
+def test_header_names_in_any_case_and_the_public_key_mode(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body)
+    lower = {name.lower(): value for name, value in headers.items()}
+    message = answer_message(timestamp=str(SENT_AT), nonce="nonce", body=body)
+    by_public_key = {
+        **headers,
+        "Wechatpay-Serial": platform.public_key_id,
+        "Wechatpay-Signature": rsa.sign(message, platform.platform_public),
+    }
+    by_lower_serial = {**headers, "Wechatpay-Serial": platform.platform_serial.lower()}
+    for given in (lower, by_public_key, by_lower_serial):
+        assert wechat.read_notification(headers=given, body=body, now=NOW).notification_id == "n-1"
+
+
+@pytest.mark.parametrize("name", ["Timestamp", "Nonce", "Serial", "Signature"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_every_header_is_needed(wechat: WeChatPay, platform: keys.Keys, name: str, empty: bool) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body)
+    if empty:
+        headers[f"Wechatpay-{name}"] = ""
+    else:
+        del headers[f"Wechatpay-{name}"]
+    with pytest.raises(SignatureInvalid, match="missing"):
+        wechat.read_notification(headers=headers, body=body, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "timestamp", ["soon", "1e9", "-5", "+5", "1790000000.0", " 1790000000", "9" * 16, "9" * 5000, "１７９", "²"]
+)
+def test_a_time_stamp_is_a_plain_number(wechat: WeChatPay, platform: keys.Keys, timestamp: str) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body, sent_at=timestamp)  # genuine but for the time
+    with pytest.raises(SignatureInvalid, match="not a number"):
+        wechat.read_notification(headers=headers, body=body, now=NOW)
+
+
+@pytest.mark.parametrize("skew_seconds", [-100_000, -301, -300, 300, 301, 9 * 10**14])
+def test_five_minutes_are_too_much_both_ways(wechat: WeChatPay, platform: keys.Keys, skew_seconds: int) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body, sent_at=max(0, SENT_AT + skew_seconds))
+    with pytest.raises(SignatureInvalid, match="stale or of the future"):
+        wechat.read_notification(headers=headers, body=body, now=NOW)
+
+
+@pytest.mark.parametrize("skew_seconds", [-299, 0, 299])
+def test_less_than_five_minutes_are_fine_both_ways(
+    wechat: WeChatPay, platform: keys.Keys, skew_seconds: int
+) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body, sent_at=SENT_AT + skew_seconds)
+    assert wechat.read_notification(headers=headers, body=body, now=NOW).facts
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"Wechatpay-Serial": "0" * 40}, "do not hold"),
+        ({"Wechatpay-Serial": "PUB_KEY_ID_0000"}, "do not hold"),
+        ({"Wechatpay-Signature": "WECHATPAY/SIGNTEST/" + "A" * 325}, "probe"),
+        ({"Wechatpay-Signature": "not base64!"}, "does not verify"),
+        ({"Wechatpay-Signature": "签名"}, "does not verify"),
+        ({"Wechatpay-Signature": "QUJD"}, "does not verify"),
+        ({"Wechatpay-Nonce": "another"}, "does not verify"),
+        ({"Wechatpay-Timestamp": str(SENT_AT + 1)}, "does not verify"),
+    ],
+)
+def test_forgeries_and_probes(wechat: WeChatPay, platform: keys.Keys, changed: dict[str, str], why: str) -> None:
+    body = envelope(platform, PAID)
+    headers = {**signature_headers(platform, body), **changed}
+    with pytest.raises(SignatureInvalid, match=why):
+        wechat.read_notification(headers=headers, body=body, now=NOW)
+
+
+def test_a_probe_is_refused_even_where_the_rest_is_genuine(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body)
+    headers["Wechatpay-Signature"] = "WECHATPAY/SIGNTEST/" + headers["Wechatpay-Signature"]
+    with pytest.raises(SignatureInvalid, match="probe"):
+        wechat.read_notification(headers=headers, body=body, now=NOW)
+
+
+def test_another_platform_key_of_ours_does_not_stand_in(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, PAID)
+    headers = {**signature_headers(platform, body), "Wechatpay-Serial": platform.public_key_id}
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        wechat.read_notification(headers=headers, body=body, now=NOW)
+
+
+def test_a_changed_body(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body)
+    for other in (body + b" ", body.replace(b"n-1", b"n-2"), b""):
+        with pytest.raises(SignatureInvalid, match="does not verify"):
+            wechat.read_notification(headers=headers, body=other, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        {"algorithm": "AEAD_AES_128_GCM"},
+        {"algorithm": None},
+        {"ciphertext": "%%%"},
+        {"ciphertext": "QUJD"},
+        {"ciphertext": None},
+        {"nonce": "other bytes!"},
+        {"nonce": "short"},
+        {"nonce": 5},
+        {"associated_data": "refund"},
+        {"associated_data": None},
+    ],
+)
+def test_genuine_but_not_to_be_decrypted(wechat: WeChatPay, platform: keys.Keys, resource: dict[str, Any]) -> None:
+    body = envelope(platform, PAID, **resource)
+    with pytest.raises(NotificationMalformed):
+        wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not json",
+        b"\xff",
+        [],
+        "text",
+        {},
+        {**PAID, "transaction_id": ""},
+        {**PAID, "out_trade_no": 7},
+        {**PAID, "mchid": None},
+        {**PAID, "amount": {"total": "1990", "currency": "CNY"}},
+        {**PAID, "amount": {"total": -1, "currency": "CNY"}},
+        {**PAID, "amount": {"total": True, "currency": "CNY"}},
+        {**PAID, "amount": {"total": 19.9, "currency": "CNY"}},
+        {**PAID, "amount": {"total": 1990}},
+        {**PAID, "amount": 1990},
+        {**PAID, "success_time": "yesterday"},
+    ],
+)
+def test_genuine_but_not_of_the_documented_shape(wechat: WeChatPay, platform: keys.Keys, content: Any) -> None:
+    body = envelope(platform, content)
+    with pytest.raises(NotificationMalformed):
+        wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"5", b"{}", b"\xff\xfe", b'{"resource":[]}', b'{"resource":{"algorithm":1}}']
+)
+def test_genuine_but_no_envelope(wechat: WeChatPay, platform: keys.Keys, body: bytes) -> None:
+    with pytest.raises(NotificationMalformed):
+        wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
