@@ -303,7 +303,9 @@ class Alipay:
             text = response.content.decode()
             name = name if f'"{name}"' in text else "error_response"
             raw, sign = signed_member(text, name), json.loads(text).get("sign", "")
-            answer: dict[str, Any] = json.loads(raw)
+            answer = json.loads(raw)
+            if not isinstance(answer, dict) or not isinstance(sign, str):
+                raise ValueError("neither an object nor its signature")
         except (ValueError, AttributeError) as error:
             raise OutcomeUnknown("the answer is not of the documented shape") from error
         if not rsa.verifies(raw.encode(), sign, self._platform):

@@ -243,9 +243,11 @@ class WeChatPay:
         response = send(self._http, request)
         self._verify_answer(response)
         try:
-            answer: dict[str, Any] = json.loads(response.content) if response.content else {}
+            answer = json.loads(response.content) if response.content else {}
         except ValueError as error:
             raise OutcomeUnknown("the answer is not JSON") from error
+        if not isinstance(answer, dict):
+            raise OutcomeUnknown("the answer is not a JSON object")
         if response.status_code >= 300:
             raise ProviderRejected(str(answer.get("code", response.status_code)), str(answer.get("message", "")))
         return answer

@@ -1,115 +1,20 @@
 """Answers that prove nothing: unsigned, stale, torn or of another shape; and settings that name themselves."""
 
-import json
 import threading
-import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from payments.errors import OutcomeUnknown, ProviderRejected, SignatureInvalid
-from payments.providers import registry, rsa
+from payments.providers import registry
 from payments.providers.alipay import Alipay, signed_member, signed_text
 from payments.providers.base import RefundStatus, TradeStatus
-from payments.providers.wechat import WeChatPay, answer_message
+from payments.providers.wechat import WeChatPay
 from payments.sandbox import keys, state
+from tests.unit.providers.conftest import Answer, Company, alipay_says, channels, signed
 
 NUMBER = "a" * 32
-Answer = tuple[int, dict[str, str], bytes]
-
-
-class Company:
-    """A provider's address that answers whatever it is told to."""
-
-    def __init__(self) -> None:
-        self.answer: Callable[[bytes], Answer] = lambda body: (200, {}, b"{}")
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        company = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def respond(self) -> None:
-                company.asked.append((self.path, dict(self.headers.items())))
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, headers, answer = company.answer(body)
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            do_GET = do_POST = respond  # noqa: N815  the names that http.server calls
-
-            def log_message(self, *args: Any) -> None:
-                """Quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-@pytest.fixture
-def company() -> Iterator[Company]:
-    made = Company()
-    yield made
-    made.stop()
-
-
-def channels(company: Company) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    addresses = {"WECHAT_API_URL": company.url, "ALIPAY_GATEWAY_URL": f"{company.url}/gateway.do"}
-    for name, value in {**state.keys().settings, **addresses}.items():
-        channel, _, field = name.partition("_")
-        found.setdefault(channel.lower(), {})[field] = value
-    return found
-
-
-@pytest.fixture
-def wechat(platform: keys.Keys, company: Company) -> Iterator[WeChatPay]:
-    built: Any = registry.build(channels(company))
-    yield built["wechat"]
-    for provider in built.values():
-        provider._http.close()
-
-
-@pytest.fixture
-def alipay(platform: keys.Keys, company: Company) -> Iterator[Alipay]:
-    built: Any = registry.build(channels(company))
-    yield built["alipay"]
-    for provider in built.values():
-        provider._http.close()
-
-
-def signed(document: Any, *, status: int = 200, age_seconds: int = 0) -> Callable[[bytes], Answer]:
-    """An answer of WeChat's, genuinely signed."""
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    timestamp = str(int(time.time()) - age_seconds)
-    signature = rsa.sign(answer_message(timestamp=timestamp, nonce="n", body=body), state.keys().platform)
-    headers = {
-        "Wechatpay-Timestamp": timestamp,
-        "Wechatpay-Nonce": "n",
-        "Wechatpay-Signature": signature,
-        "Wechatpay-Serial": state.keys().platform_serial,
-    }
-    return lambda _: (status, headers, body)
-
-
-def alipay_says(method: str, document: Any, *, forge: bool = False) -> Callable[[bytes], Answer]:
-    """An answer of Alipay's, genuinely signed unless forged."""
-    raw = json.dumps(document, ensure_ascii=False)
-    sign = rsa.sign((raw + ("x" if forge else "")).encode(), state.keys().alipay)
-    name = method.replace(".", "_") + "_response" if method != "error" else "error_response"
-    return lambda _: (200, {}, f'{{ "{name}" : {raw}, "sign":"{sign}"}}'.encode())
 
 
 @pytest.mark.parametrize(
