@@ -1,62 +1,71 @@
 """Atomic mode: ledger row, business writes and stored answer are one transaction.
 
 A crash at any point leaves all of it or nothing. With the marker claimed in Redis the row is inserted last, with
-its answer (one statement more than the bare handler); with Redis away it is claimed first, so that twins wait
-for each other at the unique index. Either way a duplicate insert loses, its whole transaction rolls back, and
-the caller gets the winner's stored answer.
+its answer (one statement more than the bare handler); with Redis away it is claimed first, so that no twin runs
+beside it. Either way a duplicate insert loses, its whole transaction rolls back, and the caller gets the winner's
+stored answer.
 """
 
 from django.db import transaction
 from django.http.response import HttpResponseBase
 
-from idempotency import ledger, marker
-from idempotency.errors import in_progress
+from idempotency import ledger, marker, metrics
 from idempotency.exchange import Exchange
+from idempotency.modes import Mode
 from idempotency.response import StoredResponse, Verdict, rendered, verdict_on
-
-# how long a twin waits at the unique index when Redis cannot tell it that the first is still running
-LEAST_INDEX_WAIT_SECONDS = 0.05
 
 
 class AtomicExchange(Exchange):
     """See the module. Opens its own outermost transaction; raises RuntimeError where one is open already."""
+
+    mode = Mode.ATOMIC
 
     _atomic: transaction.Atomic | None = None
     _claimed: marker.Claimed | None = None
     _entry_id: int | None = None
 
     def begin(self) -> StoredResponse | None:
-        found = marker.claim(
-            self.key_digest,
-            fingerprint=self._identity.fingerprint,
-            owner=self._identity.owner,
-            ttl_seconds=self._config.marker_seconds,
-        )
-        if isinstance(found, marker.Finished):
-            return self._replay_found(found)
-        if isinstance(found, marker.Running):
-            return self._join(found)
-        self._atomic = transaction.atomic(durable=True)
-        self._atomic.__enter__()
-        if isinstance(found, marker.Claimed):
-            self._claimed = found
-            return None
-        return self._claim_first()
+        for _ in self._turns():
+            found = marker.claim(
+                self.key_digest,
+                fingerprint=self._identity.fingerprint,
+                owner=self._identity.owner,
+                ttl_seconds=self._config.marker_seconds,
+            )
+            if isinstance(found, marker.Finished):
+                return self._replay_found(found)
+            if found is None:
+                return self._claim_first()
+            if isinstance(found, marker.Claimed):
+                self._enter()
+                self._claimed = found
+                return None
+            self._same_request(found.fingerprint)
+            if (entry := self._find()) is not None:  # the ledger knows more than a stale or lying marker
+                return self._replay_entry(entry)
+        raise self._in_progress()
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         response = rendered(response)
         verdict = verdict_on(response.status_code)
         if verdict is Verdict.NOT_STORED:
-            replay = self.fail()
+            self._count("not_stored")
+            replay = self._undo()
             return response if replay is None else replay.replay()
-        answer = StoredResponse.of(response, max_bytes=self._store_limit())
+        answer = self._stored(response)
         if not self._settle(verdict, answer):
-            replay = self.fail() or self._replay_entry(self._find())
+            metrics.conflicts.labels("lost_race").inc()
+            replay = self._undo() or self._replay_entry(self._find())
             return replay.replay()
-        marker.finish(self.key_digest, fingerprint=self._identity.fingerprint, answer=answer)
+        self._show(answer)
+        self._count("executed" if verdict is Verdict.EFFECT else "refused")
         return response
 
     def fail(self) -> StoredResponse | None:
+        self._count("failed")
+        return self._undo()
+
+    def _undo(self) -> StoredResponse | None:
         self._leave(commit=False)
         if self._claimed is None:
             return None  # claimed first: had the key an answer, `begin` would have given it
@@ -66,39 +75,44 @@ class AtomicExchange(Exchange):
         entry = self._find()
         return None if entry is None else self._replay_entry(entry)
 
-    def _join(self, found: marker.Running) -> StoredResponse:
-        """A twin is running, says Redis. The ledger may know better; else wait as long as configured."""
-        self._same_request(found.fingerprint)
-        for _ in self._polls():
-            entry = self._find()
-            if entry is not None:
-                return self._replay_entry(entry)
-        raise in_progress()
-
-    def _claim_first(self) -> StoredResponse | None:
-        wait_seconds = max(self._config.wait_seconds, LEAST_INDEX_WAIT_SECONDS)
+    def _claim_first(self, *, wait: bool = True) -> StoredResponse | None:
+        """Redis is away. The transaction stays open if the key is ours, else it is left."""
+        self._enter()
         try:
-            self._entry_id = ledger.claim(self._identity, wait_seconds=wait_seconds)
-        except ledger.TwinRunning:
-            self._leave(commit=False)
-            raise in_progress() from None
+            claimed = ledger.claim(self._identity)
         except BaseException:
             self._leave(commit=False)
             raise
-        if self._entry_id is not None:
+        if isinstance(claimed, int):
+            self._entry_id = claimed
             return None
         self._leave(commit=False)
-        return self._replay_entry(self._find())
+        entry = claimed or self._find()
+        if entry is None and wait and self._config.wait_seconds > 0:
+            self._await_twin()
+            return self._claim_first(wait=False)
+        return self._replay_entry(entry)
+
+    def _await_twin(self) -> None:
+        try:
+            with transaction.atomic(durable=True):
+                ledger.await_twin(self._identity, wait_seconds=self._config.wait_seconds)
+        except ledger.TwinRunning:
+            raise self._in_progress() from None
+
+    def _enter(self) -> None:
+        self._atomic = transaction.atomic(durable=True)
+        self._atomic.__enter__()
 
     def _settle(self, verdict: Verdict, answer: StoredResponse) -> bool:
         """Commit; False: a twin's entry is there and nothing of this run remains."""
         if verdict is Verdict.REFUSAL:
             self._leave(commit=False)
             with transaction.atomic(durable=True):
-                return ledger.record(self._identity, answer)
+                return ledger.record(self._identity, answer, subject=self._subject)
         if self._entry_id is not None:
-            ledger.complete(self._entry_id, answer)
-        elif not ledger.record(self._identity, answer):
+            ledger.complete(self._entry_id, answer, subject=self._subject)
+        elif not ledger.record(self._identity, answer, subject=self._subject):
             self._leave(commit=False)
             return False
         self._leave(commit=True)

@@ -1,12 +1,14 @@
 """The settings of `IDEMPOTENCY = {...}`, typed and checked once."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,40 +22,62 @@ class Config:
         marker_seconds: how long a running atomic call holds off its twins in Redis. Short, because after a
             crash a retry waits this long; outliving it is safe, the ledger then decides between the two.
         result_seconds: how long a finished answer is replayed from Redis; the ledger answers after that.
+        body_seconds: how long the bytes of an answer are kept at all; a later retry gets 410.
+        tombstone_seconds: how long a finished key is remembered; only after that it could run again.
         max_response_bytes: larger answers are not stored; a retry gets 410 with the resource's Location.
         redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone.
+        redis_client: dotted path of a function without arguments that returns a redis-py client, used instead
+            of the alias: for a Redis Cluster, which django-redis does not know.
         breaker_seconds: how long Redis is left alone after it failed.
         token_seconds: how long a one-time token may wait for its use.
+        principal: dotted path of a function from request to the caller's stable name, where neither
+            `request.user` nor `request.session` tells who is calling.
+        redact: names of JSON members whose values are replaced before an answer is stored.
+        body_keys: key id → 32 bytes in base64; answers are stored encrypted under the first one, and read under
+            any of them. Empty: stored as they are.
+        subject_admin: kind of subject → name of the admin address that shows it, e.g. ``{"order":
+            "admin:shop_order_change"}``.
     """
 
     wait_seconds: float = 0.0
     lease_seconds: float = 30.0
     marker_seconds: float = 3.0
     result_seconds: float = 86_400.0
+    body_seconds: float = 86_400.0
+    tombstone_seconds: float = 7_776_000.0  # 90 days: longer than any client retries
     max_response_bytes: int = 262_144
     redis_alias: str | None = "default"
+    redis_client: str | None = None
     breaker_seconds: float = 2.0
     token_seconds: int = 3_600
+    principal: str | None = None
+    redact: tuple[str, ...] = ()
+    body_keys: Mapping[str, str] = field(default_factory=dict)
+    subject_admin: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def uses_redis(self) -> bool:
+        return self.redis_client is not None or self.redis_alias is not None
 
 
-def parse(raw: dict[str, Any]) -> Config:
+def parse(raw: Any) -> Config:
     """Read the dict of the `IDEMPOTENCY` setting.
 
     Raises:
         ImproperlyConfigured: an unknown key or a value out of range, named.
     """
-    known = {field.name.upper(): field.name for field in fields(Config)}
-    for name in raw:
+    if not isinstance(raw, Mapping):
+        raise ImproperlyConfigured(f"IDEMPOTENCY must be a dict, not {raw!r}.")
+    known = {entry.name.upper(): entry.name for entry in fields(Config)}
+    for name, value in raw.items():
         if name not in known:
             raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] is unknown; known are {', '.join(sorted(known))}.")
+        _READERS.get(name, _positive)(name, value)
     config = Config(**{known[name]: value for name, value in raw.items()})
-    for name, attribute in known.items():
-        value = getattr(config, attribute)
-        if attribute == "redis_alias":
-            if value is not None and value not in settings.CACHES:
-                raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in CACHES.")
-        elif not isinstance(value, (int, float)) or value < 0 or (value == 0 and attribute != "wait_seconds"):
-            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a positive number, not {value!r}.")
+    if config.tombstone_seconds < config.body_seconds:
+        raise ImproperlyConfigured(
+            "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS: a key outlives its answer's bytes."
+        )
     return config
 
 
@@ -61,6 +85,55 @@ def parse(raw: dict[str, Any]) -> Config:
 def config() -> Config:
     """The configuration in force."""
     return parse(getattr(settings, "IDEMPOTENCY", {}))
+
+
+def _positive(name: str, value: Any) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or value < 0 or (value == 0 and name != "WAIT_SECONDS"):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a positive number, not {value!r}.")
+
+
+def _alias(name: str, value: Any) -> None:
+    if value is not None and value not in settings.CACHES:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in CACHES.")
+
+
+def _dotted_path(name: str, value: Any) -> None:
+    try:
+        if value is None or callable(import_string(value)):
+            return
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] cannot be imported: {error}.") from error
+    raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function, and {value!r} is none.")
+
+
+def _names(name: str, value: Any) -> None:
+    if not isinstance(value, (tuple, list)) or not all(isinstance(part, str) and part for part in value):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a list of names, not {value!r}.")
+
+
+def _texts(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(part, str) and part for pair in value.items() for part in pair
+    ):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a dict of text to text.")
+
+
+def _keyring(name: str, value: Any) -> None:
+    from idempotency.vault import keyring  # noqa: PLC0415  needs `cryptography` only where it is used
+
+    _texts(name, value)
+    keyring(tuple(value.items()))
+
+
+_READERS: Mapping[str, Callable[[str, Any], None]] = {
+    "REDIS_ALIAS": _alias,
+    "REDIS_CLIENT": _dotted_path,
+    "PRINCIPAL": _dotted_path,
+    "REDACT": _names,
+    "BODY_KEYS": _keyring,
+    "SUBJECT_ADMIN": _texts,
+}
 
 
 def _forget(*, setting: str, **_: Any) -> None:

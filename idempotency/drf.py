@@ -1,6 +1,6 @@
 """Django REST framework: `@idempotent` for handler methods, problem+json for every error, one-time tokens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -19,13 +19,17 @@ from idempotency.exchange import run
 from idempotency.middleware import problem_of
 from idempotency.modes import ATOMIC, Mode
 from idempotency.principal import principal_of
-from idempotency.views import open_exchange
+from idempotency.recovery import Phases
+from idempotency.views import open_exchange, outside_atomic_requests
 
 Handler = Callable[..., HttpResponseBase]
 
 
 def idempotent(
-    *, body: type[serializers.BaseSerializer[Any]] | None = None, mode: Mode = ATOMIC
+    *,
+    body: type[serializers.BaseSerializer[Any]] | None = None,
+    mode: Mode | Phases = ATOMIC,
+    redact: tuple[str, ...] = (),
 ) -> Callable[[Handler], Handler]:
     """Make a handler method's effect happen once per Idempotency-Key (or Idempotency-Token).
 
@@ -34,7 +38,8 @@ def idempotent(
 
     Args:
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
-        mode: see `idempotency.modes`.
+        mode: see `idempotency.modes`; or the `Phases` that the handler responds with.
+        redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -46,7 +51,7 @@ def idempotent(
                 serializer = body(data=request.data, context={"request": request, "view": view})
                 serializer.is_valid(raise_exception=True)
                 kwargs["data"] = serializer.validated_data
-            exchange = open_exchange(plain, caller=request, mode=mode)
+            exchange = open_exchange(plain, caller=request, mode=mode, redact=redact)
             request.idempotency = exchange  # type: ignore[attr-defined]
 
             def answer() -> HttpResponseBase:
@@ -60,9 +65,35 @@ def idempotent(
 
             return run(exchange, answer)
 
+        wrapper.idempotency_mode = mode  # type: ignore[attr-defined]  for the system check
         return wrapper
 
     return decorate
+
+
+class IdempotentMixin:
+    """Keyed handlers of an APIView or ViewSet, by name; and the view leaves ATOMIC_REQUESTS.
+
+        class Orders(IdempotentMixin, CreateModelMixin, GenericViewSet):
+            idempotent_handlers = {"create": ATOMIC}
+
+    Attributes:
+        idempotent_handlers: name of the method (``post``, ``create``, an action) → its mode.
+    """
+
+    idempotent_handlers: Mapping[str, Mode | Phases] = {"post": ATOMIC}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, mode in cls.idempotent_handlers.items():
+            handler = getattr(cls, name, None)
+            if handler is not None and not hasattr(handler, "idempotency_mode"):
+                setattr(cls, name, idempotent(mode=mode)(handler))
+
+    @classmethod
+    def as_view(cls, *args: Any, **kwargs: Any) -> Any:
+        """As the view's own, outside ATOMIC_REQUESTS."""
+        return outside_atomic_requests(super().as_view(*args, **kwargs))  # type: ignore[misc]
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:

@@ -20,14 +20,15 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency import fingerprint, keys, ledger, marker, tokens
+from idempotency import fingerprint, keys, ledger, logs, marker, metrics, tokens, vault
 from idempotency.conf import Config, config
 from idempotency.errors import in_progress, key_invalid, key_reused, result_expired, token_unknown
-from idempotency.models import LedgerEntry, State
+from idempotency.modes import Mode
 from idempotency.principal import principal_of
 from idempotency.response import StoredResponse
+from idempotency.wakeups import subscriber
 
-POLL_SECONDS = 0.05
+UNTOLD_SECONDS = 0.25  # between two looks where nobody can wake us, because Redis is away
 
 
 class Exchange(ABC):
@@ -39,19 +40,33 @@ class Exchange(ABC):
             something, and its caller may have heard 202.
     """
 
+    mode: Mode
     resumed = False
 
-    def __init__(self, *, scope: str, key: str, content: bytes, request_id: str) -> None:
-        self.key_digest = keys.digest_of(scope=scope, key=key)
+    def __init__(
+        self,
+        *,
+        scope: str,
+        key: str,
+        content: bytes,
+        request_id: str,
+        handler: str = "",
+        redact: tuple[str, ...] = (),
+    ) -> None:
         self._content = content
         self._config: Config = config()
+        self._subject = ""
+        self._redact = (*self._config.redact, *redact)
         self._identity = ledger.Identity(
             scope=scope,
             key=key,
             fingerprint=fingerprint.fingerprint(content),
-            owner=_owner(),
+            owner=owner(),
             request_id=request_id,
+            handler=handler,
         )
+        self.key_digest = self._identity.digest
+        logs.bind(key_digest=self.key_digest)
 
     @abstractmethod
     def begin(self) -> StoredResponse | None:
@@ -69,48 +84,82 @@ class Exchange(ABC):
     def fail(self) -> StoredResponse | None:
         """The handler raised: undo what can be undone. The stored answer, should the key turn out to have one."""
 
-    def _find(self) -> LedgerEntry | None:
+    def about(self, kind: str, identifier: object) -> None:
+        """Say what this request is about, e.g. ``about("order", order.id)``: shown in admin and logs."""
+        name = getattr(identifier, "hex", None) or str(identifier)
+        self._subject = f"{kind}:{name}"[:96]
+        logs.bind(subject=self._subject)
+
+    def _count(self, outcome: str) -> None:
+        metrics.requests.labels(self.mode.value, outcome).inc()
+
+    def _find(self) -> ledger.Found | None:
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
-    def _same_request(self, stored_fingerprint: "bytes | memoryview[int]") -> None:
-        if not fingerprint.matches(bytes(stored_fingerprint), self._content):
+    def _same_request(self, stored_fingerprint: bytes) -> None:
+        if not fingerprint.matches(stored_fingerprint, self._content):
+            metrics.conflicts.labels("reused").inc()
             raise key_reused()
+
+    def _in_progress(self) -> Exception:
+        metrics.conflicts.labels("in_progress").inc()
+        return in_progress()
+
+    def _stored(self, response: HttpResponseBase) -> StoredResponse:
+        """What is kept of `response`: redacted, bounded, encrypted where the settings say so."""
+        answer = StoredResponse.of(response, max_bytes=self._config.max_response_bytes, redact=self._redact)
+        return vault.seal(answer, digest=self.key_digest)
+
+    def _show(self, answer: StoredResponse) -> None:
+        """Let replays be answered by Redis; only after the commit."""
+        seconds = min(self._config.result_seconds, self._config.body_seconds)
+        marker.finish(self.key_digest, fingerprint=self._identity.fingerprint, answer=answer, ttl_seconds=seconds)
 
     def _replay_found(self, found: marker.Finished) -> StoredResponse:
         self._same_request(found.fingerprint)
-        return _with_body(found.answer)
+        return self._replay(found.answer, source="redis")
 
-    def _replay_entry(self, entry: LedgerEntry | None) -> StoredResponse:
+    def _replay_entry(self, entry: ledger.Found | None) -> StoredResponse:
         """The answer of a finished entry, which from now on Redis can give too; else 409, it is still running."""
         if entry is None:
-            raise in_progress()
+            raise self._in_progress()
         self._same_request(entry.fingerprint)
-        if entry.state != State.FINISHED or entry.response_status is None:
-            raise in_progress()
-        body = None if entry.response_body is None else bytes(entry.response_body)
-        answer = StoredResponse(status=entry.response_status, headers=entry.response_headers, body=body)
-        marker.finish(self.key_digest, fingerprint=bytes(entry.fingerprint), answer=answer)
-        return _with_body(answer)
+        if entry.answer is None:
+            raise self._in_progress()
+        seconds = min(self._config.result_seconds, entry.fresh_seconds)
+        marker.finish(self.key_digest, fingerprint=entry.fingerprint, answer=entry.answer, ttl_seconds=seconds)
+        return self._replay(entry.answer, source="ledger")
 
-    def _store_limit(self) -> int:
-        return self._config.max_response_bytes
+    def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
+        if answer.body is None:
+            metrics.conflicts.labels("expired").inc()
+            raise result_expired(answer.headers.get("Location"))
+        metrics.replays.labels(source).inc()
+        self._count("replayed")
+        return vault.unseal(answer, digest=self.key_digest)
 
-    def _polls(self) -> Iterator[None]:
-        """At once, then again and again until `WAIT_SECONDS` are over."""
+    def _turns(self) -> Iterator[None]:
+        """Once, and within `WAIT_SECONDS` again whenever the twin that holds the key has come to an end.
+
+        A message can be lost and a process can die without one, so there is a turn after each life of a marker
+        as well.
+        """
         deadline = time.monotonic() + self._config.wait_seconds
         yield
-        while time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-            yield
+        if self._config.wait_seconds == 0:
+            return
+        with subscriber.listen(marker.key_of(self.key_digest)) as bell:
+            yield  # the twin may have ended before we were subscribed
+            while (left := deadline - time.monotonic()) > 0:
+                if bell is None:
+                    time.sleep(min(left, UNTOLD_SECONDS))
+                else:
+                    bell.wait(min(left, self._config.marker_seconds))
+                yield
 
 
-def _with_body(answer: StoredResponse) -> StoredResponse:
-    if answer.body is None:
-        raise result_expired(answer.headers.get("Location"))
-    return answer
-
-
-def _owner() -> str:
+def owner() -> str:
+    """This process and thread, for people."""
     return f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"[:128]
 
 

@@ -50,3 +50,11 @@ def token_scope_of(*, principal: str) -> str:
 def digest_of(*, scope: str, key: str) -> str:
     """Names (scope, key) in Redis, logs and admin without showing the key: 64 hexadecimal characters."""
     return hashlib.sha256(f"{scope}\x00{key}".encode()).hexdigest()
+
+
+def lock_id_of(digest: str) -> int:
+    """The advisory lock of a key: the digest's first 64 bits, signed as PostgreSQL's bigint is.
+
+    Two keys that share it (one pair in 2**64) could at worst be told "in progress" about each other.
+    """
+    return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)

@@ -1,34 +1,24 @@
 """The Redis marker in front of the ledger: holds off a running call's twins, and replays finished answers.
 
 It never decides. Flushed, paused, stopped, lagging or lying, the worst it can do is to let a twin run as far as
-the unique constraint of the ledger. Every function answers within the client's time-outs; after a failure the
-breaker keeps the process away from Redis for a moment, and the caller works on the ledger alone.
+the unique constraint of the ledger. With Redis away every function returns at once (`idempotency.fastpath`), and
+the caller works on the ledger alone.
 
-Values: ``R<fingerprint hex>:<owner>`` while running, ``F<json>`` when finished. Keys carry a hash tag, so that a
-script's keys always live in one slot of a Redis Cluster.
+Values: ``R<fingerprint hex>:<owner>`` while running; ``F<json>\\n<bytes of the answer>`` when finished, the bytes
+encrypted where `BODY_KEYS` is set. Keys carry a hash tag, so that a script's keys always live in one slot of a
+Redis Cluster; a marker's key is also the channel on which its end is told.
 """
 
-import base64
 import json
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
-from django_redis import get_redis_connection
-from redis.exceptions import RedisError
-
-from idempotency.breaker import Breaker
-from idempotency.conf import config
+from idempotency.fastpath import Script, attempt
 from idempotency.response import StoredResponse
 
-log = logging.getLogger(__name__)
-
-breaker = Breaker()
-
-T = TypeVar("T")
+_claim_script = Script("claim")
+_finish_script = Script("finish")
+_release_script = Script("release")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,58 +46,61 @@ class Finished:
 Found = Claimed | Running | Finished
 
 
+def key_of(digest: str) -> str:
+    """Name of a marker, and of the channel that tells its end."""
+    return f"idempotency:{{{digest}}}"
+
+
 def claim(digest: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
-    """`SET key value NX PX ttl`, and what is there instead if it exists.
+    """`SET key value NX PX ttl`, or what is there instead: one command.
 
     Returns:
-        None if Redis is unavailable, or the marker vanished between the two commands: ask the ledger.
+        None if Redis is unavailable: ask the ledger.
     """
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:
-        if redis.set(_key(digest), value, nx=True, px=round(ttl_seconds * 1000)):
-            return Claimed(value)
-        return _read(redis.get(_key(digest)))
+        found = _claim_script(redis, [key_of(digest)], [value, round(ttl_seconds * 1000)])
+        return Claimed(value) if found is None else _read(found)
 
-    return _try(ask)
+    return attempt(ask)
 
 
 def look(digest: str) -> Running | Finished | None:
     """What stands at the marker; None if nothing, or Redis is unavailable."""
-    return _try(lambda redis: _read(redis.get(_key(digest))))
+    return attempt(lambda redis: _read(redis.get(key_of(digest))))
 
 
-def finish(digest: str, *, fingerprint: bytes, answer: StoredResponse) -> None:
+def finish(digest: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float) -> None:
     """Let replays be answered from here. Only after the answer has been committed to the ledger.
 
     Written over whatever stands there: the ledger has decided, so a twin's running marker is stale.
     """
-    if answer.body is None:
-        value: dict[str, Any] = {}
-    else:
-        value = {"body": base64.b64encode(answer.body).decode()}
-    value |= {"fingerprint": fingerprint.hex(), "status": answer.status, "headers": answer.headers}
-    encoded = b"F" + json.dumps(value, separators=(",", ":")).encode()
-    _try(lambda redis: redis.set(_key(digest), encoded, px=round(config().result_seconds * 1000)))
+    milliseconds = round(ttl_seconds * 1000)
+    if milliseconds > 0:
+        value = _written(fingerprint, answer)
+        attempt(lambda redis: _finish_script(redis, [key_of(digest)], [value, milliseconds]))
 
 
 def release(digest: str, claimed: Claimed) -> None:
     """Compare-and-delete: let the same key try again at once."""
-    _try(lambda redis: redis.eval(_release_script(), 1, _key(digest), claimed.value))
+    attempt(lambda redis: _release_script(redis, [key_of(digest)], [claimed.value]))
 
 
-def ping() -> bool:
-    """Whether Redis answers."""
-    return _try(lambda redis: bool(redis.ping())) is True
+def ring(digest: str) -> None:
+    """Wake who waits for this key: its phased run has ended, without an answer to keep here."""
+    attempt(lambda redis: redis.publish(key_of(digest), b"ended"))
 
 
-def _key(digest: str) -> str:
-    return f"idempotency:{{{digest}}}"
-
-
-@lru_cache(maxsize=1)
-def _release_script() -> str:
-    return resources.files("idempotency").joinpath("scripts/release.lua").read_text()
+def _written(fingerprint: bytes, answer: StoredResponse) -> bytes:
+    head = {
+        "fingerprint": fingerprint.hex(),
+        "status": answer.status,
+        "headers": answer.headers,
+        "kept": answer.body is not None,
+        "body_key_id": answer.body_key_id,
+    }
+    return b"F" + json.dumps(head, separators=(",", ":")).encode() + b"\n" + (answer.body or b"")
 
 
 def _read(value: bytes | None) -> Running | Finished | None:
@@ -115,25 +108,12 @@ def _read(value: bytes | None) -> Running | Finished | None:
         return None
     if value[:1] == b"R":
         return Running(bytes.fromhex(value[1:].split(b":", 1)[0].decode()))
-    kept = json.loads(value[1:])
-    body = base64.b64decode(kept["body"]) if "body" in kept else None
-    answer = StoredResponse(status=kept["status"], headers=kept["headers"], body=body)
-    return Finished(bytes.fromhex(kept["fingerprint"]), answer)
-
-
-def _try(command: Callable[[Any], T]) -> T | None:
-    """Run `command` on a client, within its time-outs; None when Redis is switched off, away or talks nonsense."""
-    settings = config()
-    if settings.redis_alias is None or not breaker.allows(open_seconds=settings.breaker_seconds):
-        return None
-    try:
-        result = command(get_redis_connection(settings.redis_alias))
-    except (RedisError, OSError) as error:
-        breaker.failed(open_seconds=settings.breaker_seconds)
-        log.warning("Redis is unavailable (%s); working on the ledger alone.", type(error).__name__)
-        return None
-    except (ValueError, KeyError, TypeError):
-        log.warning("A marker in Redis is not ours to read; working on the ledger alone.")
-        return None
-    breaker.succeeded()
-    return result
+    encoded, body = value[1:].split(b"\n", 1)
+    head = json.loads(encoded)
+    answer = StoredResponse(
+        status=head["status"],
+        headers=head["headers"],
+        body=body if head["kept"] else None,
+        body_key_id=head["body_key_id"],
+    )
+    return Finished(bytes.fromhex(head["fingerprint"]), answer)

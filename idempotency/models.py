@@ -1,5 +1,6 @@
-"""The ledger table. Fields and constraints only; `idempotency.ledger` is its only writer."""
+"""The tables. Fields and constraints only; `idempotency.ledger` and `idempotency.inbox` are their only writers."""
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -34,6 +35,12 @@ class LedgerEntry(models.Model):
     response_status = models.SmallIntegerField(null=True)
     response_headers = models.JSONField(default=dict)
     response_body = models.BinaryField(null=True, help_text="null: too large to keep, or purged")
+    body_key_id = models.CharField(max_length=64, blank=True, db_default="", help_text="empty: not encrypted")
+    purged_at = models.DateTimeField(null=True, help_text="when the bytes of the answer were removed")
+    subject = models.CharField(max_length=96, blank=True, db_default="", help_text="what it was about: kind:id")
+    handler = models.CharField(max_length=96, blank=True, db_default="", help_text="name of its `Phases`, if any")
+    recovery_point = models.CharField(max_length=64, blank=True, db_default="", help_text="where it resumes")
+    recovery_data = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     created_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True)
 
@@ -68,12 +75,88 @@ class LedgerEntry(models.Model):
                 name="ledger_phased_run_has_a_lease",
             ),
             models.CheckConstraint(condition=Q(fence__gte=1), name="ledger_fence_starts_at_one"),
+            models.CheckConstraint(
+                condition=Q(purged_at__isnull=True) | Q(response_body__isnull=True, state="finished"),
+                name="ledger_purged_has_no_body",
+            ),
         ]
         indexes = [
-            models.Index(fields=["-created_at"], name="ledger_by_time"),
+            # a request pays for every index it writes: this one costs next to nothing, for rows come in its order
+            BrinIndex(fields=["created_at"], name="ledger_by_time"),
+            # what the reaper has still to purge; tombstones are not in it
+            models.Index(fields=["finished_at"], name="ledger_bodies", condition=Q(response_body__isnull=False)),
+            models.Index(fields=["subject"], name="ledger_by_subject", condition=~Q(subject="")),
             # what a person or a timer has to look at; small, because finished entries are not in it
             models.Index(fields=["state", "created_at"], name="ledger_open", condition=~Q(state="finished")),
         ]
 
     def __str__(self) -> str:
         return f"{self.key} ({self.scope})"
+
+
+class Outcome(models.TextChoices):
+    """How one run of a phased entry ended."""
+
+    RUNNING = "running", "running"
+    FINISHED = "finished", "finished"
+    UNCERTAIN = "uncertain", "outcome unknown"
+    FAILED = "failed", "failed"
+    LOST = "lost", "lost its lease"
+    RESOLVED = "resolved", "resolved by an operator"
+    ABANDONED = "abandoned", "abandoned by an operator"
+
+
+class LedgerAttempt(models.Model):
+    """One run of a phased entry, or one decision of an operator about it: who, when, which process, what became.
+
+    An atomic entry has none: its row exists only if its one run committed, and that run stands in the row itself.
+    """
+
+    entry = models.ForeignKey(LedgerEntry, on_delete=models.CASCADE, related_name="attempts")
+    fence = models.BigIntegerField()
+    owner = models.CharField(max_length=160, help_text="process, or operator")
+    request_id = models.CharField(max_length=64, blank=True)
+    started_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=10, choices=Outcome, default=Outcome.RUNNING)
+    note = models.TextField(blank=True, db_default="")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["entry", "fence"], name="ledger_attempt_one_per_fence"),
+            models.CheckConstraint(
+                condition=Q(outcome__in=[outcome.value for outcome in Outcome]),
+                name="ledger_attempt_outcome_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(outcome="running", ended_at__isnull=True)
+                | (~Q(outcome="running") & Q(ended_at__isnull=False)),
+                name="ledger_attempt_ended_has_a_time",
+            ),
+            # who closed an entry by hand, and why, is never left out
+            models.CheckConstraint(
+                condition=~Q(outcome__in=["resolved", "abandoned"]) | ~Q(note=""),
+                name="ledger_attempt_by_hand_has_a_note",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.fence} by {self.owner}"
+
+
+class ConsumedMessage(models.Model):
+    """A message that a consumer has applied: inserted in the same transaction as its effect."""
+
+    consumer = models.CharField(max_length=96)
+    message_id = models.CharField(max_length=255)
+    consumed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["consumer", "message_id"], name="inbox_one_row_per_message"),
+            models.CheckConstraint(condition=~Q(consumer="") & ~Q(message_id=""), name="inbox_message_is_named"),
+        ]
+        indexes = [BrinIndex(fields=["consumed_at"], name="inbox_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.message_id} ({self.consumer})"

@@ -6,77 +6,149 @@ is not known, a retry with the same key runs it again (`resumed` is then True) u
 Completion is a compare-and-set on that number. An entry whose handler ran is never deleted before it finished.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from django.http.response import HttpResponseBase
 
-from idempotency import ledger, marker
-from idempotency.errors import in_progress
+from idempotency import ledger, marker, metrics
 from idempotency.exchange import Exchange
 from idempotency.models import State
+from idempotency.modes import Mode
 from idempotency.response import REPLAYED_HEADER, StoredResponse, Verdict, rendered, verdict_on
 
 UNCERTAIN_STATUS = 202
 
 
 class PhasedExchange(Exchange):
-    """See the module. Raises RuntimeError where a transaction is open."""
+    """See the module. Raises RuntimeError where a transaction is open.
 
-    _run: ledger.Run | None = None
+    Attributes:
+        run: the right to execute, None where only the current state is shown again.
+        recovery_point, recovery_data: where an earlier run got to (`idempotency.recovery`).
+        settled: the entry is finished, by this exchange.
+    """
+
+    mode = Mode.PHASED
+
+    run: ledger.Run | None = None
+    recovery_point = ""
+    recovery_data: Mapping[str, Any] = {}
+    settled = False
     _was_uncertain = False
+
+    @classmethod
+    def of_entry(cls, entry: ledger.Found, *, request_id: str) -> "PhasedExchange":
+        """For a caller without a request, who means to `resume` this entry."""
+        exchange = cls(scope=entry.scope, key=entry.key, content=b"", request_id=request_id, handler=entry.handler)
+        exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint)
+        return exchange
+
+    @property
+    def handler(self) -> str:
+        """Name of the `Phases` that run under this exchange; empty for a handler of another make."""
+        return self._identity.handler
 
     def begin(self) -> StoredResponse | None:
         found = marker.look(self.key_digest)
         if isinstance(found, marker.Finished):
             return self._replay_found(found)
-        self._run = ledger.claim_phased(self._identity, lease_seconds=self._config.lease_seconds)
-        if self._run is not None:
-            return None
-        for _ in self._polls():
+        for _ in self._turns():
+            self.run = ledger.claim_phased(self._identity, lease_seconds=self._config.lease_seconds)
+            if self.run is not None:
+                return None
             if (entry := self._find()) is None:
-                continue
+                continue  # the first run was just forgotten: it did nothing
             self._same_request(entry.fingerprint)
-            self.resumed = True
-            if entry.state == State.FINISHED:
-                if entry.response_status != UNCERTAIN_STATUS:
-                    return self._replay_entry(entry)
-                self._was_uncertain = True  # a 202 is replayed with the resource's current state
+            # a handler of steps must not run without a claim, not even to show the current state
+            if entry.answer is not None and (entry.handler or entry.answer.status != UNCERTAIN_STATUS):
+                return self._replay_entry(entry)
+            if self.resume(entry):
                 return None
-            self._run = ledger.take_over(entry, self._identity, lease_seconds=self._config.lease_seconds)
-            if self._run is not None:
-                self._was_uncertain = entry.state == State.UNCERTAIN
-                return None
-        raise in_progress()
+        raise self._in_progress()
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         response = rendered(response)
-        if self._was_uncertain and 200 <= response.status_code < 300:
-            resolved = response.status_code != UNCERTAIN_STATUS
-            response.status_code = UNCERTAIN_STATUS
-            response.headers[REPLAYED_HEADER] = "true"
-        else:
-            resolved = response.status_code != UNCERTAIN_STATUS
-        if self._run is None:
+        if self.settled:
             return response
-        return self._settle(self._run, response, resolved=resolved)
+        known = response.status_code != UNCERTAIN_STATUS
+        self._as_heard_before(response)
+        if self.run is None:
+            return response
+        return self._settle(self.run, response, known=known)
 
     def fail(self) -> StoredResponse | None:
-        if self._run is not None:
-            ledger.drop_lease(self._run)
+        self._count("failed")
+        if self.run is not None and not self.settled:
+            ledger.drop_lease(self.run)
+            marker.ring(self.key_digest)
         return None
 
-    def _settle(self, run: ledger.Run, response: HttpResponseBase, *, resolved: bool) -> HttpResponseBase:
+    def complete(self, response: HttpResponseBase) -> bool:
+        """Finish the entry with `response`, inside the transaction of the step that made it.
+
+        Returns:
+            False: another run took over; the transaction must be rolled back.
+        """
+        if self.run is None:
+            return True
+        self._as_heard_before(response)
+        answer = self._stored(response)
+        return ledger.complete_phased(self.run, answer, subject=self._subject)
+
+    def committed(self, response: HttpResponseBase) -> None:
+        """The transaction of `complete` was committed."""
+        self.settled = True
+        self._count("executed")
+        self._show(self._stored(response))
+
+    def resume(self, entry: ledger.Found) -> bool:
+        """Whether the handler is to run: for its current state, or to go on where an earlier run ended."""
+        if entry.answer is not None:
+            # a 202 is replayed with the resource's current state
+            self._was_uncertain = True
+        else:
+            self.run = ledger.take_over(
+                entry,
+                owner=self._identity.owner,
+                request_id=self._identity.request_id,
+                lease_seconds=self._config.lease_seconds,
+            )
+            if self.run is None:
+                return False
+            self._was_uncertain = entry.state == State.UNCERTAIN
+        self.resumed = True
+        self.recovery_point, self.recovery_data = entry.recovery_point, entry.recovery_data
+        return True
+
+    def _as_heard_before(self, response: HttpResponseBase) -> None:
+        """Who heard 202 hears 202 again, with the state that is known now."""
+        if self._was_uncertain and 200 <= response.status_code < 300:
+            response.status_code = UNCERTAIN_STATUS
+            response.headers[REPLAYED_HEADER] = "true"
+
+    def _settle(self, run: ledger.Run, response: HttpResponseBase, *, known: bool) -> HttpResponseBase:
         verdict = verdict_on(response.status_code)
         if verdict is Verdict.NOT_STORED:
             # a 5xx may have left something outside: keep the entry. Any other 4xx says that nothing was done.
             (ledger.drop_lease if response.status_code >= 500 else ledger.forget)(run)
+            self._count("not_stored")
+            marker.ring(self.key_digest)
             return response
-        if not resolved:
-            settled = ledger.suspend(run)
+        if not known:
+            settled = ledger.suspend(run, subject=self._subject)
+            self._count("uncertain")
         else:
-            answer = StoredResponse.of(response, max_bytes=self._store_limit())
-            settled = ledger.complete_phased(run, answer)
+            answer = self._stored(response)
+            settled = self.settled = ledger.complete_phased(run, answer, subject=self._subject)
+            self._count("executed" if verdict is Verdict.EFFECT else "refused")
             if settled and response.status_code != UNCERTAIN_STATUS:
-                marker.finish(self.key_digest, fingerprint=self._identity.fingerprint, answer=answer)
+                self._show(answer)
+                return response
         if settled:
+            marker.ring(self.key_digest)
             return response
         # the lease was lost: a retry took over, and what it says counts
+        metrics.conflicts.labels("lost_lease").inc()
         return self._replay_entry(self._find()).replay()

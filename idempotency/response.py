@@ -1,11 +1,14 @@
 """What of an answer is kept, and how it is given again."""
 
+import gzip
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+
+from idempotency.redaction import redacted
 
 REPLAYED_HEADER = "Idempotent-Replayed"
 
@@ -33,20 +36,31 @@ def verdict_on(status: int) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """The kept part of an answer. `body` is None where it was too large to keep or has been purged."""
+    """The kept part of an answer.
+
+    Attributes:
+        status: HTTP status, 200..499.
+        headers: of `KEPT_HEADERS`, those that it had.
+        body: its bytes; None where they were too large to keep or have been purged.
+        body_key_id: key under which `body` is encrypted (`idempotency.vault`); empty: it is not.
+    """
 
     status: int
     headers: dict[str, str]
     body: bytes | None
+    body_key_id: str = ""
 
     @classmethod
-    def of(cls, response: HttpResponseBase, *, max_bytes: int) -> "StoredResponse":
-        """Keep what may be replayed of a rendered `response`.
+    def of(cls, response: HttpResponseBase, *, max_bytes: int, redact: tuple[str, ...] = ()) -> "StoredResponse":
+        """Keep what may be replayed of a rendered `response`, without the members named in `redact`.
 
-        A streaming answer has no bytes yet and is kept without a body, like one larger than `max_bytes`.
+        A streaming answer has no bytes yet and is kept without a body, like one larger than `max_bytes`. One
+        that a decorator below ours compressed is kept plain: the encoding was this one caller's wish.
         """
         headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
-        body = bytes(response.content) if isinstance(response, HttpResponse) else None
+        body = _plain_bytes(response)
+        if body and redact:
+            body = redacted(body, content_type=headers.get("Content-Type", ""), names=redact)
         if body is not None and len(body) > max_bytes:
             body = None
         return cls(status=response.status_code, headers=headers, body=body)
@@ -59,6 +73,16 @@ class StoredResponse:
             response.headers[name] = value
         response.headers[REPLAYED_HEADER] = "true"
         return response
+
+
+def _plain_bytes(response: HttpResponseBase) -> bytes | None:
+    """The body without its content encoding; None for a stream, or an encoding other than gzip."""
+    if not isinstance(response, HttpResponse):
+        return None
+    encoding = response.headers.get("Content-Encoding", "")
+    if encoding == "gzip":
+        return gzip.decompress(response.content)
+    return None if encoding else bytes(response.content)
 
 
 def rendered(response: Any) -> HttpResponseBase:

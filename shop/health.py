@@ -4,7 +4,7 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from idempotency import marker
+from idempotency import fastpath
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
@@ -23,7 +23,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
             cursor.fetchone()
     except DatabaseError:
         return JsonResponse({"status": "unready", "postgresql": False}, status=503, headers={"Retry-After": "1"})
-    return JsonResponse({"status": "ready", "postgresql": True, "redis": marker.ping()})
+    return JsonResponse({"status": "ready", "postgresql": True, "redis": fastpath.ping()})
 
 
 def metrics(request: HttpRequest) -> HttpResponse:

@@ -1,7 +1,9 @@
--- Compare-and-delete: remove a running marker, only if it is still ours.
--- KEYS[1] the marker   ARGV[1] the value that our claim wrote
+-- Compare-and-delete: remove a running marker, only if it is still ours, and wake who waits for it.
+-- KEYS[1] the marker, whose name is the channel too   ARGV[1] the value that our claim wrote
 -- returns 1 if it was removed, 0 if it is gone or someone else's
 if redis.call('GET', KEYS[1]) == ARGV[1] then
-    return redis.call('DEL', KEYS[1])
+    redis.call('DEL', KEYS[1])
+    redis.call('PUBLISH', KEYS[1], 'released')
+    return 1
 end
 return 0

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import override_settings
 
+from idempotency.keys import digest_of, lock_id_of
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Caller
 
@@ -26,6 +27,8 @@ def twin(user: User) -> Iterator[psycopg.Connection]:
         " response_headers) VALUES (%s, 'k1', '\\x00', 'atomic', 'running', 'twin', '', 1, '{}')",
         [f"user:{user.pk} POST things"],
     )
+    digest = digest_of(scope=f"user:{user.pk} POST things", key="k1")
+    other.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_id_of(digest)])
     yield other
     other.close()
 
@@ -53,7 +56,8 @@ def test_any_other_trouble_at_the_claim_is_503(caller: Caller, effects: Effects,
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = '20ms'")  # shorter than the wait for the twin
     try:
-        answer = caller.post()
+        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "WAIT_SECONDS": 5}):
+            answer = caller.post()
     finally:
         connection.close()
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.test import override_settings
 
-from idempotency import ledger, marker
+from idempotency import fastpath, ledger
 from idempotency.models import LedgerEntry, State
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -20,7 +20,18 @@ Effects = Callable[[], int]
 
 
 def flush() -> None:
-    marker._try(lambda client: client.flushdb())
+    fastpath.attempt(lambda client: client.flushdb())
+
+
+def found() -> ledger.Found:
+    entry = LedgerEntry.objects.get()
+    looked_up = ledger.find(scope=entry.scope, key=entry.key)
+    assert looked_up is not None
+    return looked_up
+
+
+def take_over(entry: ledger.Found) -> ledger.Run | None:
+    return ledger.take_over(entry, owner="me", request_id="", lease_seconds=30)
 
 
 def end_the_lease() -> None:
@@ -153,11 +164,10 @@ def test_an_uncertain_outcome_may_turn_out_a_refusal(caller: Caller) -> None:
 def test_only_one_of_two_retries_takes_over(caller: Caller) -> None:
     PLAN.update(answer=202)
     caller.post("/phased", body={})
-    entry = LedgerEntry.objects.get()
-    identity = ledger.Identity(scope=entry.scope, key=entry.key, fingerprint=b"", owner="me", request_id="")
-    assert ledger.take_over(entry, identity, lease_seconds=30) == ledger.Run(entry.pk, fence=2)
-    assert ledger.take_over(entry, identity, lease_seconds=30) is None
-    assert not ledger.suspend(ledger.Run(entry.pk, fence=1))
+    entry = found()
+    assert take_over(entry) == ledger.Run(entry.entry_id, fence=2)
+    assert take_over(entry) is None
+    assert not ledger.suspend(ledger.Run(entry.entry_id, fence=1), subject="")
 
 
 def test_an_open_transaction_is_refused(caller: Caller) -> None:
@@ -170,9 +180,7 @@ def test_an_open_transaction_is_refused(caller: Caller) -> None:
 def test_a_twin_waits_as_long_as_configured(caller: Caller) -> None:
     PLAN.update(answer=202)
     caller.post("/phased", body={})
-    entry = LedgerEntry.objects.get()
-    identity = ledger.Identity(scope=entry.scope, key=entry.key, fingerprint=b"", owner="me", request_id="")
-    run = ledger.take_over(entry, identity, lease_seconds=30)
+    run = take_over(found())
     assert run is not None
     with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 0.2}):
         assert caller.post("/phased", body={}).json()["code"] == "idempotency_in_progress"

@@ -1,13 +1,16 @@
 """Redis paused, stopped or lying: the answer stays right and comes within the client's time-outs."""
 
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 import redis
 from django.db import connection
 from django.test.utils import CaptureQueriesContext, override_settings
 
-from idempotency import marker
+from redis.connection import UnixDomainSocketConnection
+
+from idempotency import fastpath
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Caller
 
@@ -27,13 +30,13 @@ def test_paused_redis_costs_one_time_out_and_then_nothing(
     caller: Caller, effects: Effects, paused: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    original = marker.get_redis_connection
+    original = fastpath.get_redis_connection
 
     def counting(alias: str) -> object:
         asked.append(1)
         return original(alias)
 
-    monkeypatch.setattr(marker, "get_redis_connection", counting)
+    monkeypatch.setattr(fastpath, "get_redis_connection", counting)
     with override_settings(IDEMPOTENCY={"BREAKER_SECONDS": 60}):
         first = caller.post()
         again = caller.post()
@@ -51,7 +54,7 @@ def test_stopped_redis_is_like_no_redis(caller: Caller, effects: Effects) -> Non
         }
     }
     with override_settings(CACHES=caches):
-        assert not marker.ping()
+        assert not fastpath.ping()
         assert caller.post().content == caller.post().content
     assert effects() == 1
 
@@ -88,20 +91,73 @@ def test_a_running_marker_of_a_dead_process_is_409_until_it_expires(
     assert caller.post(key="other").status_code == first.status_code == 201
 
 
-def test_what_a_request_costs(caller: Caller, redis_server: redis.Redis) -> None:
-    """Round trips of the ledger itself, beside DRF (forced login: no SQL) and the handler's own two statements."""
+FRAMING = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE"}
+
+
+class Cost(NamedTuple):
+    """What one request sent: SQL statements, commits, savepoints, Redis commands."""
+
+    sql: int
+    commits: int
+    savepoints: int
+    redis: int
+
+
+@pytest.fixture
+def cost(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cost]:
+    """Counts a request's round trips, beside DRF (forced login: no SQL)."""
+    sent: list[object] = []
+    original = UnixDomainSocketConnection.send_packed_command
+
+    def counting(self: Any, command: Any, check_health: bool = True) -> Any:
+        sent.append(command)
+        return original(self, command, check_health)
+
+    monkeypatch.setattr(UnixDomainSocketConnection, "send_packed_command", counting)
     caller.post(key="warm-up")
 
-    def commands() -> int:
-        return int(redis_server.info("stats")["total_commands_processed"])
-
-    def cost() -> tuple[int, int]:
-        before = commands()
+    def count(path: str = "/things", key: str = "k1", body: Any = None) -> Cost:
+        sent.clear()
         with CaptureQueriesContext(connection) as captured:
-            caller.post(key="k1")
+            caller.post(path, key=key, body=body)
         statements = [query["sql"] for query in captured.captured_queries]
-        return len([sql for sql in statements if sql not in {"BEGIN", "COMMIT"}]), commands() - before - 1
+        framing = [sql for sql in statements if sql.split()[0] in FRAMING]
+        return Cost(
+            sql=len(statements) - len(framing),
+            # outside a transaction every statement that writes is a commit of its own
+            commits=sum(sql == "COMMIT" for sql in statements),
+            savepoints=sum(sql.startswith("SAVEPOINT") for sql in statements),
+            redis=len(sent),
+        )
 
-    handler = 2  # permission check, insert
-    assert cost() == (handler + 1, 2)  # fresh: one INSERT; SET NX and SET
-    assert cost() == (1, 2)  # replay: only the permission check; SET NX and GET
+    return count
+
+
+PERMISSION = 1  # the view's permission asks the database, on a replay too
+INSERT = 1  # the handler's effect
+
+
+def test_what_a_fresh_atomic_request_costs(cost: Callable[..., Cost]) -> None:
+    """One row inserted last, in the one transaction; a script to claim the marker and one to finish it."""
+    assert cost() == Cost(sql=PERMISSION + INSERT + 1, commits=1, savepoints=0, redis=2)
+
+
+def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redis) -> None:
+    cost()
+    assert cost() == Cost(sql=PERMISSION, commits=0, savepoints=0, redis=1)
+    redis_server.flushall()
+    cost()
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        # claimed in vain and found in one statement, whose transaction is given up
+        assert cost() == Cost(sql=PERMISSION + 1, commits=0, savepoints=0, redis=0)
+
+
+def test_what_a_fresh_atomic_request_costs_without_redis(cost: Callable[..., Cost]) -> None:
+    """Claimed first, completed last."""
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        assert cost() == Cost(sql=PERMISSION + INSERT + 2, commits=1, savepoints=0, redis=0)
+
+
+def test_what_a_fresh_phased_request_costs(cost: Callable[..., Cost]) -> None:
+    """The claim is a transaction of one statement; so is the completion, in autocommit."""
+    assert cost("/phased", body={}) == Cost(sql=INSERT + 2, commits=1, savepoints=0, redis=2)

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import override_settings
 
-from idempotency import marker
+from idempotency import fastpath
 from idempotency.conf import config
 from idempotency.models import LedgerEntry, State
 from tests.integration.idempotency.conftest import Caller
@@ -30,7 +30,7 @@ def _redis(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         original = Caller.post
 
         def flush_then_post(self: Caller, *args: Any, **kwargs: Any) -> Any:
-            marker._try(lambda client: client.flushdb())
+            fastpath.attempt(lambda client: client.flushdb())
             return original(self, *args, **kwargs)
 
         monkeypatch.setattr(Caller, "post", flush_then_post)
@@ -161,7 +161,7 @@ def test_a_response_over_the_limit_is_kept_as_done(caller: Caller, effects: Effe
 def test_purged_bytes_are_410_and_never_run_again(caller: Caller, effects: Effects) -> None:
     caller.post()
     LedgerEntry.objects.update(response_body=None)
-    marker._try(lambda client: client.flushdb())
+    fastpath.attempt(lambda client: client.flushdb())
     again = caller.post()
     assert (again.status_code, again.json()["code"]) == (410, "idempotency_result_expired")
     assert effects() == 1

@@ -1,0 +1,87 @@
+"""Redis, as long as it answers: every use of it in this package goes through `attempt`.
+
+Nothing here decides anything. A command is answered within the client's time-outs; after a failure the breaker
+keeps this process away from Redis for `BREAKER_SECONDS`, and the caller does without.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import resources
+from typing import Any, TypeVar
+
+from django.utils.module_loading import import_string
+from django_redis import get_redis_connection
+from redis.exceptions import NoScriptError, RedisError
+
+from idempotency import metrics
+from idempotency.breaker import Breaker
+from idempotency.conf import config
+
+log = logging.getLogger(__name__)
+
+breaker = Breaker()
+
+T = TypeVar("T")
+
+
+class Script:
+    """A Lua script of `idempotency/scripts`, run by its digest; sent whole where the server does not know it.
+
+    Every key of a call must carry the same hash tag, or a Redis Cluster refuses it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.text = resources.files("idempotency").joinpath(f"scripts/{name}.lua").read_text()
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, redis: Any, keys: list[str], arguments: list[Any]) -> Any:
+        try:
+            return redis.evalsha(self.sha, len(keys), *keys, *arguments)
+        except NoScriptError:  # a fresh or flushed server
+            return redis.eval(self.text, len(keys), *keys, *arguments)
+
+
+def client() -> Any:
+    """The redis-py client that the settings name; raises whatever making it raises."""
+    settings = config()
+    if settings.redis_client is not None:
+        return _client_of(settings.redis_client)
+    return get_redis_connection(settings.redis_alias)
+
+
+def attempt(command: Callable[[Any], T]) -> T | None:
+    """Run `command` on a client, within its time-outs; None when Redis is switched off, away or talks nonsense."""
+    settings = config()
+    if not settings.uses_redis or not breaker.allows(open_seconds=settings.breaker_seconds):
+        return None
+    try:
+        result = command(client())
+    except (RedisError, OSError) as error:
+        failed(error)
+        return None
+    except (ValueError, KeyError, TypeError):
+        log.warning("A value in Redis is not ours to read; working without it.")
+        return None
+    breaker.succeeded()
+    return result
+
+
+def failed(error: Exception) -> None:
+    """Open the breaker: Redis just failed."""
+    seconds = config().breaker_seconds
+    breaker.failed(open_seconds=seconds)
+    metrics.redis_failures.inc()
+    log.warning("Redis is unavailable (%s); doing without it for %g s.", type(error).__name__, seconds)
+
+
+def ping() -> bool:
+    """Whether Redis answers."""
+    return attempt(lambda redis: bool(redis.ping())) is True
+
+
+@lru_cache(maxsize=4)
+def _client_of(path: str) -> Any:
+    """Made once a process; redis-py's pools see a fork by themselves."""
+    return import_string(path)()

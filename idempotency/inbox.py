@@ -1,0 +1,45 @@
+"""The consumer's inbox: a message that a queue delivers twice is applied once.
+
+    with transaction.atomic():
+        if consume_once(message.id, consumer="stock"):
+            ...                                        # the effect, in this same transaction
+
+The row that says "applied" commits with the effect, so a consumer that is killed in between has done neither, and
+the queue's redelivery finds the truth. Acknowledge the message after the commit, whatever this returned.
+"""
+
+from django.db import connection, transaction
+
+from idempotency.models import ConsumedMessage
+
+_TABLE = ConsumedMessage._meta.db_table
+
+_INSERT = f"""
+INSERT INTO {_TABLE} (consumer, message_id) VALUES (%s, %s) ON CONFLICT (consumer, message_id) DO NOTHING
+RETURNING id
+"""  # noqa: S608  our own table's name
+
+
+def consume_once(message_id: str, *, consumer: str) -> bool:
+    """Whether this is the first time that `consumer` sees the message. Needs a transaction.
+
+    A second delivery in another process waits at the unique index until the first one has committed or rolled back.
+
+    Args:
+        message_id: what the queue or the sender names it by, the same in every delivery; 1..255 characters.
+        consumer: who applies it; another consumer applies the same message too. 1..96 characters.
+
+    Returns:
+        False if it has been applied: do nothing, and acknowledge it.
+
+    Raises:
+        TransactionManagementError: no transaction is open; row and effect could not commit together.
+        ValueError: a name is empty or too long.
+    """
+    if not 1 <= len(message_id) <= 255 or not 1 <= len(consumer) <= 96:
+        raise ValueError("A message id has 1 to 255 characters and a consumer's name 1 to 96.")
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("consume_once needs the consumer's own transaction.")
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT, [consumer, message_id])
+        return cursor.fetchone() is not None

@@ -1,0 +1,41 @@
+"""The ledger: the only code that writes its tables, and the judge of which of two twins executed."""
+
+from idempotency.ledger.claiming import await_twin, claim, complete, record
+from idempotency.ledger.identity import Found, Identity, Run, TwinRunning
+from idempotency.ledger.leasing import (
+    claim_phased,
+    close_by_hand,
+    complete_phased,
+    drop_lease,
+    forget,
+    mark_point,
+    suspend,
+    take_over,
+)
+from idempotency.ledger.reading import find, stalled
+from idempotency.ledger.reaping import drop_messages, drop_tombstones, purge_bodies, rewrap
+
+__all__ = [
+    "Found",
+    "Identity",
+    "Run",
+    "TwinRunning",
+    "await_twin",
+    "claim",
+    "claim_phased",
+    "close_by_hand",
+    "complete",
+    "complete_phased",
+    "drop_lease",
+    "drop_messages",
+    "drop_tombstones",
+    "find",
+    "forget",
+    "mark_point",
+    "purge_bodies",
+    "record",
+    "rewrap",
+    "stalled",
+    "suspend",
+    "take_over",
+]

@@ -1,0 +1,120 @@
+"""Entries of atomic calls: they live and die with the caller's transaction.
+
+Two ways, both of which leave the judgement to the unique constraint on (scope, key):
+
+- *insert last* (`record`): the finished row with its answer is the last statement before the commit. A twin that
+  came to the same point waits at the index for that commit, and loses. The advisory lock is taken along where it
+  is free, only so that those who claim first are told of this one at once.
+- *claim first* (`claim`, `complete`): for when Redis cannot hold twins off. The row is inserted before the handler
+  runs, guarded by an advisory lock of the same key that is tried and not waited for, so a twin is told at once.
+"""
+
+import json
+
+from django.db import OperationalError, connection
+
+from idempotency.conf import config
+from idempotency.keys import lock_id_of
+from idempotency.ledger.identity import Found, Identity, TwinRunning
+from idempotency.ledger.reading import COLUMNS, found_in
+from idempotency.models import LedgerEntry, State
+from idempotency.modes import Mode
+from idempotency.response import StoredResponse
+
+LOCK_NOT_AVAILABLE = "55P03"
+
+_TABLE = LedgerEntry._meta.db_table
+
+# the claim and what stands in its place: one round trip, whichever it is
+_CLAIM = f"""
+WITH mine AS (
+    INSERT INTO {_TABLE} (scope, key, fingerprint, mode, state, owner, request_id, fence, response_headers)
+    SELECT %s, %s, %s, '{Mode.ATOMIC}', '{State.RUNNING.value}', %s, %s, 1, '{{}}'::jsonb
+    WHERE pg_try_advisory_xact_lock(%s)
+    ON CONFLICT (scope, key) DO NOTHING
+    RETURNING id AS claimed
+)
+SELECT mine.claimed, entry.* FROM mine
+FULL JOIN (SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s) AS entry ON true
+"""  # noqa: S608  the names in it are our own
+
+_RECORD = f"""
+INSERT INTO {_TABLE} (scope, key, fingerprint, mode, state, owner, request_id, fence, subject,
+    response_status, response_headers, response_body, body_key_id, finished_at)
+SELECT %s, %s, %s, '{Mode.ATOMIC}', '{State.FINISHED.value}', %s, %s, 1, %s,
+    %s, %s::jsonb, %s, %s, statement_timestamp()
+WHERE pg_try_advisory_xact_lock(%s) IS NOT NULL
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING id
+"""  # noqa: S608
+
+_COMPLETE = f"""
+UPDATE {_TABLE} SET state = '{State.FINISHED.value}', subject = %s, response_status = %s, response_headers = %s,
+    response_body = %s, body_key_id = %s, finished_at = statement_timestamp()
+WHERE id = %s
+"""  # noqa: S608
+
+
+def claim(identity: Identity) -> int | Found | None:
+    """Claim first: insert the running entry of an atomic call. Needs a transaction; waits for nobody.
+
+    Returns:
+        The number of our entry; or the committed one that has the key; or None if a twin holds it, who is still
+        running or has committed this very moment.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _CLAIM,
+            [
+                identity.scope,
+                identity.key,
+                identity.fingerprint,
+                identity.owner,
+                identity.request_id,
+                lock_id_of(identity.digest),
+                config().body_seconds,
+                identity.scope,
+                identity.key,
+            ],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    return found_in(row[1:]) if row[0] is None else int(row[0])
+
+
+def await_twin(identity: Identity, *, wait_seconds: float) -> None:
+    """Wait until the twin that claimed first has committed or rolled back. Needs a transaction of its own.
+
+    Raises:
+        TwinRunning: it did not end within `wait_seconds`; the transaction is unusable.
+    """
+    milliseconds = max(1, round(wait_seconds * 1000))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{milliseconds}ms"])
+        try:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(identity.digest)])
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                raise TwinRunning from error
+            raise
+
+
+def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
+    """Insert last: the finished entry of an atomic call with its answer. Needs a transaction.
+
+    Returns:
+        False if the key is taken: the caller must roll its whole transaction back and replay the winner.
+    """
+    who = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id, subject]
+    what = [answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
+    with connection.cursor() as cursor:
+        cursor.execute(_RECORD, [*who, *what, lock_id_of(identity.digest)])
+        return cursor.fetchone() is not None
+
+
+def complete(entry_id: int, answer: StoredResponse, *, subject: str) -> None:
+    """Finish the entry that `claim` made in this same transaction."""
+    headers = json.dumps(answer.headers)
+    with connection.cursor() as cursor:
+        cursor.execute(_COMPLETE, [subject, answer.status, headers, answer.body, answer.body_key_id, entry_id])

@@ -1,0 +1,67 @@
+"""What the ledger is asked about: who wants what, and what stands there."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from idempotency.keys import digest_of
+from idempotency.response import StoredResponse
+
+
+class TwinRunning(Exception):
+    """Another transaction holds this key, uncommitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a keyed request is in the ledger.
+
+    Attributes:
+        scope, key: unique together.
+        fingerprint: 32 bytes.
+        owner: the process, for people.
+        request_id: of this execution, for people.
+        handler: name of the `Phases` that can resume it without a request; empty if none can.
+    """
+
+    scope: str
+    key: str
+    fingerprint: bytes
+    owner: str
+    request_id: str
+    handler: str = ""
+
+    @property
+    def digest(self) -> str:
+        return digest_of(scope=self.scope, key=self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The right to execute a phased entry: valid while nobody holds a greater fencing number."""
+
+    entry_id: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A committed entry as the request path needs it.
+
+    Attributes:
+        entry_id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data: columns.
+        answer: None while it is not finished.
+        fresh_seconds: how long the bytes of the answer may still be given; 0 or less: purged, or due to be.
+    """
+
+    entry_id: int
+    scope: str
+    key: str
+    fence: int
+    state: str
+    fingerprint: bytes
+    subject: str
+    handler: str
+    recovery_point: str
+    recovery_data: dict[str, Any]
+    answer: StoredResponse | None
+    fresh_seconds: float

@@ -1,0 +1,189 @@
+"""Entries of phased calls: committed before the handler runs, under a lease and a fencing number.
+
+Every change to one is a compare-and-set on that number, and keeps the history of its runs (`LedgerAttempt`) in the
+same statement or transaction. The clock is the database's.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from idempotency.ledger.identity import Found, Identity, Run
+from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
+from idempotency.modes import Mode
+from idempotency.response import StoredResponse
+
+_ENTRY = LedgerEntry._meta.db_table
+_ATTEMPT = LedgerAttempt._meta.db_table
+
+# one statement and one commit for the entry and the first line of its history
+_CLAIM = f"""
+WITH entry AS (
+    INSERT INTO {_ENTRY} (scope, key, fingerprint, mode, state, owner, request_id, fence, lease_until,
+        response_headers, handler)
+    VALUES (%s, %s, %s, '{Mode.PHASED}', '{State.RUNNING.value}', %s, %s, 1,
+        statement_timestamp() + %s * interval '1 second', '{{}}', %s)
+    ON CONFLICT (scope, key) DO NOTHING
+    RETURNING id, owner, request_id
+), history AS (
+    INSERT INTO {_ATTEMPT} (entry_id, fence, owner, request_id, outcome)
+    SELECT id, 1, owner, request_id, '{Outcome.RUNNING.value}' FROM entry
+)
+SELECT id FROM entry
+"""  # noqa: S608  the names in it are our own
+
+_TAKE_OVER = f"""
+WITH entry AS (
+    UPDATE {_ENTRY} SET state = '{State.RUNNING.value}', fence = fence + 1, owner = %s, request_id = %s,
+        lease_until = statement_timestamp() + %s * interval '1 second'
+    WHERE id = %s AND fence = %s
+      AND (state = '{State.UNCERTAIN.value}'
+           OR (state = '{State.RUNNING.value}' AND lease_until <= statement_timestamp()))
+    RETURNING id, fence, owner, request_id
+), lost AS (
+    UPDATE {_ATTEMPT} SET outcome = '{Outcome.LOST.value}', ended_at = statement_timestamp()
+    FROM entry WHERE entry_id = entry.id AND outcome = '{Outcome.RUNNING.value}'
+), history AS (
+    INSERT INTO {_ATTEMPT} (entry_id, fence, owner, request_id, outcome)
+    SELECT id, fence, owner, request_id, '{Outcome.RUNNING.value}' FROM entry
+)
+SELECT fence FROM entry
+"""  # noqa: S608
+
+# a run changes its entry and ends its own line of the history in one statement, if it still is the latest
+_END_RUN = f"""
+WITH entry AS (
+    UPDATE {_ENTRY} SET {{changes}}
+    WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}'
+    RETURNING id, fence
+), history AS (
+    UPDATE {_ATTEMPT} SET outcome = %s, ended_at = statement_timestamp()
+    FROM entry WHERE entry_id = entry.id AND {_ATTEMPT}.fence = entry.fence AND outcome = '{Outcome.RUNNING.value}'
+)
+SELECT id FROM entry
+"""  # noqa: S608
+
+_MARK = f"""
+UPDATE {_ENTRY} SET recovery_point = %s, recovery_data = %s,
+    lease_until = statement_timestamp() + %s * interval '1 second'
+WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}'
+"""  # noqa: S608
+
+
+def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
+    """Insert and commit the running entry of a phased call.
+
+    Returns:
+        The run with fencing number 1, or None if the key is taken.
+
+    Raises:
+        RuntimeError: a transaction is open; the claim would not be durable before the handler runs.
+    """
+    who = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        cursor.execute(_CLAIM, [*who, lease_seconds, identity.handler])
+        row = cursor.fetchone()
+    return None if row is None else Run(row[0], fence=1)
+
+
+def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float) -> Run | None:
+    """Execute an unfinished phased entry again: uncertain, or running with its lease over. Commits.
+
+    Returns:
+        The run with the next fencing number, or None if the lease is still held or someone was faster.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE_OVER, [owner, request_id, lease_seconds, entry.entry_id, entry.fence])
+        row = cursor.fetchone()
+    return None if row is None else Run(entry.entry_id, fence=row[0])
+
+
+def mark_point(run: Run, *, point: str, data: Mapping[str, Any], lease_seconds: float) -> bool:
+    """Remember where to resume, and prolong the lease: the run makes progress.
+
+    Returns:
+        False: another run took over; what the caller did in this transaction must be rolled back.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_MARK, [point, json.dumps(data), lease_seconds, run.entry_id, run.fence])
+        return cursor.rowcount == 1
+
+
+def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
+    """Finish the entry if this run still is its latest; False: another run took over."""
+    changes = (
+        f"state = '{State.FINISHED.value}', lease_until = NULL, subject = %s, response_status = %s, "
+        "response_headers = %s, response_body = %s, body_key_id = %s, finished_at = statement_timestamp()"
+    )
+    values = [subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
+    return _end(run, changes, values, Outcome.FINISHED)
+
+
+def suspend(run: Run, *, subject: str) -> bool:
+    """Mark the entry uncertain: answered 202, to be executed again by a retry. False: another run took over."""
+    changes = f"state = '{State.UNCERTAIN.value}', lease_until = NULL, subject = %s"
+    return _end(run, changes, [subject], Outcome.UNCERTAIN)
+
+
+def drop_lease(run: Run) -> None:
+    """Let a retry resume at once; the entry stays, so that what the run committed is never forgotten."""
+    _end(run, "lease_until = statement_timestamp()", [], Outcome.FAILED)
+
+
+def forget(run: Run) -> None:
+    """Remove the entry of a run that did nothing; where that is not certain, only its lease is dropped.
+
+    Certain it is of a first run by the handler's own word (a 4xx not to store), and of a handler of recovery
+    points none of whose steps has committed.
+    """
+    nothing_done = Q(recovery_point="") & (Q(fence=1) | ~Q(handler=""))
+    entries = LedgerEntry.objects.filter(nothing_done, pk=run.entry_id, fence=run.fence, state=State.RUNNING)
+    if not entries.delete()[0]:
+        drop_lease(run)
+
+
+def close_by_hand(
+    *, entry_id: int, fence: int, answer: StoredResponse, outcome: Outcome, operator: str, note: str
+) -> bool:
+    """An operator's decision on an unfinished phased entry: finish it with `answer`, and keep who and why.
+
+    The fencing number grows, so a run that still lives somewhere cannot finish it as well.
+
+    Returns:
+        False if it changed since the operator looked (other fence, finished, or running under a valid lease).
+    """
+    with transaction.atomic():
+        entry = (
+            LedgerEntry.objects.select_for_update()
+            .filter(pk=entry_id, fence=fence, mode=Mode.PHASED)
+            .exclude(state=State.FINISHED)
+            .exclude(state=State.RUNNING, lease_until__gt=Now())
+            .first()
+        )
+        if entry is None:
+            return False
+        LedgerEntry.objects.filter(pk=entry_id).update(
+            state=State.FINISHED,
+            fence=fence + 1,
+            lease_until=None,
+            response_status=answer.status,
+            response_headers=answer.headers,
+            response_body=answer.body,
+            body_key_id=answer.body_key_id,
+            finished_at=Now(),
+        )
+        entry.attempts.filter(outcome=Outcome.RUNNING).update(outcome=Outcome.LOST, ended_at=Now())
+        LedgerAttempt.objects.create(
+            entry=entry, fence=fence + 1, owner=operator, ended_at=Now(), outcome=outcome, note=note
+        )
+    return True
+
+
+def _end(run: Run, changes: str, values: list[Any], outcome: Outcome) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(_END_RUN.format(changes=changes), [*values, run.entry_id, run.fence, outcome.value])
+        return cursor.fetchone() is not None

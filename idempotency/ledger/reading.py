@@ -1,0 +1,75 @@
+"""The ledger's reads, each one statement."""
+
+import json
+from typing import Any
+
+from django.db import connection
+
+from idempotency.conf import config
+from idempotency.ledger.identity import Found
+from idempotency.models import LedgerEntry
+from idempotency.response import StoredResponse
+
+_TABLE = LedgerEntry._meta.db_table
+
+# by hand and not through the model: this is all the SQL of a replay, and the ORM would triple its cost
+COLUMNS = """
+id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data::text,
+response_status, response_headers::text, response_body, body_key_id,
+coalesce(%s - extract(epoch FROM statement_timestamp() - finished_at), 0)::float8
+"""
+_FIND = f"SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s"  # noqa: S608  our own table's name
+_STALLED = f"""
+SELECT {COLUMNS} FROM {_TABLE}
+WHERE state <> 'finished' AND mode = 'phased' AND handler = ANY(%s) AND fence < %s
+  AND coalesce(lease_until, created_at) < statement_timestamp() - %s * interval '1 second'
+  AND id > %s
+ORDER BY id LIMIT %s
+"""  # noqa: S608
+
+
+def find(*, scope: str, key: str) -> Found | None:
+    """The committed entry of (scope, key)."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FIND, [config().body_seconds, scope, key])
+        row = cursor.fetchone()
+    return None if row is None else found_in(row)
+
+
+def stalled(*, handlers: list[str], runs_max: int, idle_seconds: float, after_id: int, limit: int) -> list[Found]:
+    """Phased entries that nobody runs and that one of `handlers` can resume, the oldest first.
+
+    Args:
+        handlers: names of `Phases`.
+        runs_max: entries that were run this often are left to a person.
+        idle_seconds: how long their lease must be over, so that a client's own retry comes first.
+        after_id: only entries after this one, to go on with the next batch.
+        limit: of the batch.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_STALLED, [config().body_seconds, handlers, runs_max, idle_seconds, after_id, limit])
+        return [found_in(row) for row in cursor.fetchall()]
+
+
+def found_in(row: Any) -> Found:
+    """The entry of a row of `COLUMNS`."""
+    (entry_id, scope, key, fence, state, fingerprint, subject, handler, point, data) = row[:10]
+    status, headers, body, body_key_id, fresh_seconds = row[10:]
+    answer = None
+    if status is not None:
+        kept = None if body is None or fresh_seconds <= 0 else bytes(body)
+        answer = StoredResponse(status=status, headers=json.loads(headers), body=kept, body_key_id=body_key_id)
+    return Found(
+        entry_id=entry_id,
+        scope=scope,
+        key=key,
+        fence=fence,
+        state=state,
+        fingerprint=bytes(fingerprint),
+        subject=subject,
+        handler=handler,
+        recovery_point=point,
+        recovery_data=json.loads(data),
+        answer=answer,
+        fresh_seconds=fresh_seconds,
+    )

@@ -1,0 +1,98 @@
+"""What becomes of old entries: their bytes go first, the key itself much later; an unfinished one never goes.
+
+Every batch is a transaction of its own that takes only rows nobody holds, so a request never waits for it, and a
+reaper that is killed has lost nothing: the next one goes on.
+"""
+
+from django.db import connection
+
+from idempotency import vault
+from idempotency.conf import config
+from idempotency.keys import digest_of
+from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
+
+_ENTRY = LedgerEntry._meta.db_table
+_ATTEMPT = LedgerAttempt._meta.db_table
+_MESSAGE = ConsumedMessage._meta.db_table
+_FINISHED = f"state = '{State.FINISHED.value}'"
+
+_PURGE = f"""
+WITH old AS (
+    SELECT id FROM {_ENTRY}
+    WHERE response_body IS NOT NULL AND {_FINISHED}
+      AND finished_at < statement_timestamp() - %s * interval '1 second'
+    ORDER BY finished_at LIMIT %s FOR UPDATE SKIP LOCKED
+)
+UPDATE {_ENTRY} SET response_body = NULL, body_key_id = '', purged_at = statement_timestamp()
+FROM old WHERE {_ENTRY}.id = old.id
+"""  # noqa: S608  the names in it are our own
+
+# by number: entries come in the order of their numbers, so the oldest stand at the beginning of the primary key
+_DROP = f"""
+WITH old AS (
+    SELECT id FROM {_ENTRY}
+    WHERE {_FINISHED} AND finished_at < statement_timestamp() - %s * interval '1 second'
+      AND created_at < statement_timestamp() - %s * interval '1 second'
+    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+), history AS (
+    DELETE FROM {_ATTEMPT} USING old WHERE entry_id = old.id
+)
+DELETE FROM {_ENTRY} USING old WHERE {_ENTRY}.id = old.id
+"""  # noqa: S608
+
+_DROP_MESSAGES = f"""
+DELETE FROM {_MESSAGE} WHERE id IN (
+    SELECT id FROM {_MESSAGE} WHERE consumed_at < statement_timestamp() - %s * interval '1 second'
+    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""  # noqa: S608
+
+
+def purge_bodies(*, limit: int) -> int:
+    """Remove the bytes of up to `limit` answers older than `BODY_SECONDS`. Returns how many it removed."""
+    return _execute(_PURGE, [config().body_seconds, limit])
+
+
+def drop_tombstones(*, limit: int) -> int:
+    """Forget up to `limit` finished keys older than `TOMBSTONE_SECONDS`. Returns how many it forgot."""
+    seconds = config().tombstone_seconds
+    return _execute(_DROP, [seconds, seconds, limit])
+
+
+def drop_messages(*, limit: int) -> int:
+    """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`. Returns how many it forgot."""
+    return _execute(_DROP_MESSAGES, [config().tombstone_seconds, limit])
+
+
+def rewrap(*, limit: int, after_id: int) -> tuple[int, int]:
+    """Wrap the data keys of up to `limit` stored answers under the newest of `BODY_KEYS`.
+
+    Returns:
+        How many were looked at, and the number of the last entry, to go on after.
+
+    Raises:
+        VaultError: a key in use is missing from `BODY_KEYS`.
+    """
+    newest = next(iter(config().body_keys), "")
+    entries = (
+        LedgerEntry.objects.filter(pk__gt=after_id, response_body__isnull=False)
+        .exclude(body_key_id__in=["", newest])
+        .order_by("pk")[:limit]
+    )
+    count = 0
+    for entry in entries.only("scope", "key", "response_body", "body_key_id"):
+        digest = digest_of(scope=entry.scope, key=entry.key)
+        body, key_id = vault.rewrap(bytes(entry.response_body or b""), key_id=entry.body_key_id, digest=digest)
+        # only what we read: a purge in between must not get its bytes back
+        LedgerEntry.objects.filter(pk=entry.pk, body_key_id=entry.body_key_id, response_body__isnull=False).update(
+            response_body=body, body_key_id=key_id
+        )
+        after_id = entry.pk
+        count += 1
+    return count, after_id
+
+
+def _execute(statement: str, values: list[float]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.rowcount

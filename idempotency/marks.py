@@ -1,0 +1,34 @@
+"""Marks: facts that never become untrue again, told by Redis so that a repeat needs no SQL.
+
+A mark is only a hint. It may be missing at any time, and then the database is asked; so set one only after the
+commit of the fact, and only for facts that are final (an order that is paid stays one that was paid).
+"""
+
+from dataclasses import dataclass
+
+from idempotency.fastpath import attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A kind of fact about things named by an id.
+
+    Attributes:
+        kind: part of the Redis key, e.g. ``paid``.
+        ttl_seconds: how long it is kept.
+    """
+
+    kind: str
+    ttl_seconds: int = 86_400
+
+    def put(self, identifier: str, value: str) -> None:
+        """The fact holds for this thing; call it after the commit."""
+        attempt(lambda redis: redis.set(self._key(identifier), value.encode(), ex=self.ttl_seconds))
+
+    def get(self, identifier: str) -> str | None:
+        """What was put; None if nothing is known here, or Redis is unavailable."""
+        found = attempt(lambda redis: redis.get(self._key(identifier)))
+        return None if found is None else bytes(found).decode()
+
+    def _key(self, identifier: str) -> str:
+        return f"idempotency:mark:{self.kind}:{{{identifier}}}"

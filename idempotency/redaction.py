@@ -1,0 +1,34 @@
+"""Values that must not be kept: replaced in an answer before it is stored.
+
+The first caller gets the answer as the handler made it; a replay, the ledger, Redis and the admin have the mask.
+"""
+
+import json
+from typing import Any
+
+MASK = "[redacted]"
+
+
+def redacted(body: bytes, *, content_type: str, names: tuple[str, ...]) -> bytes:
+    """`body` with the value of every JSON member of these names, at any depth, replaced by `MASK`.
+
+    Anything but JSON is returned as it is, and so are bytes in which no such member stands.
+    """
+    media_type = content_type.split(";", 1)[0].strip().lower()
+    if not names or not (media_type == "application/json" or media_type.endswith("+json")):
+        return body
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return body
+    hidden = frozenset(names)
+    masked = _mask(document, hidden)
+    return body if masked == document else json.dumps(masked, ensure_ascii=False).encode()
+
+
+def _mask(value: Any, hidden: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: MASK if name in hidden else _mask(member, hidden) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_mask(member, hidden) for member in value]
+    return value
