@@ -1,18 +1,46 @@
-"""The ledger in Django admin: to look at, not to change."""
+"""The ledger in Django admin: who asked for what, what became of it, and what still needs a person.
+
+Nothing can be edited. The one thing an operator may do is to close an entry whose outcome is unknown, with a
+permission of its own (`idempotency.close_ledgerentry`), a reason, and a line in the entry's history.
+"""
 
 from typing import Any
 
-from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.utils.html import format_html
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, path, reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
 
-from idempotency.models import LedgerEntry
+from idempotency import charts, statistics, vault
+from idempotency.conf import config
+from idempotency.decision_form import DecisionForm
+from idempotency.decisions import NotDecidable
+from idempotency.keys import digest_of
+from idempotency.models import ConsumedMessage, LedgerEntry, State
+from idempotency.modes import Mode
+from idempotency.paging import EstimatingPaginator
+from idempotency.response import StoredResponse
+from idempotency.timeline import timeline
+
+BODY_SHOWN_MAX = 20_000  # characters
+OPEN_SHOWN = 20
+HOURS_SHOWN = 48
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """No adding, changing or deleting, by anyone."""
+    """No adding, changing or deleting, by anyone; pages of large tables without counting them."""
+
+    paginator = EstimatingPaginator
+    show_full_result_count = False
+    list_per_page = 50
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -24,26 +52,86 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
 
+class NeedsAPerson(admin.SimpleListFilter):
+    """Entries without a final answer, by what keeps them open."""
+
+    title = "needs a person"
+    parameter_name = "open"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("uncertain", "outcome unknown"), ("stalled", "nobody runs it"), ("any", "any unfinished")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
+        stalled = Q(state=State.RUNNING, lease_until__lt=timezone.now())
+        wanted = {"uncertain": Q(state=State.UNCERTAIN), "stalled": stalled, "any": ~Q(state=State.FINISHED)}
+        return queryset.filter(wanted[self.value() or ""]) if self.value() in wanted else queryset
+
+
 @admin.register(LedgerEntry)
 class LedgerEntryAdmin(ReadOnlyAdmin):
-    """Who asked for what under which key, what it was answered, and what is still open."""
+    """One key of one caller on one route: its request, its runs, its answer."""
 
-    list_display = ("key", "scope", "mode", "state", "response_status", "fence", "created_at", "finished_at")
-    list_filter = ("state", "mode", "response_status", "created_at")
-    search_fields = ("key", "scope", "request_id")
-    ordering = ("-created_at",)
-    show_full_result_count = False
-    list_per_page = 50
-    fieldsets = (
-        ("Request", {"fields": ("key", "scope", "fingerprint_hex", "mode", "request_id", "created_at")}),
-        ("Execution", {"fields": ("state", "owner", "fence", "lease_until", "finished_at")}),
-        ("Stored answer", {"fields": ("response_status", "response_headers", "body_text")}),
+    list_display = ("key", "scope", "subject", "mode", "state", "response_status", "fence", "age", "finished_at")
+    list_filter = (NeedsAPerson, "state", "mode", "response_status", "created_at")
+    search_fields = ("key__exact", "request_id__exact", "subject__exact", "scope__startswith")
+    search_help_text = (
+        "A whole key, request id or subject (order:0190…), or the beginning of a scope (user:7 POST)."
     )
+    ordering = ("-pk",)
+    fieldsets = (
+        ("Request", {"fields": ("key", "scope", "about", "fingerprint_hex", "mode", "request_id", "created_at")}),
+        (
+            "Execution",
+            {"fields": ("state", "owner", "fence", "lease_until", "handler", "recovery_point", "history")},
+        ),
+        ("Stored answer", {"fields": ("response_status", "response_headers", "body_text", "purged_at")}),
+    )
+    change_form_template = "admin/idempotency/ledgerentry/detail.html"
+    change_list_template = "admin/idempotency/ledgerentry/list.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LedgerEntry]:
-        entries = super().get_queryset(request)
-        # the list needs neither the bodies nor the digests
-        return entries.defer("response_body", "fingerprint") if request.resolver_match else entries
+        """The list needs neither the bodies nor the digests."""
+        return super().get_queryset(request).defer("response_body", "fingerprint", "recovery_data")
+
+    def get_urls(self) -> list[Any]:
+        own = [
+            path("statistics/", self.admin_site.admin_view(self.statistics_view), name="idempotency_statistics"),
+            path("<int:pk>/decide/", self.admin_site.admin_view(self.decide_view), name="idempotency_decide"),
+        ]
+        return own + super().get_urls()
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        entry = self.get_object(request, object_id)
+        may_decide = entry is not None and self._may_decide(request) and _is_open(entry)
+        return super().change_view(
+            request, object_id, form_url, {**(extra_context or {}), "may_decide": may_decide}
+        )
+
+    @admin.display(description="age")
+    def age(self, entry: LedgerEntry) -> str:
+        return timesince(entry.created_at, depth=1)
+
+    @admin.display(description="about")
+    def about(self, entry: LedgerEntry) -> SafeString | str:
+        """The subject, linked where ``SUBJECT_ADMIN`` names its page; and what else was asked about it."""
+        if not entry.subject:
+            return "not told"
+        kind, _, identifier = entry.subject.partition(":")
+        others = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={entry.subject}"
+        more = format_html('<a href="{}">all requests about it</a>', others)
+        try:
+            address = reverse(config().subject_admin[kind], args=[identifier])
+        except (KeyError, NoReverseMatch):
+            return format_html("{} · {}", entry.subject, more)
+        return format_html('<a href="{}">{}</a> · {}', address, entry.subject, more)
+
+    @admin.display(description="history")
+    def history(self, entry: LedgerEntry) -> SafeString:
+        rows = [(f"{event.at:%Y-%m-%d %H:%M:%S}", event.what, event.who, event.note) for event in timeline(entry)]
+        lines = format_html_join("", "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", rows)
+        return format_html("<table><tr><th>UTC</th><th>what</th><th>who</th><th>remark</th></tr>{}</table>", lines)
 
     @admin.display(description="fingerprint")
     def fingerprint_hex(self, entry: LedgerEntry) -> str:
@@ -53,4 +141,83 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
     def body_text(self, entry: LedgerEntry) -> SafeString | str:
         if entry.response_body is None:
             return "not kept"
-        return format_html("<pre>{}</pre>", bytes(entry.response_body).decode("utf-8", "replace"))
+        answer = StoredResponse(
+            status=200, headers={}, body=bytes(entry.response_body), body_key_id=entry.body_key_id
+        )
+        try:
+            body = vault.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
+        except vault.VaultError as error:
+            return str(error)
+        return format_html("<pre>{}</pre>", body.decode("utf-8", "replace")[:BODY_SHOWN_MAX])
+
+    def statistics_view(self, request: HttpRequest) -> HttpResponse:
+        """Replays, conflicts and executions by the hour; what is open, and for how long."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        hours = statistics.tallied(hours=HOURS_SHOWN)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Keyed requests",
+            "opts": self.model._meta,
+            "charts": charts.by_hour(hours),
+            "open": statistics.open_entries(),
+            "ages": charts.ages(statistics.oldest_open(limit=OPEN_SHOWN)),
+            "hours": HOURS_SHOWN,
+        }
+        return TemplateResponse(request, "admin/idempotency/ledgerentry/statistics.html", context)
+
+    def decide_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Resolve or abandon an entry: shown first, done on POST."""
+        if not self._may_decide(request):
+            raise PermissionDenied
+        entry = get_object_or_404(LedgerEntry, pk=pk)
+        detail = reverse("admin:idempotency_ledgerentry_change", args=[pk])
+        if not _is_open(entry):
+            messages.error(request, "This entry is finished, or its handler is still running; nothing to decide.")
+            return HttpResponseRedirect(detail)
+        form = DecisionForm(request.POST or None, initial={"fence": entry.fence})
+        if request.method == "POST" and form.is_valid():
+            try:
+                done = form.decide(entry_id=pk, operator=f"operator {request.user.get_username()}")
+            except NotDecidable:
+                messages.error(request, "The entry changed since you looked at it. Look again.")
+                return HttpResponseRedirect(detail)
+            self._log(request, entry, done, form.cleaned_data["note"])
+            messages.success(request, f"The entry is {done}; its key is answered with that from now on.")
+            return HttpResponseRedirect(detail)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Decide about {entry.key}",
+            "opts": self.model._meta,
+            "entry": entry,
+            "form": form,
+            "history": self.history(entry),
+        }
+        return TemplateResponse(request, "admin/idempotency/ledgerentry/decide.html", context)
+
+    def _may_decide(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
+
+    def _log(self, request: HttpRequest, entry: LedgerEntry, done: str, note: str) -> None:
+        LogEntry.objects.log_actions(
+            user_id=int(request.user.pk or 0),
+            queryset=LedgerEntry.objects.filter(pk=entry.pk),
+            action_flag=CHANGE,
+            change_message=f"{done}: {note}",
+        )
+
+
+def _is_open(entry: LedgerEntry) -> bool:
+    """Whether an operator can decide: phased, unfinished, and nobody is running it."""
+    held = entry.state == State.RUNNING and entry.lease_until is not None and entry.lease_until > timezone.now()
+    return entry.mode == Mode.PHASED and entry.state != State.FINISHED and not held
+
+
+@admin.register(ConsumedMessage)
+class ConsumedMessageAdmin(ReadOnlyAdmin):
+    """What consumers have applied."""
+
+    list_display = ("message_id", "consumer", "consumed_at")
+    list_filter = ("consumer", "consumed_at")
+    search_fields = ("message_id__exact",)
+    ordering = ("-pk",)

@@ -9,7 +9,7 @@ stored answer.
 from django.db import transaction
 from django.http.response import HttpResponseBase
 
-from idempotency import ledger, marker, metrics
+from idempotency import ledger, marker
 from idempotency.exchange import Exchange
 from idempotency.modes import Mode
 from idempotency.response import StoredResponse, Verdict, rendered, verdict_on
@@ -54,7 +54,7 @@ class AtomicExchange(Exchange):
             return response if replay is None else replay.replay()
         answer = self._stored(response)
         if not self._settle(verdict, answer):
-            metrics.conflicts.labels("lost_race").inc()
+            self._conflict("lost_race")
             replay = self._undo() or self._replay_entry(self._find())
             return replay.replay()
         self._show(answer)

@@ -30,6 +30,7 @@ class Config:
             of the alias: for a Redis Cluster, which django-redis does not know.
         breaker_seconds: how long Redis is left alone after it failed.
         token_seconds: how long a one-time token may wait for its use.
+        tally_seconds: how often a process adds its counts to those of the admin's charts; None: never.
         principal: dotted path of a function from request to the caller's stable name, where neither
             `request.user` nor `request.session` tells who is calling.
         redact: names of JSON members whose values are replaced before an answer is stored.
@@ -50,6 +51,7 @@ class Config:
     redis_client: str | None = None
     breaker_seconds: float = 2.0
     token_seconds: int = 3_600
+    tally_seconds: float | None = 10.0
     principal: str | None = None
     redact: tuple[str, ...] = ()
     body_keys: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +87,11 @@ def parse(raw: Any) -> Config:
 def config() -> Config:
     """The configuration in force."""
     return parse(getattr(settings, "IDEMPOTENCY", {}))
+
+
+def _positive_or_none(name: str, value: Any) -> None:
+    if value is not None:
+        _positive(name, value)
 
 
 def _positive(name: str, value: Any) -> None:
@@ -129,6 +136,7 @@ def _keyring(name: str, value: Any) -> None:
 _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
+    "TALLY_SECONDS": _positive_or_none,
     "PRINCIPAL": _dotted_path,
     "REDACT": _names,
     "BODY_KEYS": _keyring,

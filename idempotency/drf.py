@@ -65,7 +65,7 @@ def idempotent(
 
             return run(exchange, answer)
 
-        wrapper.idempotency_mode = mode  # type: ignore[attr-defined]  for the system check
+        wrapper.idempotency_mode = mode  # type: ignore[attr-defined]
         return wrapper
 
     return decorate

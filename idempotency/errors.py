@@ -10,6 +10,7 @@ code                            status when
 `token_unknown`                 409    an Idempotency-Token that we never issued, or expired unused
 `idempotency_in_progress`       409    the first call with this key is still running; Retry-After
 `idempotency_result_expired`    410    done before, but the stored bytes are gone; never runs again
+`operation_abandoned`           409    an operator closed it as not done; a new intent needs a new key
 `idempotency_key_reused`        422    the key belongs to a request with another fingerprint
 `service_unavailable`           503    the database is away: nothing executed; Retry-After
 =============================== ====== ===========================================================

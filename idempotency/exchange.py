@@ -9,24 +9,32 @@
 templates or serializers.
 """
 
+import logging
 import os
 import socket
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency import fingerprint, keys, ledger, logs, marker, metrics, tokens, vault
+from idempotency import fingerprint, keys, ledger, logs, marker, metrics, tokens, tracing, vault
 from idempotency.conf import Config, config
 from idempotency.errors import in_progress, key_invalid, key_reused, result_expired, token_unknown
 from idempotency.modes import Mode
 from idempotency.principal import principal_of
 from idempotency.response import StoredResponse
+from idempotency.tallies import tallies
 from idempotency.wakeups import subscriber
+
+log = logging.getLogger("idempotency")
+
+# the ordinary cases are told only to who asks for them
+_LEVELS = {"executed": logging.DEBUG, "refused": logging.DEBUG, "replayed": logging.DEBUG}
 
 UNTOLD_SECONDS = 0.25  # between two looks where nobody can wake us, because Redis is away
 
@@ -38,10 +46,12 @@ class Exchange(ABC):
         key_digest: 64 hexadecimal characters that name (scope, key); safe to log and to derive ids from.
         resumed: True if a handler before this one ran for the same key (phased only): it may have committed
             something, and its caller may have heard 202.
+        outcome: how it ended, as the metrics name it; empty while it has not.
     """
 
     mode: Mode
     resumed = False
+    outcome = ""
 
     def __init__(
         self,
@@ -90,19 +100,31 @@ class Exchange(ABC):
         self._subject = f"{kind}:{name}"[:96]
         logs.bind(subject=self._subject)
 
+    @property
+    def subject(self) -> str:
+        """What `about` said, as ``kind:id``; empty if it said nothing."""
+        return self._subject
+
     def _count(self, outcome: str) -> None:
+        self.outcome = outcome
         metrics.requests.labels(self.mode.value, outcome).inc()
+        tallies.add(outcome)
+
+    def _conflict(self, kind: str) -> None:
+        self.outcome = kind
+        metrics.conflicts.labels(kind).inc()
+        tallies.add(kind)
 
     def _find(self) -> ledger.Found | None:
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
     def _same_request(self, stored_fingerprint: bytes) -> None:
         if not fingerprint.matches(stored_fingerprint, self._content):
-            metrics.conflicts.labels("reused").inc()
+            self._conflict("reused")
             raise key_reused()
 
     def _in_progress(self) -> Exception:
-        metrics.conflicts.labels("in_progress").inc()
+        self._conflict("in_progress")
         return in_progress()
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
@@ -132,7 +154,7 @@ class Exchange(ABC):
 
     def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
         if answer.body is None:
-            metrics.conflicts.labels("expired").inc()
+            self._conflict("expired")
             raise result_expired(answer.headers.get("Location"))
         metrics.replays.labels(source).inc()
         self._count("replayed")
@@ -192,13 +214,30 @@ def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
 
 def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """The protocol, for a handler that runs in this thread."""
-    replay = exchange.begin()
-    if replay is not None:
-        return replay.replay()
-    try:
-        return exchange.finish(handler())
-    except BaseException:
-        replay = exchange.fail()
-        if replay is None:
-            raise
-        return replay.replay()
+    with traced(exchange):
+        replay = exchange.begin()
+        if replay is not None:
+            return replay.replay()
+        try:
+            return exchange.finish(handler())
+        except BaseException:
+            replay = exchange.fail()
+            if replay is None:
+                raise
+            return replay.replay()
+
+
+@contextmanager
+def traced(exchange: Exchange) -> Iterator[None]:
+    """A span and one log line around the protocol, whichever way it ends."""
+    with tracing.span() as span:
+        try:
+            yield
+        finally:
+            span.tell(
+                mode=exchange.mode.value,
+                key_digest=exchange.key_digest,
+                outcome=exchange.outcome,
+                subject=exchange.subject,
+            )
+            log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)

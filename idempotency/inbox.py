@@ -23,7 +23,7 @@ RETURNING id
 def consume_once(message_id: str, *, consumer: str) -> bool:
     """Whether this is the first time that `consumer` sees the message. Needs a transaction.
 
-    A second delivery in another process waits at the unique index until the first one has committed or rolled back.
+    A second delivery in another process waits at the unique index until the first one has ended.
 
     Args:
         message_id: what the queue or the sender names it by, the same in every delivery; 1..255 characters.

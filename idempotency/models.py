@@ -46,6 +46,7 @@ class LedgerEntry(models.Model):
 
     class Meta:
         verbose_name_plural = "ledger entries"
+        permissions = [("close_ledgerentry", "Can resolve or abandon an entry whose outcome is unknown")]
         constraints = [
             models.UniqueConstraint(fields=["scope", "key"], name="ledger_one_entry_per_scope_and_key"),
             models.CheckConstraint(
@@ -160,3 +161,20 @@ class ConsumedMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.message_id} ({self.consumer})"
+
+
+class LedgerTally(models.Model):
+    """How often something happened in an hour, over all processes: for the charts of the admin, not for money."""
+
+    hour = models.DateTimeField()
+    what = models.CharField(max_length=24)
+    count = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["hour", "what"], name="ledger_tally_one_row_an_hour"),
+            models.CheckConstraint(condition=Q(count__gte=1), name="ledger_tally_counts_something"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.hour:%Y-%m-%d %H}h: {self.count}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http.response import HttpResponseBase
 
-from idempotency import ledger, marker, metrics
+from idempotency import ledger, marker
 from idempotency.exchange import Exchange
 from idempotency.models import State
 from idempotency.modes import Mode
@@ -150,5 +150,5 @@ class PhasedExchange(Exchange):
             marker.ring(self.key_digest)
             return response
         # the lease was lost: a retry took over, and what it says counts
-        metrics.conflicts.labels("lost_lease").inc()
+        self._conflict("lost_lease")
         return self._replay_entry(self._find()).replay()

@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 from idempotency import fingerprint
 from idempotency.atomic import AtomicExchange
 from idempotency.errors import Problem, problem_response
-from idempotency.exchange import Exchange, identify, run
+from idempotency.exchange import Exchange, identify, run, traced
 from idempotency.modes import ATOMIC, Mode
 from idempotency.phases import PhasedExchange
 from idempotency.recovery import Phases
@@ -146,15 +146,16 @@ async def _run_async(
             if hasattr(request, "auser"):
                 await request.auser()
             exchange = await sync_to_async(open_exchange)(request, caller=request, mode=mode, redact=redact)
-            replay = await sync_to_async(exchange.begin)()
-            if replay is None:
-                try:
-                    return await sync_to_async(exchange.finish)(await handler())
-                except BaseException:
-                    replay = await sync_to_async(exchange.fail)()
-                    if replay is None:
-                        raise
-            return replay.replay()
+            with traced(exchange):
+                replay = await sync_to_async(exchange.begin)()
+                if replay is None:
+                    try:
+                        return await sync_to_async(exchange.finish)(await handler())
+                    except BaseException:
+                        replay = await sync_to_async(exchange.fail)()
+                        if replay is None:
+                            raise
+                return replay.replay()
         finally:
             if owns_thread:
                 await sync_to_async(connections.close_all)()

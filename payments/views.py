@@ -78,6 +78,7 @@ class RefundList(APIView):
     @idempotent(body=RefundRequest, mode=PHASED)
     def post(self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any]) -> Response:
         payment = _find(request, payment_id)
+        request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
         if payment.owner_id != request.user.pk and not request.user.has_perm("payments.add_refund"):
             raise Problem(403, "refund_not_allowed", "You may see this payment, but not refund it.")
         # the key names the refund, so a run after a crash goes on with the same one

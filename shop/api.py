@@ -184,6 +184,7 @@ class OrderList(APIView):
             quantities={item["sku"]: item["quantity"] for item in data["items"]},
             note=data["note"],
         )
+        request.idempotency.about("order", order.id)  # type: ignore[attr-defined]
         return _order_response(order, payment_id=None, status=201)
 
 
@@ -256,6 +257,7 @@ class OrderCancel(APIView):
     )
     @idempotent(mode=PHASED)
     def post(self, request: Request, order_id: UUID) -> Response:
+        request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
         order = orders.cancel(order_id=order_id, user_id=_user_id(request))
         return _with_payment(order, status=202 if order.status == OrderStatus.PENDING else 200)
 
@@ -286,6 +288,7 @@ class OrderPayment(APIView):
     )
     @idempotent(body=PaymentRequest, mode=PHASED)
     def post(self, request: Request, order_id: UUID, *, data: dict[str, Any]) -> Response:
+        request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
         payment = checkout.start_payment(
             order_id=order_id,
             user_id=_user_id(request),

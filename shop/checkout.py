@@ -17,6 +17,7 @@ from payments.states import AttemptStatus
 from shop import orders
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
 from shop.models import Order
+from shop.paid import known_paid, remember_paid
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +46,13 @@ def start_payment(*, order_id: UUID, user_id: int, channel: str, resumed: bool =
 
     Transaction: NONE may be open; opens a short one of its own, then calls the provider. May run again.
     """
+    if not resumed and known_paid(order_id=order_id, user_id=user_id):
+        raise OrderPaid
     try:
         attempt_id = _open(order_id=order_id, user_id=user_id, channel=channel)
-    except (OrderPaid, OrderClosed):
+    except (OrderPaid, OrderClosed) as refused:
+        if isinstance(refused, OrderPaid):
+            remember_paid(order_id=order_id, user_id=user_id)
         payment = Payment.objects.filter(order_id=order_id, attempts__channel=channel).first()
         if not resumed or payment is None:
             raise

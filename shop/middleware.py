@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
+from idempotency import logs
+
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
@@ -19,6 +21,8 @@ class RequestIdMiddleware:
         given = request.headers.get("X-Request-Id", "")
         request_id = given if _ACCEPTED.fullmatch(given) else uuid.uuid4().hex
         request.request_id = request_id  # type: ignore[attr-defined]
+        logs.unbind()
+        logs.bind(request_id=request_id)
         response = self.get_response(request)
         response["X-Request-Id"] = request_id
         return response

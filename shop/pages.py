@@ -140,6 +140,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     if not form.is_valid():
         return _order_page(request, view_of(order_id=order_id, user_id=_user_id(request)), form=form)
     channel = form.cleaned_data["channel"]
+    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
     checkout.start_payment(
         order_id=order_id,
         user_id=_user_id(request),
@@ -157,6 +158,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
 def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """Close the order, at the providers first."""
+    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
     orders.cancel(order_id=order_id, user_id=_user_id(request))
     return redirect("order", order_id=order_id)
 

@@ -207,7 +207,13 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": r"/api/v[0-9]+",
 }
 
-IDEMPOTENCY: dict[str, Any] = {}
+IDEMPOTENCY: dict[str, Any] = {
+    "SUBJECT_ADMIN": {"order": "admin:shop_order_change", "payment": "admin:payments_payment_change"},
+}
+# answers at rest: "<key id>:<32 bytes in base64>" for each key, the one for new answers first
+_body_keys = dict(entry.partition(":")[::2] for entry in env.list("IDEMPOTENCY_BODY_KEYS", default=[]))
+if _body_keys:
+    IDEMPOTENCY["BODY_KEYS"] = _body_keys
 
 ORDER_TTL_SECONDS = 1800
 PAYMENT_ORDER_LISTENER = "shop.orders.on_payment"
@@ -247,8 +253,9 @@ SANDBOX_URL = env.str("SANDBOX_URL", default="").rstrip("/")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"context": {"()": "idempotency.logs.ContextFilter"}},
+    "formatters": {"json": {"()": "shop.logs.json_formatter"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["context"]}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
     "loggers": {"httpx": {"level": "WARNING"}, "procrastinate": {"level": "WARNING"}},
 }

@@ -5,6 +5,8 @@ import logging
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
+from idempotency.completer import complete_stalled
+from idempotency.reaper import reap
 from shop import orders
 
 log = logging.getLogger(__name__)
@@ -36,3 +38,27 @@ def expire_orders(timestamp: int) -> int:
         else:
             log.info("order %s is past its time: %s", order_id.hex, status)
     return len(due)
+
+
+@app.periodic(cron="17 * * * *")
+@app.task(name="shop.reap_ledger", queueing_lock="shop.reap_ledger", lock="shop.reap_ledger")
+def reap_ledger(timestamp: int) -> dict[str, int]:
+    """Once an hour: remove answers and keys that are past their time; see `idempotency.reaper.reap`.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    removed = reap()
+    log.info("reaped %s", removed)
+    return removed
+
+
+@app.periodic(cron="* * * * *")
+@app.task(name="shop.complete_stalled", queueing_lock="shop.complete_stalled", lock="shop.complete_stalled")
+def complete_ledger(timestamp: int) -> dict[str, int]:
+    """Every minute: go on with requests that nobody retries; see `idempotency.completer.complete_stalled`.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    return complete_stalled()

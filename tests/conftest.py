@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from idempotency import fastpath
+from idempotency.tallies import tallies
 from payments.sandbox import state
 
 
@@ -26,9 +27,10 @@ def redis_server() -> Iterator[redis.Redis]:
 
 
 @pytest.fixture(autouse=True)
-def _fresh_marker(request: pytest.FixtureRequest) -> None:
-    """No marker of an earlier test stands in Redis, and the breaker is closed."""
+def _fresh_marker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No marker of an earlier test stands in Redis, the breaker is closed, no timer writes counts by itself."""
     fastpath.breaker.succeeded()
+    monkeypatch.setattr(tallies, "add", lambda what: None)
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()
     client.close()

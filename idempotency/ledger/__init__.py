@@ -13,7 +13,7 @@ from idempotency.ledger.leasing import (
     take_over,
 )
 from idempotency.ledger.reading import find, stalled
-from idempotency.ledger.reaping import drop_messages, drop_tombstones, purge_bodies, rewrap
+from idempotency.ledger.reaping import drop_messages, drop_tallies, drop_tombstones, purge_bodies, rewrap
 
 __all__ = [
     "Found",
@@ -28,6 +28,7 @@ __all__ = [
     "complete_phased",
     "drop_lease",
     "drop_messages",
+    "drop_tallies",
     "drop_tombstones",
     "find",
     "forget",

@@ -10,6 +10,7 @@ Two ways, both of which leave the judgement to the unique constraint on (scope, 
 """
 
 import json
+from typing import Any
 
 from django.db import OperationalError, connection
 
@@ -46,7 +47,7 @@ SELECT %s, %s, %s, '{Mode.ATOMIC}', '{State.FINISHED.value}', %s, %s, 1, %s,
 WHERE pg_try_advisory_xact_lock(%s) IS NOT NULL
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING id
-"""  # noqa: S608
+"""
 
 _COMPLETE = f"""
 UPDATE {_TABLE} SET state = '{State.FINISHED.value}', subject = %s, response_status = %s, response_headers = %s,
@@ -106,8 +107,15 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
     Returns:
         False if the key is taken: the caller must roll its whole transaction back and replay the winner.
     """
-    who = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id, subject]
-    what = [answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
+    who: list[Any] = [
+        identity.scope,
+        identity.key,
+        identity.fingerprint,
+        identity.owner,
+        identity.request_id,
+        subject,
+    ]
+    what: list[Any] = [answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
     with connection.cursor() as cursor:
         cursor.execute(_RECORD, [*who, *what, lock_id_of(identity.digest)])
         return cursor.fetchone() is not None

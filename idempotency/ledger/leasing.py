@@ -83,7 +83,7 @@ def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
     Raises:
         RuntimeError: a transaction is open; the claim would not be durable before the handler runs.
     """
-    who = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
+    who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute(_CLAIM, [*who, lease_seconds, identity.handler])
         row = cursor.fetchone()
@@ -110,7 +110,7 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], lease_seconds: 
     """
     with connection.cursor() as cursor:
         cursor.execute(_MARK, [point, json.dumps(data), lease_seconds, run.entry_id, run.fence])
-        return cursor.rowcount == 1
+        return bool(cursor.rowcount == 1)
 
 
 def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:

@@ -4,12 +4,15 @@ Every batch is a transaction of its own that takes only rows nobody holds, so a 
 reaper that is killed has lost nothing: the next one goes on.
 """
 
+from datetime import timedelta
+
 from django.db import connection
+from django.db.models.functions import Now
 
 from idempotency import vault
 from idempotency.conf import config
 from idempotency.keys import digest_of
-from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
+from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, LedgerTally, State
 
 _ENTRY = LedgerEntry._meta.db_table
 _ATTEMPT = LedgerAttempt._meta.db_table
@@ -64,6 +67,12 @@ def drop_messages(*, limit: int) -> int:
     return _execute(_DROP_MESSAGES, [config().tombstone_seconds, limit])
 
 
+def drop_tallies() -> int:
+    """Remove the counts of hours longer ago than `TOMBSTONE_SECONDS`. Returns how many it removed."""
+    cutoff = Now() - timedelta(seconds=config().tombstone_seconds)
+    return LedgerTally.objects.filter(hour__lt=cutoff).delete()[0]
+
+
 def rewrap(*, limit: int, after_id: int) -> tuple[int, int]:
     """Wrap the data keys of up to `limit` stored answers under the newest of `BODY_KEYS`.
 
@@ -95,4 +104,4 @@ def rewrap(*, limit: int, after_id: int) -> tuple[int, int]:
 def _execute(statement: str, values: list[float]) -> int:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        return cursor.rowcount
+        return int(cursor.rowcount)

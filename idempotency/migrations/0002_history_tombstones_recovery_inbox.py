@@ -53,6 +53,25 @@ class Migration(migrations.Migration):
                 ("note", models.TextField(blank=True, db_default="")),
             ],
         ),
+        migrations.CreateModel(
+            name="LedgerTally",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+                ),
+                ("hour", models.DateTimeField()),
+                ("what", models.CharField(max_length=24)),
+                ("count", models.BigIntegerField()),
+            ],
+        ),
+        migrations.AlterModelOptions(
+            name="ledgerentry",
+            options={
+                "permissions": [("close_ledgerentry", "Can resolve or abandon an entry whose outcome is unknown")],
+                "verbose_name_plural": "ledger entries",
+            },
+        ),
         migrations.RemoveIndex(
             model_name="ledgerentry",
             name="ledger_by_time",
@@ -142,6 +161,16 @@ class Migration(migrations.Migration):
             name="entry",
             field=models.ForeignKey(
                 on_delete=django.db.models.deletion.CASCADE, related_name="attempts", to="idempotency.ledgerentry"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="ledgertally",
+            constraint=models.UniqueConstraint(fields=("hour", "what"), name="ledger_tally_one_row_an_hour"),
+        ),
+        migrations.AddConstraint(
+            model_name="ledgertally",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("count__gte", 1)), name="ledger_tally_counts_something"
             ),
         ),
         migrations.AddConstraint(

@@ -7,7 +7,6 @@ import pytest
 import redis
 from django.db import connection
 from django.test.utils import CaptureQueriesContext, override_settings
-
 from redis.connection import UnixDomainSocketConnection
 
 from idempotency import fastpath

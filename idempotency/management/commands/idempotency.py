@@ -1,0 +1,136 @@
+"""``manage.py idempotency show|reap|complete|resolve|abandon|rewrap``: the ledger from a terminal."""
+
+import argparse
+import getpass
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Q
+
+from idempotency import ledger
+from idempotency.completer import IDLE_SECONDS, complete_stalled
+from idempotency.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
+from idempotency.models import LedgerEntry
+from idempotency.reaper import BATCH, reap
+from idempotency.timeline import timeline
+
+FOUND_MAX = 20
+
+
+class Command(BaseCommand):
+    """Every subcommand is bounded and may be run again, also at the same time."""
+
+    help = "Look at the idempotency ledger, clear it, and decide about entries whose outcome is unknown."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        show = actions.add_parser("show", help="one entry with its history")
+        show.add_argument("wanted", help="a key, a request id, a subject such as order:0190…, or #number")
+        reaping = actions.add_parser("reap", help="remove bytes and keys that are past their time")
+        reaping.add_argument("--batch", type=_positive, default=BATCH, help="rows a transaction (%(default)s)")
+        completing = actions.add_parser("complete", help="run stalled entries again from their recovery points")
+        completing.add_argument("--limit", type=_positive, default=1_000, help="entries (%(default)s)")
+        completing.add_argument(
+            "--idle-seconds", type=float, default=IDLE_SECONDS, help="leave younger ones to their client"
+        )
+        resolving = actions.add_parser("resolve", help="it happened: answer its key with this from now on")
+        resolving.add_argument("--status", type=int, choices=RESOLVE_STATUSES, default=200)
+        resolving.add_argument("--body", default='{"resolved": true}', help="JSON")
+        resolving.add_argument("--location", default="")
+        abandoning = actions.add_parser("abandon", help="it did not happen: answer its key with 409 from now on")
+        for decision in (resolving, abandoning):
+            decision.add_argument("entry", help="#number, as `show` tells it")
+            decision.add_argument("--note", required=True, help="why; kept in the history")
+            decision.add_argument("--operator", default=getpass.getuser(), help="who decides (%(default)s)")
+        actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        getattr(self, f"_{options['action']}")(options)
+
+    def _show(self, options: dict[str, Any]) -> None:
+        wanted = options["wanted"]
+        by_number = Q(pk=_number(wanted)) if wanted.startswith("#") else Q(key=wanted)
+        entries = LedgerEntry.objects.filter(by_number | Q(request_id=wanted) | Q(subject=wanted)).order_by("pk")
+        found = list(entries[:FOUND_MAX])
+        if not found:
+            raise CommandError(f"There is no entry with the key, request id or subject {wanted!r}.")
+        for entry in found:
+            answer = "" if entry.response_status is None else f", answered {entry.response_status}"
+            self.stdout.write(f"#{entry.pk}  {entry.scope}  key {entry.key}")
+            self.stdout.write(f"  {entry.mode}, {entry.state}, fence {entry.fence}{answer}  {entry.subject}")
+            for event in timeline(entry):
+                self.stdout.write(
+                    f"  {event.at:%Y-%m-%d %H:%M:%S}  {event.what}  {event.who}  {event.note}".rstrip()
+                )
+
+    def _reap(self, options: dict[str, Any]) -> None:
+        removed = reap(batch=options["batch"], on_progress=self._progress)
+        self.stdout.write(", ".join(f"{count} {what}" for what, count in removed.items()) + " removed")
+
+    def _complete(self, options: dict[str, Any]) -> None:
+        results = complete_stalled(
+            limit=options["limit"],
+            idle_seconds=options["idle_seconds"],
+            on_progress=lambda done: self._progress("entries", done),
+        )
+        told = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
+        self.stdout.write(told or "nothing is stalled")
+
+    def _resolve(self, options: dict[str, Any]) -> None:
+        self._decide(
+            options,
+            lambda decision: resolve(
+                decision, status=options["status"], body=options["body"], location=options["location"]
+            ),
+        )
+
+    def _abandon(self, options: dict[str, Any]) -> None:
+        self._decide(options, abandon)
+
+    def _rewrap(self, options: dict[str, Any]) -> None:
+        done, after_id = 0, 0
+        while True:
+            count, after_id = ledger.rewrap(limit=BATCH, after_id=after_id)
+            done += count
+            self._progress("answers", done)
+            if count < BATCH:
+                break
+        self.stdout.write(f"{done} answers are under the newest key now")
+
+    def _decide(self, options: dict[str, Any], decide: Any) -> None:
+        entry = LedgerEntry.objects.filter(pk=_number(options["entry"])).first()
+        if entry is None:
+            raise CommandError(f"There is no entry {options['entry']}.")
+        decision = Decision(
+            entry_id=entry.pk,
+            fence=entry.fence,
+            operator=f"operator {options['operator']}",
+            note=options["note"],
+        )
+        try:
+            decide(decision)
+        except NotDecidable:
+            raise CommandError(
+                f"Entry #{entry.pk} is {entry.state}: it is finished, or its handler is still running."
+            ) from None
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"#{entry.pk} is closed")
+
+    def _progress(self, what: str, count: int) -> None:
+        if self.stderr.isatty():
+            self.stderr.write(f"\r{what}: {count}", ending="")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text.lstrip("#"))
+    except ValueError:
+        raise CommandError(f"{text!r} is no entry's number; `show` tells it.") from None

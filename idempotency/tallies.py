@@ -1,0 +1,72 @@
+"""Counts for the admin's charts: added up in memory, and written to the ledger's database now and then.
+
+A request pays for one addition and no SQL. What a killed process had not written is lost; the charts are for
+looking, the ledger is for money.
+"""
+
+import logging
+import threading
+from collections import Counter
+
+from django.db import DatabaseError, connection
+
+from idempotency.conf import config
+from idempotency.models import LedgerTally
+
+log = logging.getLogger(__name__)
+
+_TABLE = LedgerTally._meta.db_table
+
+_ADD = f"""
+INSERT INTO {_TABLE} AS tally (hour, what, count)
+SELECT date_trunc('hour', statement_timestamp()), what, count
+FROM unnest(%s::text[], %s::bigint[]) AS t(what, count)
+ORDER BY what
+ON CONFLICT (hour, what) DO UPDATE SET count = tally.count + excluded.count
+"""  # noqa: S608  our own table's name
+
+
+class Tallies:
+    """The counts of one process that are not written yet."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._timer: threading.Timer | None = None
+
+    def add(self, what: str) -> None:
+        """Count one; the first one after a writing starts the clock for the next."""
+        seconds = config().tally_seconds
+        if seconds is None:
+            return
+        with self._lock:
+            self._counts[what] += 1
+            if self._timer is None or not self._timer.is_alive():  # a fork takes the timer along, not its thread
+                self._timer = threading.Timer(seconds, self._write_apart)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def write(self) -> None:
+        """Add the counts to the table; on failure they are kept for the next time."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+            self._timer = None
+        if not counts:
+            return
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(_ADD, [list(counts), list(counts.values())])
+        except DatabaseError as error:
+            log.info("The counts of keyed requests could not be written (%s); next time.", type(error).__name__)
+            with self._lock:
+                self._counts.update(counts)
+
+    def _write_apart(self) -> None:
+        """In the timer's thread, on a connection of its own."""
+        try:
+            self.write()
+        finally:
+            connection.close()
+
+
+tallies = Tallies()

@@ -1,0 +1,29 @@
+"""One JSON object a log line, with what `idempotency.logs` knows of the request: its id, key digest, subject."""
+
+import logging
+
+import structlog
+
+# what a LogRecord carries for its own use; `extra=` and the context filter add to these
+_CARRIED = ("request_id", "key_digest", "subject")
+
+
+def json_formatter() -> logging.Formatter:
+    """For `LOGGING`: every logger's lines, ours and those of libraries, in one form.
+
+    Members: `timestamp` (ISO 8601, UTC), `level`, `logger`, `event`, those of `request_id`, `key_digest` and
+    `subject` that are known, and `exception` where there is one.
+    """
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(allow=_CARRIED),
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ],
+    )

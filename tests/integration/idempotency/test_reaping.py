@@ -1,0 +1,196 @@
+"""What becomes of old entries: bytes go, keys stay, then go; unfinished ones never."""
+
+import base64
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.test import override_settings
+
+from idempotency import ledger
+from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, LedgerTally, State
+from idempotency.reaper import reap
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+DAY = timedelta(days=1)
+
+
+def grow_older(age: timedelta) -> None:
+    LedgerEntry.objects.update(created_at=F("created_at") - age)
+    LedgerEntry.objects.filter(finished_at__isnull=False).update(finished_at=F("finished_at") - age)
+
+
+def test_after_a_day_the_bytes_go_and_the_key_stays(
+    caller: Caller, effects: Effects, redis_server: redis.Redis
+) -> None:
+    first = caller.post()
+    assert reap() == {"bodies": 0, "tombstones": 0, "messages": 0, "tallies": 0}
+    grow_older(DAY)
+    assert reap()["bodies"] == 1
+    entry = LedgerEntry.objects.get()
+    assert entry.response_body is None
+    assert entry.purged_at is not None
+    assert entry.response_status == 201
+    redis_server.flushall()
+    again = caller.post()
+    assert (again.status_code, again.json()["code"]) == (410, "idempotency_result_expired")
+    assert again["Location"] == first["Location"]
+    assert caller.post(body={"name": "other"}).status_code == 422
+    assert effects() == 1
+
+
+def test_the_bytes_are_not_given_after_their_time_even_if_nobody_reaped(
+    caller: Caller, effects: Effects, redis_server: redis.Redis
+) -> None:
+    caller.post()
+    grow_older(DAY)
+    redis_server.flushall()
+    for _ in range(2):  # and the 410 did not put them back into Redis
+        assert caller.post().status_code == 410
+    assert effects() == 1
+
+
+def test_redis_does_not_keep_them_longer_than_the_ledger(caller: Caller, redis_server: redis.Redis) -> None:
+    caller.post()
+    (name,) = redis_server.keys("idempotency:*")
+    assert 86_390_000 < redis_server.pttl(name) <= 86_400_000
+    redis_server.flushall()
+    grow_older(timedelta(hours=23))
+    caller.post()
+    (name,) = redis_server.keys("idempotency:*")
+    assert redis_server.pttl(name) <= 3_600_000
+
+
+def test_after_ninety_days_the_key_goes_with_its_history(caller: Caller) -> None:
+    caller.post()
+    caller.post("/phased", key="k2", body={})
+    assert LedgerAttempt.objects.count() == 1
+    grow_older(89 * DAY)
+    assert reap()["tombstones"] == 0
+    grow_older(DAY)
+    assert reap()["tombstones"] == 2
+    assert (LedgerEntry.objects.count(), LedgerAttempt.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("answer", [202, "crash"])
+def test_an_unfinished_entry_is_never_touched(caller: Caller, answer: Any) -> None:
+    PLAN["answer"] = answer
+    caller.post("/phased", body={})
+    before = LedgerEntry.objects.values().get()
+    grow_older(400 * DAY)
+    assert reap()["tombstones"] == 0
+    after = LedgerEntry.objects.values().get()
+    assert after["state"] in {State.UNCERTAIN, State.RUNNING}
+    assert {**after, "created_at": before["created_at"]} == before
+
+
+def test_it_works_in_bounded_batches_and_tells_its_progress(caller: Caller) -> None:
+    for number in range(5):
+        caller.post(key=f"k{number}")
+    grow_older(100 * DAY)
+    told: list[tuple[str, int]] = []
+    assert reap(batch=2, on_progress=lambda what, count: told.append((what, count)))["bodies"] == 5
+    assert [count for what, count in told if what == "bodies"] == [2, 4, 5]
+    assert LedgerEntry.objects.count() == 0
+
+
+def test_a_call_is_bounded_and_the_next_goes_on(caller: Caller) -> None:
+    for number in range(3):
+        caller.post(key=f"k{number}")
+    grow_older(DAY)
+    assert [reap(batch=1, batches_max=2)["bodies"] for _ in range(2)] == [2, 1]
+
+
+def test_a_row_that_someone_holds_is_left_for_the_next_time(caller: Caller) -> None:
+    caller.post()
+    grow_older(DAY)
+
+    def hold_while_another_reaps() -> int:
+        with transaction.atomic():
+            LedgerEntry.objects.select_for_update().get()
+            return at_once(reap)[0]["bodies"]
+
+    assert hold_while_another_reaps() == 0
+    assert reap()["bodies"] == 1
+
+
+def test_several_reapers_at_once_remove_each_row_once(caller: Caller) -> None:
+    for number in range(8):
+        caller.post(key=f"k{number}")
+    grow_older(DAY)
+    counts = at_once(*[lambda: reap(batch=1)["bodies"]] * 3)
+    counts.append(reap()["bodies"])  # what one of them held while the others passed
+    assert sum(counts) == 8
+
+
+def test_messages_and_tallies_go_too() -> None:
+    ConsumedMessage.objects.create(consumer="c", message_id="old", consumed_at=Now() - 91 * DAY)
+    ConsumedMessage.objects.create(consumer="c", message_id="new")
+    LedgerTally.objects.create(hour="2026-01-01T00:00:00Z", what="executed", count=1)
+    removed = reap()
+    assert (removed["messages"], removed["tallies"]) == (1, 1)
+    assert ConsumedMessage.objects.get().message_id == "new"
+
+
+def test_the_reaper_reads_its_rows_from_an_index() -> None:
+    """So that a ledger of any size costs it the same."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off" if connection.in_atomic_block else "SET enable_seqscan = off")
+        cursor.execute(
+            "EXPLAIN SELECT id FROM idempotency_ledgerentry WHERE response_body IS NOT NULL AND state = 'finished'"
+            " AND finished_at < statement_timestamp() ORDER BY finished_at LIMIT 10"
+        )
+        plan = " ".join(row[0] for row in cursor.fetchall())
+        cursor.execute("SET enable_seqscan = on")
+    assert "ledger_bodies" in plan
+
+
+def test_answers_are_encrypted_on_wish_and_a_rotation_reaches_them(
+    caller: Caller, effects: Effects, redis_server: redis.Redis
+) -> None:
+    old = {"BODY_KEYS": {"2025": base64.b64encode(b"a" * 32).decode()}}
+    new = {"BODY_KEYS": {"2026": base64.b64encode(b"b" * 32).decode(), **old["BODY_KEYS"]}}
+    plain = caller.post(key="before")  # stored as it is, before there were keys
+    with override_settings(IDEMPOTENCY=old):
+        first = caller.post()
+        assert caller.post().content == first.content
+        (name,) = [key for key in redis_server.keys("idempotency:*") if b"2025" in (redis_server.get(key) or b"")]
+        assert first.content not in (redis_server.get(name) or b"")
+        entry = LedgerEntry.objects.get(key="k1")
+        assert first.content not in bytes(entry.response_body or b"")
+    with override_settings(IDEMPOTENCY=new):
+        assert ledger.rewrap(limit=10, after_id=0) == (1, entry.pk)
+        assert ledger.rewrap(limit=10, after_id=0) == (0, 0)
+    redis_server.flushall()
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"2026": new["BODY_KEYS"]["2026"]}}):
+        assert caller.post().content == first.content
+        assert caller.post(key="before").content == plain.content
+    assert effects() == 2
+
+
+def test_an_answer_whose_key_is_gone_is_an_error_and_never_a_second_execution(
+    caller: Caller, effects: Effects, redis_server: redis.Redis
+) -> None:
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"2025": base64.b64encode(b"a" * 32).decode()}}):
+        caller.post()
+    redis_server.flushall()
+    assert caller.post().status_code == 500
+    assert effects() == 1
+
+
+def test_redacted_members_are_given_once_and_kept_nowhere(caller: Caller, redis_server: redis.Redis) -> None:
+    with override_settings(IDEMPOTENCY={"REDACT": ["pad"]}):
+        first, again = caller.post(), caller.post()
+    assert first.json()["pad"] == "x"
+    assert again.json() == {**first.json(), "pad": "[redacted]"}
+    assert b'"x"' not in bytes(LedgerEntry.objects.get().response_body or b"")

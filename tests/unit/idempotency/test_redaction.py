@@ -1,0 +1,26 @@
+"""Values that must not be kept."""
+
+import json
+
+import pytest
+
+from idempotency.redaction import MASK, redacted
+
+
+def test_members_of_that_name_are_masked_at_any_depth() -> None:
+    body = json.dumps({"card": "4111", "items": [{"card": {"no": 1}, "sku": "a"}], "名": "值"}).encode()
+    masked = json.loads(redacted(body, content_type="application/json; charset=utf-8", names=("card",)))
+    assert masked == {"card": MASK, "items": [{"card": MASK, "sku": "a"}], "名": "值"}
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "names"),
+    [
+        (b'{"a" : 1}', "application/json", ("card",)),
+        (b'{"card": 1}', "application/json", ()),
+        (b'{"card": 1}', "text/plain", ("card",)),
+        (b'{"card": ', "application/problem+json", ("card",)),
+    ],
+)
+def test_everything_else_keeps_its_bytes(body: bytes, content_type: str, names: tuple[str, ...]) -> None:
+    assert redacted(body, content_type=content_type, names=names) == body

@@ -1,0 +1,74 @@
+"""Stored answers under lock and key: round trip, rotation, and what must not open."""
+
+import base64
+import os
+from dataclasses import replace
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idempotency import vault
+from idempotency.conf import parse
+from idempotency.response import StoredResponse
+
+OLD = base64.b64encode(b"o" * 32).decode()
+NEW = base64.b64encode(b"n" * 32).decode()
+DIGEST = "ab" * 32
+
+
+def answer(body: bytes | None = b'{"id": 1}') -> StoredResponse:
+    return StoredResponse(status=201, headers={"Location": "/1"}, body=body)
+
+
+@given(st.binary(max_size=2_000))
+def test_what_is_sealed_opens_again_and_shows_nothing(body: bytes) -> None:
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"k1": NEW}}):
+        sealed = vault.seal(answer(body), digest=DIGEST)
+        assert sealed.body_key_id == "k1"
+        assert sealed.body is not None
+        assert len(body) < 4 or body not in sealed.body
+        assert vault.unseal(sealed, digest=DIGEST) == answer(body)
+
+
+def test_without_keys_nothing_changes() -> None:
+    assert vault.seal(answer(), digest=DIGEST) == answer()
+    assert vault.unseal(answer(None), digest=DIGEST).body is None
+
+
+def test_a_rotation_wraps_the_data_key_and_leaves_the_bytes() -> None:
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"old": OLD}}):
+        sealed = vault.seal(answer(), digest=DIGEST)
+        assert sealed.body is not None
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"new": NEW, "old": OLD}}):
+        assert vault.unseal(sealed, digest=DIGEST) == answer()  # old answers stay readable
+        body, key_id = vault.rewrap(sealed.body, key_id="old", digest=DIGEST)
+        assert key_id == "new"
+        assert body[vault.WRAPPED_BYTES :] == sealed.body[vault.WRAPPED_BYTES :]
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"new": NEW}}):
+        assert vault.unseal(replace(sealed, body=body, body_key_id="new"), digest=DIGEST) == answer()
+        with pytest.raises(vault.VaultError, match="'old', which is not in BODY_KEYS"):
+            vault.unseal(sealed, digest=DIGEST)
+
+
+def test_another_entrys_or_changed_bytes_do_not_open() -> None:
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"k1": NEW}}):
+        sealed = vault.seal(answer(), digest=DIGEST)
+        assert sealed.body is not None
+        with pytest.raises(vault.VaultError, match="another entry"):
+            vault.unseal(sealed, digest="cd" * 32)
+        for position in (0, vault.WRAPPED_BYTES - 1, len(sealed.body) - 1):
+            changed = bytearray(sealed.body)
+            changed[position] ^= 1
+            with pytest.raises(vault.VaultError):
+                vault.unseal(replace(sealed, body=bytes(changed)), digest=DIGEST)
+        with pytest.raises(vault.VaultError):
+            vault.unseal(replace(sealed, body=b"short"), digest=DIGEST)
+
+
+@pytest.mark.parametrize("key", ["", "not base64!", base64.b64encode(os.urandom(16)).decode()])
+def test_a_key_of_the_wrong_size_is_named(key: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"BODY_KEYS.*2026"):
+        parse({"BODY_KEYS": {"2026": key or "x"}})
