@@ -14,7 +14,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("BENCH_RESULTS") or Path(__file__).parent / "results")
 
 
 def write(
@@ -23,24 +23,32 @@ def write(
     title: str,
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
-    bars: Mapping[str, Sequence[tuple[str, float]]],
+    bars: Mapping[str, Sequence[tuple[str, float]]] | None,
     note: str,
 ) -> None:
-    """Write `name`.md with the table and `name`.png with a group of bars a key of `bars`, and print the table."""
-    RESULTS.mkdir(exist_ok=True)
+    """Write `name`.md with the table and `name`.png with a group of bars a key of `bars`, and print the table.
+
+    Without `bars` there is no plot.
+    """
+    RESULTS.mkdir(parents=True, exist_ok=True)
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     versions = f"Python {platform.python_version()}, Django {django.__version__}"
     machine = f"{versions}, {os.cpu_count()} cores, {sys.platform}"
     made = f"Made by `make bench` on {datetime.now(UTC):%Y-%m-%d}. {machine}. {note}"
-    text = "\n".join([f"# {title}", "", *lines, "", f"![{title}]({name}.png)", "", made, ""])
+    plot = [] if bars is None else [f"![{title}]({name}.png)", ""]
+    text = "\n".join([f"# {title}", "", *lines, "", *plot, made, ""])
     (RESULTS / f"{name}.md").write_text(text)
-    _plot(name, title, bars)
+    if bars is not None:
+        _plot(name, title, bars)
     print("\n".join(["", title, *lines, ""]), flush=True)
 
 
 def _plot(name: str, title: str, bars: Mapping[str, Sequence[tuple[str, float]]]) -> None:
-    figure, axes = plt.subplots(1, len(bars), figsize=(5.2 * len(bars), 3.4), sharex=True, squeeze=False)
+    most = max(len(values) for values in bars.values())
+    # many bars need a taller figure, and one group alone a wider one
+    size = (max(5.2 * len(bars), 8.0), max(3.4, 0.4 * most))
+    figure, axes = plt.subplots(1, len(bars), figsize=size, sharex=True, squeeze=False)
     for axis, (group, values) in zip(axes[0], bars.items(), strict=True):
         labels = [label for label, _ in values]
         heights = [value for _, value in values]

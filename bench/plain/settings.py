@@ -1,0 +1,113 @@
+"""Settings of one variant, named by BENCH_SETUP: the plain project, and what that package's own README adds to it.
+
+Every lock or lease that has a time is set to `HELD_SECONDS`, ours and the peers': longer ones only put off what a
+retry finds after a crash.
+"""
+
+import os
+import secrets
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+SETUP = os.environ["BENCH_SETUP"]
+REDIS_URL = os.environ["REDIS_URL"]
+HELD_SECONDS = 3
+
+_address = urlsplit(os.environ["DATABASE_URL"])
+
+SECRET_KEY = os.environ.get("SECRET_KEY") or secrets.token_urlsafe(50)
+DEBUG = False
+ALLOWED_HOSTS = ["*"]
+LOGGING_CONFIG = None
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ROOT_URLCONF = "bench.plain.urls"
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "bench.plain"]
+MIDDLEWARE = ["bench.plain.caller.CallerMiddleware"]
+DATABASE: dict[str, Any] = {
+    "ENGINE": "django.db.backends.postgresql",
+    "NAME": _address.path.lstrip("/"),
+    "USER": unquote(_address.username or ""),
+    "PASSWORD": unquote(_address.password or ""),
+    "HOST": parse_qs(_address.query).get("host", [_address.hostname or ""])[0],
+    "PORT": str(_address.port or ""),
+    "CONN_MAX_AGE": None,
+}
+DATABASES = {"default": DATABASE}
+REDIS_CACHE = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL}
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["bench.plain.drf_caller.CallerAuthentication"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+}
+
+
+def _ours(**changed: Any) -> None:
+    INSTALLED_APPS.insert(2, "idempotency")
+    MIDDLEWARE.append("idempotency.middleware.IdempotencyMiddleware")
+    globals().update(IDEMPOTENCY={"LEASE_SECONDS": HELD_SECONDS, "MARKER_SECONDS": HELD_SECONDS, **changed})
+
+
+def _django_idempotency_key(lock: dict[str, Any]) -> None:
+    MIDDLEWARE.append("idempotency_key.middleware.ExemptIdempotencyKeyMiddleware")
+    storage = {"CLASS": "idempotency_key.storage.CacheKeyStorage", "CACHE_NAME": "default"}
+    # a time-out long enough that no caller is turned away with 423; None: a replay has the first call's status
+    lock = {"ENABLE": True, "TIMEOUT": 5, **lock}
+    globals().update(IDEMPOTENCY_KEY={"CONFLICT_STATUS_CODE": None, "STORAGE": storage, "LOCK": lock})
+
+
+def _drf_idempotency(backend: str, *, middleware: bool = True, **options: Any) -> None:
+    INSTALLED_APPS.append("drf_idempotency")
+    if middleware:
+        MIDDLEWARE.append("drf_idempotency.middleware.IdempotencyMiddleware")
+    wanted = {
+        "BACKEND": f"drf_idempotency.backends.{backend}",
+        "BACKEND_OPTIONS": options,
+        "LOCK_TTL_SECONDS": HELD_SECONDS,
+        "REQUIRE_KEY": True,
+    }
+    globals().update(IDEMPOTENCY=wanted)
+
+
+def _asgi() -> None:
+    # Django advises against persistent connections under ASGI; its pool is the equal
+    DATABASE.update(CONN_MAX_AGE=0, OPTIONS={"pool": {"min_size": 4, "max_size": 8}})
+
+
+CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+if SETUP in {"ours", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
+    CACHES["default"] = REDIS_CACHE
+
+match SETUP:
+    case "bare" | "aws-lambda-powertools":
+        pass
+    case "bare-drf":
+        INSTALLED_APPS.append("rest_framework")
+    case "bare-asgi" | "asgi-idempotency-header":
+        _asgi()
+    case "ours":
+        _ours()
+    case "ours-no-redis":
+        _ours(REDIS_ALIAS=None)
+    case "django-idempotency-key-thread":
+        _django_idempotency_key({"CLASS": "idempotency_key.locks.basic.ThreadLock"})
+    case "django-idempotency-key-redis":
+        redis_lock = "idempotency_key.locks.redis.MultiProcessRedisLock"
+        _django_idempotency_key({"CLASS": redis_lock, "LOCATION": REDIS_URL, "NAME": "bench", "TTL": 10})
+    case "drf-idempotency-redis":
+        _drf_idempotency("redis.RedisBackend", url=REDIS_URL)
+    case "drf-idempotency-database":
+        _drf_idempotency("database.DatabaseBackend")
+    case "drf-idempotency-database-atomic":
+        _drf_idempotency("database.DatabaseBackend", middleware=False)
+        DATABASE["ATOMIC_REQUESTS"] = True
+    case "djangorestframework-idempotency-key":
+        INSTALLED_APPS += ["rest_framework", "rest_framework_idempotency_key"]
+        MIDDLEWARE.append("rest_framework_idempotency_key.middleware.IdempotencyKeyMiddleware")
+        IDEMPOTENCY_KEY_LOCK_TIMEOUT = HELD_SECONDS
+    case "drf-idempotencykey" | "drf-idempotencykey-atomic":
+        INSTALLED_APPS += ["rest_framework", "drf_idempotencykey"]
+        IDEMPOTENCY_KEY_REQUIRED = True
+        DATABASE["ATOMIC_REQUESTS"] = SETUP.endswith("-atomic")
+    case _:
+        raise RuntimeError(f"BENCH_SETUP {SETUP!r} is unknown")
