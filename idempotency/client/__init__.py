@@ -1,0 +1,29 @@
+"""The client's half of exactly-once: a key per intent, kept before it is sent, and retries that reuse it.
+
+httpx transports for any service that speaks the Idempotency-Key header of
+draft-ietf-httpapi-idempotency-key-header-07. They need httpx and nothing else, no Django either:
+
+    keys = FileKeys("/var/lib/shop/keys.sqlite3")
+    with httpx.Client(transport=IdempotentTransport(keys=keys)) as client:
+        client.post(url, json=order, extensions={"intent": "invoice-17"})
+"""
+
+try:
+    import httpx  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("idempotency.client needs httpx: pip install 'payonce[client]'") from error
+
+from idempotency.client.errors import BodyTooLarge, GaveUp, IntentBoundElsewhere
+from idempotency.client.keystore import FileKeys, Keys, MemoryKeys
+from idempotency.client.transport import AsyncIdempotentTransport, IdempotentTransport
+
+__all__ = [
+    "AsyncIdempotentTransport",
+    "BodyTooLarge",
+    "FileKeys",
+    "GaveUp",
+    "IdempotentTransport",
+    "IntentBoundElsewhere",
+    "Keys",
+    "MemoryKeys",
+]

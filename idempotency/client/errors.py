@@ -1,0 +1,50 @@
+"""What the client raises beside httpx's own errors."""
+
+import httpx
+
+
+class GaveUp(httpx.TransportError):
+    """No final answer came. The outcome is unknown: the effect may have happened once, or not at all.
+
+    `__cause__` is the last error, where the last attempt ended in one.
+
+    Args:
+        reason: why there was no further attempt.
+        header: the header that carried the key, `Idempotency-Key` or `Idempotency-Token`.
+        key: the header's value exactly as it was sent, quotes included; send it again as it is.
+        intent: the caller's name for the call, None if there was none.
+        attempts: how many were made.
+        last_response: the answer to the last attempt, its body read; None if the attempt ended in an error.
+        request: the request that was sent.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        header: str,
+        key: str,
+        intent: str | None,
+        attempts: int,
+        last_response: httpx.Response | None,
+        request: httpx.Request,
+    ) -> None:
+        how = f"the same intent {intent!r}" if intent is not None else f"the same key, {header}: {key}"
+        super().__init__(
+            f"Gave up after {attempts} attempt(s), {reason}. The outcome is unknown: it may have happened. "
+            f"Retry with {'the same key, by ' if intent is not None else ''}{how}.",
+            request=request,
+        )
+        self.header = header
+        self.key = key
+        self.intent = intent
+        self.attempts = attempts
+        self.last_response = last_response
+
+
+class IntentBoundElsewhere(ValueError):
+    """The intent's key belongs to another method or URL; nothing was sent."""
+
+
+class BodyTooLarge(ValueError):
+    """The body is a stream that would have to be kept for a retry, and is larger than `body_max_bytes`."""

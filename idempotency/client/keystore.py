@@ -1,0 +1,197 @@
+"""Which key an intent has: the same one for ever, also after the process was killed and started again.
+
+A key is the header's value as it is sent, quotes included: the draft asks for a string of RFC 8941, and a service
+that compares the bytes must see the same ones each time.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from idempotency.client.errors import IntentBoundElsewhere
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS intents (
+    intent TEXT PRIMARY KEY NOT NULL,
+    target TEXT NOT NULL,
+    key TEXT NOT NULL,
+    used_at REAL NOT NULL
+) WITHOUT ROWID
+"""
+# one file is created by one thread of the process at a time, see FileKeys._create
+_creating = threading.Lock()
+
+
+def new_key() -> str:
+    """A key that nobody else has, 122 random bits, as the quoted string that the header takes."""
+    return f'"{uuid.uuid4()}"'
+
+
+class Keys(Protocol):
+    """What the transports need of a store; every method may be called by several threads at once."""
+
+    def obtain(self, intent: str, *, target: str) -> str:
+        """The intent's key, made and kept now if it has none.
+
+        Args:
+            intent: the caller's name for what shall happen once.
+            target: method and URL.
+
+        Raises:
+            IntentBoundElsewhere: the key was made for another target.
+        """
+        ...
+
+    def forget(self, intent: str) -> bool:
+        """Drop the intent's key: used again, the intent is a new one. Returns whether there was one."""
+        ...
+
+    def prune(self, *, older_than_seconds: float) -> int:
+        """Drop the intents that nobody has used for longer than this. Returns their number."""
+        ...
+
+
+@dataclass(slots=True)
+class _Kept:
+    target: str
+    key: str
+    used_at: float
+
+
+class MemoryKeys:
+    """Keys for as long as the process lives.
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+
+    def obtain(self, intent: str, *, target: str) -> str:
+        """See `Keys`."""
+        with self._lock:
+            kept = self._kept.setdefault(intent, _Kept(target, new_key(), 0.0))
+            _refuse_another(intent, kept.target, target)
+            kept.used_at = self._clock()
+            return kept.key
+
+    def forget(self, intent: str) -> bool:
+        """See `Keys`."""
+        with self._lock:
+            return self._kept.pop(intent, None) is not None
+
+    def prune(self, *, older_than_seconds: float) -> int:
+        """See `Keys`."""
+        with self._lock:
+            limit = self._clock() - older_than_seconds
+            old = [intent for intent, kept in self._kept.items() if kept.used_at < limit]
+            for intent in old:
+                del self._kept[intent]
+            return len(old)
+
+
+class FileKeys:
+    """Keys in one SQLite file: for threads and processes of one machine, readable by its owner alone.
+
+    A key is on the disk, synced, before `obtain` returns it. Each call opens the file anew, so nothing is to be
+    closed, and a fork is no danger. Not for a network file system, where locks are a matter of luck.
+
+    Args:
+        path: the file; it is created, its folder is not.
+        busy_timeout_seconds: how long to wait for other processes.
+        clock: seconds since the epoch.
+
+    Raises:
+        OSError: the file cannot be created.
+        sqlite3.Error: it is no such file, or cannot be written; so does every method.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        busy_timeout_seconds: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = Path(path).absolute()
+        self._busy_timeout_seconds = busy_timeout_seconds
+        self._clock = clock
+        self._create()
+        with self._transaction() as database:
+            database.execute(_SCHEMA)
+
+    def obtain(self, intent: str, *, target: str) -> str:
+        """See `Keys`."""
+        with self._transaction() as database:
+            row = database.execute("SELECT target, key FROM intents WHERE intent = ?", (intent,)).fetchone()
+            kept, key = row or (target, new_key())
+            _refuse_another(intent, kept, target)
+            database.execute(
+                "INSERT INTO intents VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (intent) DO UPDATE SET used_at = excluded.used_at",
+                (intent, target, key, self._clock()),
+            )
+        return str(key)
+
+    def forget(self, intent: str) -> bool:
+        """See `Keys`."""
+        with self._transaction() as database:
+            return database.execute("DELETE FROM intents WHERE intent = ?", (intent,)).rowcount > 0
+
+    def prune(self, *, older_than_seconds: float) -> int:
+        """See `Keys`."""
+        limit = self._clock() - older_than_seconds
+        with self._transaction() as database:
+            return database.execute("DELETE FROM intents WHERE used_at < ?", (limit,)).rowcount
+
+    def _create(self) -> None:
+        """An empty file of mode 0600; SQLite would take the umask's mode.
+
+        Under a lock of the process: closing a file drops the POSIX locks that any thread of the process has on
+        it, so no thread may be in SQLite with this file before it is closed here.
+        """
+        with _creating, suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        # mode=rw: a file that was taken away is an error; a new, empty one in its place would forget every key
+        with closing(
+            sqlite3.connect(
+                f"{self._path.as_uri()}?mode=rw",
+                uri=True,
+                timeout=self._busy_timeout_seconds,
+                isolation_level=None,
+            )
+        ) as database:
+            # EXTRA also syncs the folder once the journal is gone; with FULL, a power cut could bring the journal
+            # back, which undoes the commit. fullfsync is for macOS, whose fsync stops at the disk's cache
+            database.execute("PRAGMA synchronous = EXTRA")
+            database.execute("PRAGMA fullfsync = ON")
+            # the write lock first: of two that look for one intent, the second finds the first's key
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+
+
+def _refuse_another(intent: str, kept: str, target: str) -> None:
+    if kept != target:
+        raise IntentBoundElsewhere(
+            f"The intent {intent!r} was used for {kept!r} before and cannot be used for {target!r}. "
+            "Give each call its own intent."
+        )

@@ -1,0 +1,221 @@
+"""One request and its attempts, without I/O: what both transports do between their sends."""
+
+import time
+from collections.abc import Callable
+from random import SystemRandom
+from typing import TypedDict
+
+import httpx
+
+from idempotency.client.errors import BodyTooLarge, GaveUp
+from idempotency.client.keystore import Keys, MemoryKeys, new_key
+from idempotency.client.policy import Again, Final, Policy
+
+_UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_KEY_HEADERS = ("Idempotency-Key", "Idempotency-Token")
+_TIMEOUTS = ("connect", "read", "write", "pool")
+# the system's source: processes forked from one parent would draw the same waits from a seeded one
+_draw = SystemRandom().random
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments of both transports, as `Sender` takes them."""
+
+    keys: Keys
+    attempts_max: int
+    wait_first_seconds: float
+    wait_max_seconds: float
+    deadline_seconds: float
+    body_max_bytes: int
+    random: Callable[[], float]
+    clock: Callable[[], float]
+    now: Callable[[], float]
+
+
+class Sender:
+    """What all requests of a transport share.
+
+    Args:
+        keys: where the keys of intents are kept; in this process's memory if None.
+        attempts_max, wait_first_seconds, wait_max_seconds, deadline_seconds: see `Policy`.
+        body_max_bytes: the largest streamed body that is kept for a retry.
+        random: draws from 0 up to 1.
+        clock: seconds, monotonic.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys | None = None,
+        attempts_max: int = 6,
+        wait_first_seconds: float = 0.25,
+        wait_max_seconds: float = 20.0,
+        deadline_seconds: float = 120.0,
+        body_max_bytes: int = 10_000_000,
+        random: Callable[[], float] = _draw,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.keys = MemoryKeys() if keys is None else keys
+        self.policy = Policy(attempts_max, wait_first_seconds, wait_max_seconds, deadline_seconds)
+        self.body_max_bytes = body_max_bytes
+        self.random = random
+        self.clock = clock
+        self.now = now
+
+    def body_of(self, request: httpx.Request) -> "Body | None":
+        """Where to put the request's streamed body; None if it can be sent again as it is.
+
+        Raises:
+            BodyTooLarge: its Content-Length says so.
+        """
+        if isinstance(request.stream, httpx.ByteStream):
+            return None
+        body = Body(self.body_max_bytes)
+        length = request.headers.get("Content-Length", "")
+        if length.isascii() and length.isdigit():
+            body.allow(int(length))
+        return body
+
+    def mark(self, request: httpx.Request) -> None:
+        """Put a key on a request that has none; an intent's is on the disk when this returns.
+
+        The request itself is changed, so that a redirect or a second round of authentication keeps the key.
+
+        Raises:
+            IntentBoundElsewhere: see `Keys.obtain`.
+            TypeError: the intent is not a text, or empty.
+        """
+        intent = intent_of(request)
+        if any(header in request.headers for header in _KEY_HEADERS):
+            return
+        key = new_key() if intent is None else self.keys.obtain(intent, target=_target_of(request))
+        request.headers["Idempotency-Key"] = key
+
+
+class Body:
+    """A streamed body on its way into memory, `max_bytes` at most."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._content = bytearray()
+
+    def add(self, part: bytes) -> None:
+        """The next part of it.
+
+        Raises:
+            BodyTooLarge: there is more than allowed.
+        """
+        self.allow(len(self._content) + len(part))
+        self._content += part
+
+    def allow(self, size: int) -> None:
+        """Refuse a body of more than `max_bytes`."""
+        if size > self._max_bytes:
+            raise BodyTooLarge(
+                f"The request body is a stream of more than {self._max_bytes} bytes, which are kept for a retry. "
+                "Raise body_max_bytes, or pass the body as bytes. Nothing was sent."
+            )
+
+    def stream(self) -> httpx.ByteStream:
+        """The whole, to be sent any number of times."""
+        return httpx.ByteStream(bytes(self._content))
+
+
+class Sending:
+    """The attempts of one request that has its key."""
+
+    def __init__(self, sender: Sender, request: httpx.Request) -> None:
+        self._sender = sender
+        self._request = request
+        self._extensions = request.extensions
+        self._began = sender.clock()
+        self._attempts = 0
+
+    def begin_attempt(self) -> None:
+        """Count it, and let no time-out of the request reach beyond the deadline."""
+        self._attempts += 1
+        remaining = self._sender.policy.remaining_seconds(self._elapsed_seconds())
+        timeouts = self._extensions.get("timeout", {})
+        given = {name: timeouts.get(name) for name in _TIMEOUTS}
+        limited = {name: remaining if value is None else min(value, remaining) for name, value in given.items()}
+        self._request.extensions = {**self._extensions, "timeout": limited}
+
+    def end(self) -> None:
+        """Give the request its own time-outs back; it may be sent once more, for a redirect say."""
+        self._request.extensions = self._extensions
+
+    def wait_after(self, outcome: httpx.Response | Exception) -> float | None:
+        """Seconds to wait before the next attempt; None if the outcome is the caller's.
+
+        Args:
+            outcome: the error, or the answer with a `ByteStream`, which is left unread.
+
+        Raises:
+            GaveUp: there is no next attempt.
+        """
+        answer = self._copy(outcome) if isinstance(outcome, httpx.Response) else None
+        decision = self._sender.policy.after(
+            outcome if answer is None else answer,
+            attempt=self._attempts,
+            elapsed_seconds=self._elapsed_seconds(),
+            draw=self._sender.random(),
+            now=self._sender.now(),
+        )
+        if isinstance(decision, Final):
+            return None
+        if isinstance(decision, Again):
+            return decision.wait_seconds
+        header = next(header for header in _KEY_HEADERS if header in self._request.headers)
+        raise GaveUp(
+            decision.reason,
+            header=header,
+            key=self._request.headers[header],
+            intent=intent_of(self._request),
+            attempts=self._attempts,
+            last_response=None if answer is None else _read(answer),
+            request=self._request,
+        ) from (outcome if isinstance(outcome, Exception) else None)
+
+    def _copy(self, response: httpx.Response) -> httpx.Response:
+        """The same answer, to be read here: one that has been read has no raw bytes for the caller any more."""
+        return httpx.Response(
+            response.status_code, headers=response.headers, stream=response.stream, request=self._request
+        )
+
+    def _elapsed_seconds(self) -> float:
+        return self._sender.clock() - self._began
+
+
+def is_unsafe(request: httpx.Request) -> bool:
+    """Whether it takes a key and retries; any other method passes as it is."""
+    return request.method in _UNSAFE
+
+
+def intent_of(request: httpx.Request) -> str | None:
+    """The caller's name for the call.
+
+    Raises:
+        TypeError: not a text, or empty.
+    """
+    intent = request.extensions.get("intent")
+    if intent is not None and not (isinstance(intent, str) and intent):
+        raise TypeError(f"an intent is a text of one character or more, not {intent!r}")
+    return intent
+
+
+def _target_of(request: httpx.Request) -> str:
+    # without the password that a URL may carry: this text is kept in a file and shown in an error
+    return f"{request.method} {request.url.copy_with(userinfo=b'', fragment=None)}"
+
+
+def _read(answer: httpx.Response) -> httpx.Response:
+    try:
+        answer.read()
+    except httpx.DecodingError:
+        # badly compressed: the caller gets the bytes as they came
+        headers = [item for item in answer.headers.multi_items() if item[0].lower() != "content-encoding"]
+        answer = httpx.Response(answer.status_code, headers=headers, stream=answer.stream, request=answer.request)
+        answer.read()
+    return answer

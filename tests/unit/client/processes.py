@@ -1,0 +1,48 @@
+"""What the processes of the key store's tests run; spawned, so they import it by name."""
+
+import os
+import signal
+import sqlite3
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import httpx
+
+from idempotency.client import FileKeys, IdempotentTransport
+
+
+def obtain_together(path: Path, barrier: Barrier, intents: list[str], answers: Connection) -> None:
+    """Open the store and obtain each intent's key, all processes at the same moment."""
+    with answers:
+        barrier.wait()
+        keys = FileKeys(path)
+        obtained = []
+        for intent in intents:
+            barrier.wait()
+            obtained.append(keys.obtain(intent, target="POST http://x/"))
+        answers.send(obtained)
+
+
+def send_and_die(path: Path, intent: str, seen: Connection) -> None:
+    """Send a request; the process is gone, as by kill -9, the moment the request goes out."""
+
+    def network(request: httpx.Request) -> httpx.Response:
+        seen.send(request.headers["Idempotency-Key"])
+        os.kill(os.getpid(), signal.SIGKILL)
+        return httpx.Response(200)
+
+    transport = IdempotentTransport(httpx.MockTransport(network), keys=FileKeys(path))
+    with httpx.Client(transport=transport) as client:
+        client.post("http://x/", extensions={"intent": intent})
+
+
+def die_while_committing(path: Path) -> None:
+    """Change the file beyond what the cache holds, so that its journal is needed, and be gone before the end."""
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA cache_size = 1")
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("DELETE FROM intents")
+    many = ((f"other-{number}", "POST http://x/", "k" * 500, 0.0) for number in range(500))
+    database.executemany("INSERT INTO intents VALUES (?, ?, ?, ?)", many)
+    os.kill(os.getpid(), signal.SIGKILL)
