@@ -1,40 +1,145 @@
 """System checks that explain a mistake in the project's settings before the first request meets it."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.urls import URLResolver, get_resolver
 
-from idempotency.conf import parse
+from idempotency.conf import Config, parse
+from idempotency.models import LedgerEntry
 
 MIDDLEWARE = "idempotency.middleware.IdempotencyMiddleware"
+
+
+GZIP = "django.middleware.gzip.GZipMiddleware"
+SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
+
+UNIQUE = "ledger_one_entry_per_scope_and_key"
 
 
 @register(Tags.compatibility)
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """`IDEMPOTENCY` parses, the middleware stands after authentication, the cache is a Redis."""
-    messages: list[CheckMessage] = []
     try:
         config = parse(getattr(settings, "IDEMPOTENCY", {}))
     except (ImproperlyConfigured, TypeError) as error:
         return [Error(str(error), id="idempotency.E001")]
+    return [*_middleware(config), *_cache(config)]
+
+
+def _middleware(config: Config) -> list[CheckMessage]:
     if MIDDLEWARE not in settings.MIDDLEWARE:
-        messages.append(Error(f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one.", id="idempotency.E002"))
-    else:
-        after = settings.MIDDLEWARE[settings.MIDDLEWARE.index(MIDDLEWARE) :]
-        if "django.contrib.auth.middleware.AuthenticationMiddleware" in after:
-            messages.append(
-                Error(f"{MIDDLEWARE!r} must stand after AuthenticationMiddleware.", id="idempotency.E003")
+        return [Error(f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one.", id="idempotency.E002")]
+    messages: list[CheckMessage] = []
+    position = settings.MIDDLEWARE.index(MIDDLEWARE)
+    before, after = settings.MIDDLEWARE[:position], settings.MIDDLEWARE[position:]
+    for other, reason in (
+        (AUTHENTICATION, "the caller must be known when a key is looked up"),
+        (SESSIONS, "the caller must be known when a key is looked up"),
+        (GZIP, "a stored answer must not carry one caller's encoding"),
+    ):
+        if other in after:
+            messages.append(Error(f"{MIDDLEWARE!r} must stand after {other!r}: {reason}.", id="idempotency.E003"))
+    known = config.principal is not None or SESSIONS in before or AUTHENTICATION in before
+    if not known and not apps.is_installed("rest_framework"):
+        messages.append(
+            Warning(
+                "Neither AuthenticationMiddleware nor SessionMiddleware stands before "
+                f"{MIDDLEWARE!r}: if nothing else sets request.user, name a function in "
+                "IDEMPOTENCY['PRINCIPAL'], or every keyed request fails.",
+                id="idempotency.W001",
             )
-    if config.redis_alias is not None:
-        backend = settings.CACHES[config.redis_alias]["BACKEND"]
-        if "django_redis" not in backend:
-            messages.append(
-                Error(
-                    f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. "
-                    "Set IDEMPOTENCY['REDIS_ALIAS'] to None to work without Redis.",
-                    id="idempotency.E004",
-                )
-            )
+        )
     return messages
+
+
+def _cache(config: Config) -> list[CheckMessage]:
+    if config.redis_client is not None or config.redis_alias is None:
+        return []
+    backend = settings.CACHES[config.redis_alias]["BACKEND"]
+    if "django_redis" in backend:
+        return []
+    return [
+        Error(
+            f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set "
+            "IDEMPOTENCY['REDIS_ALIAS'] to None to work without Redis, or name a function that returns a client "
+            "in IDEMPOTENCY['REDIS_CLIENT'].",
+            id="idempotency.E004",
+        )
+    ]
+
+
+@register(Tags.urls)
+def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """No keyed DRF method sits inside the transaction of ATOMIC_REQUESTS; plain views leave it by themselves."""
+    if not connections.settings[DEFAULT_DB_ALIAS]["ATOMIC_REQUESTS"] or not getattr(
+        settings, "ROOT_URLCONF", None
+    ):
+        return []
+    return [
+        Error(
+            f"{name} has @idempotent methods, but ATOMIC_REQUESTS wraps the view in a transaction of its own.",
+            hint="Let the view inherit from idempotency.drf.IdempotentMixin first; it takes the view out of it.",
+            id="idempotency.E005",
+        )
+        for name in sorted({_name(view) for view in _views(get_resolver()) if _keyed_inside_a_transaction(view)})
+    ]
+
+
+@register(Tags.database)
+def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """The constraint that decides is really there: a restored dump or a hand may have lost it."""
+    if DEFAULT_DB_ALIAS not in (databases or ()):
+        return []
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":
+        return [
+            Error(
+                f"The default database is {connection.vendor}; the ledger needs PostgreSQL.", id="idempotency.E006"
+            )
+        ]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [LedgerEntry._meta.db_table])
+        if not cursor.fetchone()[0]:
+            return []  # not migrated yet: `migrate` runs this check too
+        cursor.execute(
+            "SELECT count(*) FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
+            " WHERE conname = %s AND indisvalid",
+            [UNIQUE],
+        )
+        if cursor.fetchone()[0]:
+            return []
+    return [
+        Error(
+            f"The unique constraint {UNIQUE!r} is missing from {LedgerEntry._meta.db_table}: nothing would stop a "
+            "second execution.",
+            hint="Restore it: ALTER TABLE … ADD CONSTRAINT … UNIQUE (scope, key).",
+            id="idempotency.E007",
+        )
+    ]
+
+
+def _views(resolver: URLResolver) -> Iterator[Any]:
+    for pattern in resolver.url_patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _views(pattern)
+        else:
+            yield pattern.callback
+
+
+def _keyed_inside_a_transaction(view: Any) -> bool:
+    cls = getattr(view, "view_class", getattr(view, "cls", None))
+    if cls is None or DEFAULT_DB_ALIAS in getattr(view, "_non_atomic_requests", ()):
+        return False
+    return any(hasattr(getattr(cls, name, None), "idempotency_mode") for name in dir(cls))
+
+
+def _name(view: Any) -> str:
+    cls = getattr(view, "view_class", getattr(view, "cls", None))
+    return f"{cls.__module__}.{cls.__qualname__}" if cls is not None else repr(view)

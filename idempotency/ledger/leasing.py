@@ -166,6 +166,10 @@ def close_by_hand(
         )
         if entry is None:
             return False
+        entry.attempts.filter(outcome=Outcome.RUNNING).update(outcome=Outcome.LOST, ended_at=Now())
+        LedgerAttempt.objects.create(
+            entry=entry, fence=fence + 1, owner=operator, ended_at=Now(), outcome=outcome, note=note
+        )
         LedgerEntry.objects.filter(pk=entry_id).update(
             state=State.FINISHED,
             fence=fence + 1,
@@ -175,10 +179,6 @@ def close_by_hand(
             response_body=answer.body,
             body_key_id=answer.body_key_id,
             finished_at=Now(),
-        )
-        entry.attempts.filter(outcome=Outcome.RUNNING).update(outcome=Outcome.LOST, ended_at=Now())
-        LedgerAttempt.objects.create(
-            entry=entry, fence=fence + 1, owner=operator, ended_at=Now(), outcome=outcome, note=note
         )
     return True
 

@@ -145,7 +145,9 @@ def test_messages_and_tallies_go_too() -> None:
 def test_the_reaper_reads_its_rows_from_an_index() -> None:
     """So that a ledger of any size costs it the same."""
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off" if connection.in_atomic_block else "SET enable_seqscan = off")
+        cursor.execute(
+            "SET LOCAL enable_seqscan = off" if connection.in_atomic_block else "SET enable_seqscan = off"
+        )
         cursor.execute(
             "EXPLAIN SELECT id FROM idempotency_ledgerentry WHERE response_body IS NOT NULL AND state = 'finished'"
             " AND finished_at < statement_timestamp() ORDER BY finished_at LIMIT 10"

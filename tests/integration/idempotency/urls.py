@@ -5,20 +5,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.gzip import gzip_page
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, NotFound, Throttled
 from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
-from idempotency.drf import TokenList
+from idempotency.drf import IdempotentMixin, TokenList
 from idempotency.drf import idempotent as idempotent_method
 from idempotency.errors import Problem
-from idempotency.modes import PHASED
+from idempotency.models import LedgerEntry
+from idempotency.modes import ATOMIC, PHASED
+from idempotency.recovery import NoOp, Phases, Progress, RecoveryPoint
+from idempotency.recovery import Response as StepResponse
 from idempotency.views import idempotent
 
 # what the next phased call does, and what the last one saw; set by the test
@@ -70,30 +77,172 @@ class Things(APIView):
         return response
 
 
+# what the steps do, and what they saw; set by the test
+STEPS: dict[str, Any] = {}
+steps = Phases("tests.steps")
+
+
+def _saw(point: str, progress: Progress) -> None:
+    entry = LedgerEntry.objects.filter(handler="tests.steps", state="running").last()
+    STEPS["calls"].append(point)
+    STEPS.setdefault("in_transaction", {})[point] = connection.in_atomic_block
+    if entry is not None:
+        STEPS.setdefault("kept", {})[point] = (entry.recovery_point, entry.recovery_data)
+
+
+def _perhaps_die(point: str) -> None:
+    if STEPS.get("die_at") == point:
+        raise STEPS["killed"]
+
+
+@steps.atomic("started")
+def start(progress: Progress) -> Any:
+    _saw("started", progress)
+    effect("started")
+    _perhaps_die("started")
+    return STEPS.get("inside") or RecoveryPoint("reserved")
+
+
+@steps.outside("reserved")
+def call_outside(progress: Progress) -> Any:
+    _saw("reserved", progress)
+    if hook := STEPS.get("during"):
+        hook()
+    _perhaps_die("reserved")
+    planned = STEPS.get("outside")
+    if isinstance(planned, Exception):
+        raise planned
+    return planned or RecoveryPoint("charged", {"receipt": f"r-{progress.data['amount']}"})
+
+
+@steps.atomic("charged")
+def charge(progress: Progress) -> NoOp:
+    _saw("charged", progress)
+    effect("charged")
+    _perhaps_die("charged")
+    return NoOp()
+
+
+@steps.atomic("noted")
+def note(progress: Progress) -> StepResponse:
+    _saw("noted", progress)
+    _perhaps_die("noted")
+    return StepResponse(201, progress.data, {"Location": "/steps/1"})
+
+
+class Steps(APIView):
+    @idempotent_method(mode=steps)
+    def post(self, request: Request) -> HttpResponseBase:
+        return steps.respond(request, {"amount": request.data["amount"]})
+
+
+def everyone(request: Any) -> str:
+    return "everyone"
+
+
 class PhasedThings(APIView):
     @idempotent_method(mode=PHASED)
     def post(self, request: Request) -> Response:
         exchange = request.idempotency  # type: ignore[attr-defined]
         PLAN.setdefault("resumed", []).append(exchange.resumed)
+        if subject := PLAN.get("about"):
+            exchange.about(*subject)
         if hook := PLAN.get("during"):
             hook()
         answer = PLAN.get("answer", 201)
         if answer == "crash":
             raise RuntimeError("the handler broke")
+        PLAN["answer"] = PLAN.pop("then", answer)
         if not exchange.resumed:
             effect("phased")
         return Response({"state": PLAN.get("state", "done")}, status=answer)
 
 
+class HeldThings(APIView):
+    """Atomic, and stands still where the test wants it."""
+
+    @idempotent_method(body=ThingRequest)
+    def post(self, request: Request, *, data: dict[str, Any]) -> Response:
+        if hook := PLAN.get("during"):
+            hook()
+        answer = PLAN.get("answer", 201)
+        PLAN["answer"] = PLAN.pop("then", answer)
+        effect("held")
+        return Response({"state": "done"}, status=answer)
+
+
 @idempotent()
 def plain(request: HttpRequest) -> HttpResponse:
-    if request.method == "GET":
+    if request.method in {"GET", "HEAD", "OPTIONS"}:
+        PLAN.setdefault("seen", []).append(connection.in_atomic_block)
         return HttpResponse("looked")
     if request.POST.get("refuse"):
         effect("refused")
         raise Problem(409, "refused", "No.")
     made = effect("plain")
     return HttpResponse(f"made {made.pk}", status=303, headers={"Location": f"/things/{made.pk}"})
+
+
+@idempotent()
+@gzip_page
+def zipped(request: HttpRequest) -> HttpResponse:
+    effect("zipped")
+    return HttpResponse("long " * 200, content_type="text/plain")
+
+
+@idempotent()
+def long(request: HttpRequest) -> HttpResponse:
+    effect("long")
+    return HttpResponse("long " * 200, content_type="text/plain")
+
+
+@idempotent()
+def upload(request: HttpRequest) -> HttpResponse:
+    effect("uploaded")
+    return HttpResponse(request.FILES["file"].read()[:100], status=201)
+
+
+@idempotent()
+def bodyless(request: HttpRequest) -> HttpResponse:
+    effect("bodyless")
+    return HttpResponse(status=PLAN["status"], headers={"ETag": '"7"'})
+
+
+@idempotent()
+def session(request: HttpRequest) -> HttpResponse:
+    effect("session")
+    request.session["visits"] = request.session.get("visits", 0) + 1
+    response = HttpResponse(f"visit {request.session['visits']}")
+    response.set_cookie("taste", "sweet")
+    return response
+
+
+@idempotent()
+def raising(request: HttpRequest) -> HttpResponse:
+    effect("raising")
+    if PLAN["raise"]:
+        raise RuntimeError("the handler broke")
+    return HttpResponse(status=201)
+
+
+@idempotent()
+async def slow(request: HttpRequest) -> HttpResponse:
+    await Group.objects.acreate(name="slow")
+    PLAN["inside"].set()
+    await PLAN["go"].wait()
+    return HttpResponse("done", status=201)
+
+
+class Mixed(IdempotentMixin, APIView):
+    def post(self, request: Request) -> Response:
+        return Response({"id": effect("mixed").pk}, status=201)
+
+
+class MixedSet(IdempotentMixin, ViewSet):
+    idempotent_handlers = {"create": ATOMIC}
+
+    def create(self, request: Request) -> Response:
+        return Response({"id": effect("mixed").pk}, status=201)
 
 
 @idempotent()
@@ -130,6 +279,17 @@ def not_a_response(request: HttpRequest) -> Any:
 urlpatterns = [
     path("things", Things.as_view(), name="things"),
     path("others", Things.as_view(), name="others"),
+    path("zipped", csrf_exempt(zipped)),
+    path("long", csrf_exempt(long)),
+    path("upload", csrf_exempt(upload)),
+    path("bodyless", csrf_exempt(bodyless)),
+    path("session", csrf_exempt(session)),
+    path("raising", csrf_exempt(raising)),
+    path("slow", csrf_exempt(slow)),
+    path("mixed", Mixed.as_view()),
+    path("set", MixedSet.as_view({"post": "create"})),
+    path("held", HeldThings.as_view(), name="held"),
+    path("steps", Steps.as_view(), name="steps"),
     path("phased", PhasedThings.as_view(), name="phased"),
     path("plain", plain, name="plain"),
     path("streamed", streamed, name="streamed"),

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from idempotency.breaker import Breaker
-from idempotency.checks import MIDDLEWARE, check_settings
+from idempotency.checks import GZIP, MIDDLEWARE, check_settings
 from idempotency.conf import config, parse
 
 
@@ -19,9 +19,19 @@ from idempotency.conf import config, parse
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
         ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
         ({"REDIS_ALIAS": "nowhere"}, "nowhere"),
+        ({"TALLY_SECONDS": 0}, "TALLY_SECONDS"),
+        ({"TALLY_SECONDS": True}, "TALLY_SECONDS"),
+        ({"TOMBSTONE_SECONDS": 10}, "TOMBSTONE_SECONDS"),
+        ({"PRINCIPAL": "no.such.function"}, "PRINCIPAL"),
+        ({"PRINCIPAL": "idempotency.fastpath.breaker"}, "must name a function"),
+        ({"REDIS_CLIENT": 7}, "REDIS_CLIENT"),
+        ({"REDACT": "card"}, "REDACT"),
+        ({"SUBJECT_ADMIN": {"order": 1}}, "SUBJECT_ADMIN"),
+        ({"BODY_KEYS": {"k": "short"}}, "BODY_KEYS"),
+        (["WAIT_SECONDS"], "must be a dict"),
     ],
 )
-def test_a_wrong_setting_is_named(raw: dict[str, Any], word: str) -> None:
+def test_a_wrong_setting_is_named(raw: Any, word: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=word):
         parse(raw)
     with override_settings(IDEMPOTENCY=raw):
@@ -42,6 +52,18 @@ def test_settings_changes_are_seen() -> None:
         (
             {"MIDDLEWARE": [MIDDLEWARE, "django.contrib.auth.middleware.AuthenticationMiddleware"]},
             ["idempotency.E003"],
+        ),
+        ({"MIDDLEWARE": [MIDDLEWARE, GZIP]}, ["idempotency.E003"]),
+        (
+            {"MIDDLEWARE": [MIDDLEWARE], "INSTALLED_APPS": ["django.contrib.contenttypes", "idempotency"]},
+            ["idempotency.W001"],
+        ),
+        (
+            {
+                "CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
+                "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.fastpath.client"},
+            },
+            [],
         ),
         (
             {"CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}},

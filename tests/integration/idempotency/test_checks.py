@@ -1,0 +1,56 @@
+"""System checks that need addresses or the database."""
+
+import pytest
+from django.core.checks import run_checks
+from django.db import connection, connections
+from django.test import override_settings
+
+from idempotency.checks import UNIQUE, check_atomic_requests, check_constraint
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+
+def test_keyed_drf_methods_inside_atomic_requests_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_atomic_requests(None) == []
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    messages = check_atomic_requests(None)
+    named = {message.msg.split()[0].rsplit(".", 1)[1] for message in messages}
+    assert named == {"Things", "HeldThings", "PhasedThings", "Steps"}  # not Mixed, not the plain views
+    assert {message.id for message in messages} == {"idempotency.E005"}
+    assert all("IdempotentMixin" in str(message.hint) for message in messages)
+
+
+def test_a_missing_constraint_is_an_error() -> None:
+    assert check_constraint(None, databases=["default"]) == []
+    assert check_constraint(None, databases=None) == []
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE idempotency_ledgerentry DROP CONSTRAINT {UNIQUE}")
+        try:
+            messages = [
+                message for message in run_checks(databases=["default"]) if message.id == "idempotency.E007"
+            ]
+        finally:
+            cursor.execute(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (scope, key)")
+    assert len(messages) == 1
+    assert "nothing would stop a second execution" in messages[0].msg
+
+
+def test_before_the_first_migration_it_says_nothing() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE idempotency_ledgerentry RENAME TO elsewhere")
+        try:
+            assert check_constraint(None, databases=["default"]) == []
+        finally:
+            cursor.execute("ALTER TABLE elsewhere RENAME TO idempotency_ledgerentry")
+
+
+def test_another_database_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
+    (message,) = check_constraint(None, databases=["default"])
+    assert message.id == "idempotency.E006"
+
+
+@override_settings(ROOT_URLCONF=None)
+def test_without_addresses_there_is_nothing_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert check_atomic_requests(None) == []

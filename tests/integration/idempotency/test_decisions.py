@@ -1,0 +1,212 @@
+"""An operator closes what nobody knows the end of: in the admin and from a terminal, with a line that stays."""
+
+import base64
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError
+from django.test import Client, override_settings
+
+from idempotency import ledger
+from idempotency.decisions import Decision, NotDecidable, abandon, resolve
+from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
+from idempotency.timeline import timeline
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Effects = Callable[[], int]
+API = "tests.integration.idempotency.urls"
+
+
+@pytest.fixture
+def uncertain(caller: Caller) -> LedgerEntry:
+    """A phased entry that was answered 202."""
+    PLAN["answer"] = 202
+    with override_settings(ROOT_URLCONF=API):
+        caller.post("/phased", body={})
+    PLAN["answer"] = 201
+    return LedgerEntry.objects.get()
+
+
+def retry(caller: Caller) -> Any:
+    with override_settings(ROOT_URLCONF=API):
+        return caller.post("/phased", body={})
+
+
+def decision(entry: LedgerEntry, note: str = "the bank says so") -> Decision:
+    return Decision(entry_id=entry.pk, fence=entry.fence, operator="operator eve", note=note)
+
+
+def test_resolved_is_answered_with_what_the_operator_says(
+    caller: Caller, effects: Effects, uncertain: LedgerEntry
+) -> None:
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"k": base64.b64encode(b"k" * 32).decode()}}):
+        resolve(decision(uncertain), status=201, body='{"id": 7}', location="/things/7")
+        again = retry(caller)
+    assert (again.status_code, again.json(), again["Location"]) == (201, {"id": 7}, "/things/7")
+    assert again["Idempotent-Replayed"] == "true"
+    assert effects() == 1
+
+
+def test_abandoned_is_a_refusal_for_good(caller: Caller, effects: Effects, uncertain: LedgerEntry) -> None:
+    abandon(decision(uncertain))
+    for _ in range(2):
+        again = retry(caller)
+        assert (again.status_code, again.json()["code"]) == (409, "operation_abandoned")
+        assert again["Content-Type"] == "application/problem+json"
+    assert effects() == 1
+
+
+def test_a_run_that_still_lives_cannot_finish_it_too(caller: Caller, uncertain: LedgerEntry) -> None:
+    found = ledger.find(scope=uncertain.scope, key=uncertain.key)
+    assert found is not None
+    run = ledger.take_over(found, owner="zombie", request_id="", lease_seconds=-1)  # its lease is over already
+    assert run is not None
+    uncertain.refresh_from_db()
+    abandon(decision(uncertain))
+    assert not ledger.suspend(run, subject="")
+    outcomes = list(LedgerAttempt.objects.order_by("fence").values_list("outcome", flat=True))
+    assert outcomes == [Outcome.UNCERTAIN, Outcome.LOST, Outcome.ABANDONED]
+
+
+def test_who_and_why_stay_in_the_history(uncertain: LedgerEntry) -> None:
+    abandon(decision(uncertain, note="  asked the provider: no such charge "))
+    line = timeline(LedgerEntry.objects.get())[-2]
+    assert (line.what, line.who, line.note) == (
+        "abandoned by an operator",
+        "operator eve",
+        "asked the provider: no such charge",
+    )
+    with pytest.raises(IntegrityError, match="ledger_attempt_by_hand_has_a_note"):
+        LedgerAttempt.objects.filter(outcome=Outcome.ABANDONED).update(note="")
+
+
+@pytest.mark.parametrize("body", ["", "{", "nope"])
+def test_a_decision_without_reason_or_with_a_bad_answer_changes_nothing(uncertain: LedgerEntry, body: str) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        resolve(decision(uncertain), status=200, body=body)
+    with pytest.raises(ValueError, match="status"):
+        resolve(decision(uncertain), status=500, body="{}")
+    with pytest.raises(ValueError, match="reason"):
+        abandon(decision(uncertain, note=" "))
+    assert LedgerEntry.objects.get().state == State.UNCERTAIN
+
+
+def test_what_is_running_finished_atomic_or_changed_is_not_decidable(
+    caller: Caller, uncertain: LedgerEntry
+) -> None:
+    with override_settings(ROOT_URLCONF=API):
+        caller.post(key="atomic")
+    atomic = LedgerEntry.objects.get(key="atomic")
+    found = ledger.find(scope=uncertain.scope, key=uncertain.key)
+    assert found is not None
+    run = ledger.take_over(found, owner="me", request_id="", lease_seconds=30)
+    assert run is not None
+    running = LedgerEntry.objects.get(pk=uncertain.pk)
+    for entry in (atomic, uncertain, running):  # finished in one piece; seen before it changed; under a lease
+        with pytest.raises(NotDecidable):
+            abandon(decision(entry))
+    with pytest.raises(NotDecidable):
+        abandon(Decision(entry_id=0, fence=1, operator="x", note="y"))
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    """Staff who may look at the ledger and decide."""
+    eve = User.objects.create_user("eve", is_staff=True)
+    eve.user_permissions.set(Permission.objects.filter(codename__in=["view_ledgerentry", "close_ledgerentry"]))
+    client.force_login(eve)
+    return client
+
+
+def test_in_the_admin_it_is_shown_asked_and_done_once(
+    operator: Client, caller: Caller, uncertain: LedgerEntry
+) -> None:
+    detail = f"/admin/idempotency/ledgerentry/{uncertain.pk}/change/"
+    decide = f"/admin/idempotency/ledgerentry/{uncertain.pk}/decide/"
+    assert decide in operator.get(detail).content.decode()
+    asked = operator.get(decide).content.decode()
+    assert "run 1 outcome unknown" in asked
+    given = {"outcome": "resolved", "note": "", "status": "201", "body": "{", "fence": str(uncertain.fence)}
+    refused = operator.post(decide, given).content.decode()
+    assert "This is not JSON" in refused
+    assert "This field is required" in refused
+    done = operator.post(decide, given | {"note": "seen at the bank", "body": '{"id": 9}'}, follow=True)
+    assert "The entry is resolved" in done.content.decode()
+    assert "seen at the bank" in done.content.decode()
+    assert decide not in done.content.decode()
+    assert retry(caller).json() == {"id": 9}
+    line = LogEntry.objects.get()
+    assert (line.user.get_username(), line.get_change_message()) == ("eve", "resolved: seen at the bank")
+    assert "nothing to decide" in operator.get(decide, follow=True).content.decode()
+
+
+def test_who_looked_before_it_changed_must_look_again(operator: Client, uncertain: LedgerEntry) -> None:
+    given = {"outcome": "abandoned", "note": "gone", "status": "200", "body": "", "fence": "7"}
+    answer = operator.post(f"/admin/idempotency/ledgerentry/{uncertain.pk}/decide/", given, follow=True)
+    assert "Look again" in answer.content.decode()
+    assert LedgerEntry.objects.get().state == State.UNCERTAIN
+
+
+def test_looking_is_not_deciding(client: Client, uncertain: LedgerEntry) -> None:
+    ann = User.objects.create_user("looks", is_staff=True)
+    ann.user_permissions.set(Permission.objects.filter(codename="view_ledgerentry"))
+    client.force_login(ann)
+    decide = f"/admin/idempotency/ledgerentry/{uncertain.pk}/decide/"
+    assert decide not in client.get(f"/admin/idempotency/ledgerentry/{uncertain.pk}/change/").content.decode()
+    assert client.get(decide).status_code == client.post(decide).status_code == 403
+
+
+def run(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command("idempotency", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_from_a_terminal(caller: Caller, uncertain: LedgerEntry) -> None:
+    shown = run("show", "k1")
+    assert f"#{uncertain.pk}" in shown
+    assert "phased, uncertain, fence 1" in shown
+    assert "run 1 outcome unknown" in shown
+    assert run("show", f"#{uncertain.pk}") == shown
+    assert "is closed" in run(
+        "resolve", f"#{uncertain.pk}", "--note", "seen", "--body", '{"id": 3}', "--operator", "bo"
+    )
+    assert retry(caller).json() == {"id": 3}
+    assert "operator bo  seen" in run("show", "k1")
+    with pytest.raises(CommandError, match="it is finished"):
+        run("abandon", f"#{uncertain.pk}", "--note", "too late")
+
+
+def test_abandoned_from_a_terminal(caller: Caller, uncertain: LedgerEntry) -> None:
+    with pytest.raises(CommandError, match="JSON"):
+        run("resolve", str(uncertain.pk), "--note", "x", "--body", "{")
+    run("abandon", str(uncertain.pk), "--note", "never reached them")
+    assert retry(caller).json()["code"] == "operation_abandoned"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("show", "nothing"), "no entry with the key"),
+        (("abandon", "#0", "--note", "x"), "There is no entry"),
+        (("abandon", "abc", "--note", "x"), "no entry's number"),
+        (("reap", "--batch", "0"), "must be 1 or more"),
+    ],
+)
+def test_mistakes_are_told(arguments: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        run(*arguments)
+
+
+def test_the_other_commands_tell_what_they_did() -> None:
+    assert run("reap") == "0 bodies, 0 tombstones, 0 messages, 0 tallies removed\n"
+    assert run("complete") == "nothing is stalled\n"
+    assert run("rewrap") == "0 answers are under the newest key now\n"

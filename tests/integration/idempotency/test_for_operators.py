@@ -1,0 +1,308 @@
+"""What operators see: metrics, log lines, spans, counts and the admin's pages."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import Client, override_settings
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import REGISTRY
+
+from idempotency import logs, metrics, tracing
+from idempotency.models import LedgerEntry, LedgerTally
+from idempotency.paging import COUNTED_MAX, EstimatingPaginator
+from idempotency.tallies import Tallies
+from shop.logs import json_formatter
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+API = "tests.integration.idempotency.urls"
+
+
+@pytest.fixture
+def _api(settings: Any) -> None:
+    settings.ROOT_URLCONF = API
+
+
+def sample(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+@pytest.mark.usefixtures("_api")
+class TestMetrics:
+    @pytest.mark.parametrize(
+        ("path", "first", "outcome"),
+        [
+            ("/things", {"name": "a"}, "executed"),
+            ("/things", {"name": "a", "answer": 409}, "refused"),
+            ("/things", {"name": "a", "answer": 429}, "not_stored"),
+            ("/things", {"name": "a", "answer": 500}, "failed"),
+        ],
+    )
+    def test_every_way_to_end_is_counted(self, caller: Caller, path: str, first: Any, outcome: str) -> None:
+        before = sample("idempotency_requests_total", mode="atomic", outcome=outcome)
+        caller.post(path, body=first)
+        assert sample("idempotency_requests_total", mode="atomic", outcome=outcome) == before + 1
+
+    def test_replays_by_where_they_were_found(self, caller: Caller) -> None:
+        caller.post()
+        before = {source: sample("idempotency_replays_total", source=source) for source in ("redis", "ledger")}
+        caller.post()
+        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+            caller.post()
+        for source, count in before.items():
+            assert sample("idempotency_replays_total", source=source) == count + 1
+
+    def test_conflicts_by_kind(self, caller: Caller) -> None:
+        before = sample("idempotency_conflicts_total", kind="reused")
+        caller.post()
+        caller.post(body={"name": "b"})
+        assert sample("idempotency_conflicts_total", kind="reused") == before + 1
+
+    def test_a_redis_that_fails_is_counted(self, caller: Caller) -> None:
+        before = sample("idempotency_redis_failures_total")
+        location = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+        with override_settings(CACHES={"default": location}):
+            caller.post()
+        assert sample("idempotency_redis_failures_total") == before + 1
+
+    def test_what_is_open_is_read_from_the_ledger(self, caller: Caller, client: Client) -> None:
+        PLAN["answer"] = 202
+        caller.post("/phased", body={})
+        with override_settings(ROOT_URLCONF="shop.urls"):
+            text = client.get("/metrics").content.decode()
+        assert 'idempotency_open_entries{state="uncertain"} 1.0' in text
+        assert 'idempotency_open_entries{state="stalled"} 0.0' in text
+        assert 'idempotency_open_age_seconds{state="uncertain"}' in text
+
+    def test_every_metric_is_documented(self) -> None:
+        import pathlib
+
+        documented = pathlib.Path("docs/operations.md").read_text()
+        names = {family.name for family in REGISTRY.collect() if family.name.startswith("idempotency_")}
+        assert len(names) == 8
+        assert [name for name in names if f"`{name}" not in documented] == []
+
+    def test_without_prometheus_counting_is_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(metrics, "prometheus_client", None)
+        silent = metrics._counter("x", "y", ("z",))
+        silent.labels("a").inc()
+        silent.observe(1)
+        assert silent.labels(z="a") is silent
+
+
+@pytest.fixture
+def lines() -> Iterator[list[dict[str, Any]]]:
+    """What would be written, as JSON objects, of the loggers `idempotency` and `shop.test`."""
+    found: list[dict[str, Any]] = []
+
+    class Collector(logging.StreamHandler[Any]):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(json.loads(self.format(record)))
+
+    handler = Collector()
+    handler.setFormatter(json_formatter())
+    handler.addFilter(logs.ContextFilter())
+    loggers = [logging.getLogger("idempotency"), logging.getLogger("shop.test")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+    yield found
+    for logger in loggers:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("_api")
+class TestLogs:
+    def test_a_line_carries_request_id_digest_and_subject_and_never_the_key(
+        self, caller: Caller, lines: list[dict[str, Any]]
+    ) -> None:
+        PLAN["about"] = ("order", "0190")
+        caller.post("/phased", key="secret-key", body={}, **{"X-Request-Id": "trace-0042"})
+        (line,) = lines
+        assert (line["event"], line["level"], line["logger"]) == (
+            "keyed request: executed",
+            "debug",
+            "idempotency",
+        )
+        assert (line["request_id"], line["subject"]) == ("trace-0042", "order:0190")
+        assert len(line["key_digest"]) == 64
+        assert "secret-key" not in json.dumps(lines)
+
+    def test_lines_of_others_inside_the_handler_carry_them_too(
+        self, caller: Caller, lines: list[dict[str, Any]]
+    ) -> None:
+        PLAN["during"] = lambda: logging.getLogger("shop.test").warning("gone %s", "wrong")
+        caller.post("/phased", body={})
+        line = lines[0]
+        assert line["event"] == "gone wrong"
+        assert line["key_digest"] == lines[1]["key_digest"]
+
+    def test_the_next_request_has_its_own(
+        self, caller: Caller, client: Client, lines: list[dict[str, Any]]
+    ) -> None:
+        caller.post()
+        with override_settings(ROOT_URLCONF="shop.urls"):
+            client.get("/healthz", headers={"X-Request-Id": "trace-0043"})
+        logging.getLogger("shop.test").warning("after")
+        assert lines[-1]["request_id"] == "trace-0043"
+        assert "key_digest" not in lines[-1]
+
+    def test_an_exception_is_one_line_with_its_trace(self, lines: list[dict[str, Any]]) -> None:
+        try:
+            raise RuntimeError("broken\nhere")
+        except RuntimeError:
+            logging.getLogger("shop.test").exception("failed")
+        assert "RuntimeError: broken" in lines[0]["exception"]
+
+
+@pytest.fixture(scope="module")
+def spans() -> InMemorySpanExporter:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+@pytest.mark.usefixtures("_api")
+class TestTraces:
+    def test_a_span_tells_mode_outcome_digest_and_subject(
+        self, caller: Caller, spans: InMemorySpanExporter
+    ) -> None:
+        spans.clear()
+        PLAN["about"] = ("order", "0190")
+        caller.post("/phased", key="secret-key", body={})
+        caller.post("/phased", key="secret-key", body={})
+        told = [dict(span.attributes or {}) for span in spans.get_finished_spans()]
+        assert [one["idempotency.outcome"] for one in told] == ["executed", "replayed"]
+        assert {one["idempotency.mode"] for one in told} == {"phased"}
+        assert told[0]["idempotency.subject"] == "order:0190"
+        assert "secret-key" not in str(told)
+
+    def test_a_refused_key_and_a_failing_handler_are_told_too(
+        self, caller: Caller, spans: InMemorySpanExporter
+    ) -> None:
+        caller.post()
+        spans.clear()
+        caller.post(body={"name": "b"})
+        caller.post(key="k2", body={"name": "a", "answer": 500})
+        told = [(span.attributes or {})["idempotency.outcome"] for span in spans.get_finished_spans()]
+        assert told == ["reused", "failed"]
+
+    def test_without_opentelemetry_nothing_happens(self, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tracing, "trace", None)
+        assert caller.post().status_code == 201
+
+
+class TestCounts:
+    def test_they_are_added_up_over_processes(self) -> None:
+        for counts in ({"executed": 2, "replayed": 1}, {"executed": 3}):
+            tallies = Tallies()
+            tallies._counts.update(counts)
+            tallies.write()
+            tallies.write()  # nothing twice
+        assert dict(LedgerTally.objects.values_list("what", "count")) == {"executed": 5, "replayed": 1}
+
+    def test_what_could_not_be_written_is_written_next_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        tallies = Tallies()
+        tallies._counts["executed"] = 1
+        kept = connection.settings_dict["OPTIONS"]
+        connection.close()
+        connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
+        try:
+            tallies.write()
+        finally:
+            connection.close()
+            connection.settings_dict["OPTIONS"] = kept
+        tallies.write()
+        assert LedgerTally.objects.get().count == 1
+
+    def test_a_timer_writes_them(self) -> None:
+        tallies = Tallies()
+        with override_settings(IDEMPOTENCY={"TALLY_SECONDS": 0.01}):
+            tallies.add("executed")
+            timer = tallies._timer
+            tallies.add("executed")
+            assert timer is not None
+            timer.join(30)
+        assert LedgerTally.objects.get().count in {1, 2}
+
+    def test_none_means_never(self) -> None:
+        tallies = Tallies()
+        with override_settings(IDEMPOTENCY={"TALLY_SECONDS": None}):
+            tallies.add("executed")
+        assert tallies._timer is None
+
+
+class TestAdmin:
+    def test_charts_without_and_with_anything_to_show(self, admin_client: Client, caller: Caller) -> None:
+        page = "/admin/idempotency/ledgerentry/statistics/"
+        assert "Every request has its answer" in admin_client.get(page).content.decode()
+        PLAN["answer"] = 202
+        with override_settings(ROOT_URLCONF=API):
+            caller.post("/phased", key="open-one", body={})
+        tallies = Tallies()
+        tallies._counts.update({"replayed": 7, "in_progress": 2})
+        tallies.write()
+        shown = admin_client.get(page).content.decode()
+        assert "7 replayed" in shown
+        assert "2 in_progress" in shown
+        assert "open-one" in shown
+        assert page in admin_client.get("/admin/idempotency/ledgerentry/").content.decode()
+
+    def test_charts_are_for_those_who_may_see_the_ledger(self, client: Client) -> None:
+        user = User.objects.create_user("staff", is_staff=True)
+        client.force_login(user)
+        assert client.get("/admin/idempotency/ledgerentry/statistics/").status_code == 403
+        user.user_permissions.set(Permission.objects.filter(codename="view_ledgerentry"))
+        assert client.get("/admin/idempotency/ledgerentry/statistics/").status_code == 200
+
+    @pytest.mark.parametrize(
+        ("query", "count"),
+        [
+            ("q=k1", 1),
+            ("q=order:0190", 1),
+            ("q=user:", 2),
+            ("q=nothing", 0),
+            ("open=uncertain", 1),
+            ("open=stalled", 0),
+        ],
+    )
+    def test_search_and_filters(self, admin_client: Client, caller: Caller, query: str, count: int) -> None:
+        PLAN.update(answer=202, about=("order", "0190"))
+        with override_settings(ROOT_URLCONF=API):
+            caller.post("/phased", body={})
+            caller.post(key="k2")
+        listed = admin_client.get(f"/admin/idempotency/ledgerentry/?{query}")
+        assert len(listed.context["cl"].result_list) == count
+
+    def test_the_subject_leads_to_its_page(self, admin_client: Client, caller: Caller) -> None:
+        PLAN["about"] = ("person", "1")
+        with override_settings(ROOT_URLCONF=API):
+            caller.post("/phased", body={})
+        page = f"/admin/idempotency/ledgerentry/{LedgerEntry.objects.get().pk}/change/"
+        assert "all requests about it" in admin_client.get(page).content.decode()
+        with override_settings(IDEMPOTENCY={"SUBJECT_ADMIN": {"person": "admin:auth_user_change"}}):
+            assert "/admin/auth/user/1/change/" in admin_client.get(page).content.decode()
+
+    def test_a_large_table_is_estimated_and_not_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert EstimatingPaginator(LedgerEntry.objects.order_by("pk"), 50).count == 0
+        LedgerEntry.objects.bulk_create(
+            LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="atomic", state="running") for n in range(30)
+        )
+        monkeypatch.setattr("idempotency.paging.COUNTED_MAX", 10)
+        monkeypatch.setattr("idempotency.paging._estimate", lambda table: 29)
+        assert EstimatingPaginator(LedgerEntry.objects.order_by("pk"), 50).count == 29
+        assert EstimatingPaginator(LedgerEntry.objects.filter(scope="s").order_by("pk"), 50).count == 10
+        assert COUNTED_MAX == 10_000

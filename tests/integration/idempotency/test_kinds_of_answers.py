@@ -1,0 +1,222 @@
+"""What happens to every kind of request and answer: encodings, cookies, files, methods, transactions, clients gone."""
+
+import asyncio
+import gzip
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from django.contrib.auth.models import Group, User
+from django.core.asgi import get_asgi_application
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.http import HttpResponse
+from django.middleware.gzip import GZipMiddleware
+from django.test import AsyncClient, Client, RequestFactory, override_settings
+
+from idempotency.models import LedgerEntry, State
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+
+
+@pytest.fixture
+def guest(client: Client) -> Client:
+    return client
+
+
+def post(client: Client, path: str, key: str = "k1", **data: Any) -> HttpResponse:
+    return client.post(path, data, headers={"Idempotency-Key": key})  # type: ignore[return-value]
+
+
+def test_an_answer_compressed_below_us_is_kept_plain(guest: Client, effects: Effects) -> None:
+    first = guest.post("/zipped", headers={"Idempotency-Key": "k1", "Accept-Encoding": "gzip"})
+    again = guest.post("/zipped", headers={"Idempotency-Key": "k1"})
+    assert first["Content-Encoding"] == "gzip"
+    assert "Content-Encoding" not in again
+    assert again.content == gzip.decompress(first.content)
+    assert effects() == 1
+
+
+def test_an_answer_compressed_above_us_is_compressed_again_or_not_as_asked(
+    guest: Client, effects: Effects
+) -> None:
+    with override_settings(MIDDLEWARE=["django.middleware.gzip.GZipMiddleware", *_middleware()]):
+        first = guest.post("/long", headers={"Idempotency-Key": "k1", "Accept-Encoding": "gzip"})
+        plain = guest.post("/long", headers={"Idempotency-Key": "k1"})
+        zipped = guest.post("/long", headers={"Idempotency-Key": "k1", "Accept-Encoding": "gzip"})
+    assert gzip.decompress(first.content) == plain.content == gzip.decompress(zipped.content)
+    assert plain["Idempotent-Replayed"] == zipped["Idempotent-Replayed"] == "true"
+    assert effects() == 1
+    assert GZipMiddleware is not None
+
+
+def _middleware() -> list[str]:
+    from django.conf import settings
+
+    return list(settings.MIDDLEWARE)
+
+
+def test_a_file_sent_again_is_the_same_request_and_another_is_not(guest: Client, effects: Effects) -> None:
+    def upload(content: bytes, name: str = "a.txt") -> HttpResponse:
+        return post(guest, "/upload", note="n", file=SimpleUploadedFile(name, content, "text/plain"))
+
+    first = upload(b"one")
+    assert first.content == b"one"
+    again = upload(b"one")  # another boundary, the same fields and bytes
+    assert (again.content, again["Idempotent-Replayed"]) == (b"one", "true")
+    assert upload(b"two").status_code == 422
+    assert upload(b"one", name="b.txt").status_code == 422
+    assert effects() == 1
+
+
+def test_a_file_larger_than_memory_goes_through_a_temporary_file(guest: Client, effects: Effects) -> None:
+    with override_settings(FILE_UPLOAD_MAX_MEMORY_SIZE=10):
+        large = SimpleUploadedFile("a.bin", b"x" * 100_000)
+        assert post(guest, "/upload", file=large).status_code == 201
+        large.seek(0)
+        assert post(guest, "/upload", file=large)["Idempotent-Replayed"] == "true"
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("method", ["get", "head", "options"])
+def test_safe_methods_need_no_key_and_leave_no_entry(guest: Client, method: str) -> None:
+    answer = getattr(guest, method)("/plain", headers={"Idempotency-Key": "k1"})
+    assert answer.status_code == 200
+    assert "Idempotent-Replayed" not in answer
+    assert LedgerEntry.objects.count() == 0
+
+
+@pytest.mark.parametrize("status", [204, 205, 302, 304])
+def test_answers_without_a_body_are_replayed_without_one(guest: Client, effects: Effects, status: int) -> None:
+    PLAN["status"] = status
+    first, again = post(guest, "/bodyless"), post(guest, "/bodyless")
+    assert first.status_code == again.status_code == status
+    assert again.content == b""
+    assert again["Idempotent-Replayed"] == "true"
+    assert again["ETag"] == first["ETag"]
+    assert effects() == 1
+
+
+def test_cookies_and_sessions_belong_to_the_one_exchange(guest: Client, effects: Effects) -> None:
+    first = post(guest, "/session")
+    assert {"sessionid", "taste"} <= set(first.cookies)
+    assert guest.session["visits"] == 1
+    again = post(guest, "/session")
+    assert "taste" not in again.cookies
+    assert again.content == first.content
+    assert guest.session["visits"] == 1  # the handler did not run, so neither did what it does to the session
+    assert effects() == 1
+    stranger = post(Client(), "/session")
+    assert "Idempotent-Replayed" not in stranger  # another session's equal key is another key
+
+
+def test_a_stream_is_done_and_not_given_again(guest: Client, effects: Effects) -> None:
+    first = post(guest, "/streamed")
+    assert b"".join(first.streaming_content) == b"one two"  # type: ignore[attr-defined]
+    again = post(guest, "/streamed")
+    assert (again.status_code, again["Location"]) == (410, "/things/streamed")
+    assert effects() == 1
+
+
+def test_an_exception_undoes_everything_and_the_key_is_free(guest: Client, effects: Effects) -> None:
+    guest.raise_request_exception = False
+    PLAN["raise"] = True
+    assert post(guest, "/raising").status_code == 500
+    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+    PLAN["raise"] = False
+    assert post(guest, "/raising").status_code == 201
+    assert effects() == 1
+
+
+class WithAtomicRequests:
+    """ATOMIC_REQUESTS on, for the whole of a test."""
+
+    @pytest.fixture(autouse=True)
+    def _on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+
+
+class TestAtomicRequests(WithAtomicRequests):
+    def test_a_plain_view_leaves_it_and_stays_exact(self, guest: Client, effects: Effects) -> None:
+        first, again = post(guest, "/plain"), post(guest, "/plain")
+        assert (first.status_code, again["Idempotent-Replayed"]) == (303, "true")
+        assert effects() == 1
+
+    def test_its_safe_methods_keep_their_transaction(self, guest: Client) -> None:
+        PLAN["seen"] = []
+        guest.get("/plain")
+        assert PLAN["seen"] == [True]
+
+    def test_a_refusal_is_kept_though_its_writes_are_not(self, guest: Client, effects: Effects) -> None:
+        assert post(guest, "/plain", refuse="1").status_code == 409
+        assert post(guest, "/plain", refuse="1")["Idempotent-Replayed"] == "true"
+        assert effects() == 0
+
+    def test_the_mixin_does_the_same_for_drf(self, caller: Caller, effects: Effects) -> None:
+        first, again = caller.post("/mixed"), caller.post("/mixed")
+        assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
+        assert effects() == 1
+
+    def test_a_viewset_too(self, caller: Caller, effects: Effects) -> None:
+        first, again = caller.post("/set"), caller.post("/set")
+        assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
+        assert effects() == 1
+
+    def test_a_decorated_drf_method_without_the_mixin_is_an_error_that_executes_nothing(
+        self, caller: Caller, effects: Effects
+    ) -> None:
+        assert caller.post().status_code == 500
+        assert effects() == 0
+
+
+def test_without_atomic_requests_the_mixin_works_as_well(caller: Caller, effects: Effects) -> None:
+    assert caller.post("/mixed").content == caller.post("/mixed").content
+    assert caller.post("/mixed", key=None).json()["code"] == "idempotency_key_missing"
+    assert effects() == 1
+
+
+async def test_a_client_that_goes_away_does_not_stop_what_was_begun(user: User) -> None:
+    PLAN.update(inside=asyncio.Event(), go=asyncio.Event())
+    client = AsyncClient()
+    await client.aforce_login(user)
+    cookie = client.cookies["sessionid"].value
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/slow",
+        "query_string": b"",
+        "headers": [
+            (b"idempotency-key", b"gone"),
+            (b"content-type", b"application/json"),
+            (b"cookie", f"sessionid={cookie}".encode()),
+        ],
+        "server": ("testserver", 80),
+        "client": ("127.0.0.1", 1),
+        "scheme": "http",
+    }
+    communicator = ApplicationCommunicator(get_asgi_application(), scope)
+    await communicator.send_input({"type": "http.request", "body": b"{}", "more_body": False})
+    await asyncio.wait_for(PLAN["inside"].wait(), 30)
+    await communicator.send_input({"type": "http.disconnect"})
+    PLAN["go"].set()
+    await communicator.wait(30)
+    entry = await LedgerEntry.objects.aget()
+    assert entry.state == State.FINISHED
+    assert await Group.objects.acount() == 1
+    PLAN.update(inside=asyncio.Event())
+    again = await client.post("/slow", b"{}", content_type="application/json", headers={"Idempotency-Key": "gone"})
+    assert (again.status_code, again["Idempotent-Replayed"]) == (201, "true")
+    assert await Group.objects.acount() == 1
+
+
+def test_a_caller_that_nothing_tells_is_an_error_and_not_everybody(effects: Effects) -> None:
+    from tests.integration.idempotency.urls import plain
+
+    with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
+        plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"}))
+    assert effects() == 0

@@ -1,0 +1,232 @@
+"""Recovery points: a handler of steps that dies anywhere goes on where it ended, by a retry or by the completer."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.test import RequestFactory, override_settings
+
+from idempotency import ledger
+from idempotency.completer import RUNS_MAX, complete_stalled
+from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
+from idempotency.modes import PHASED
+from idempotency.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
+from idempotency.views import idempotent
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import STEPS, effect
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+
+
+class Killed(BaseException):
+    """As good as SIGKILL: nothing of ours runs after it."""
+
+
+@pytest.fixture
+def killing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """`killing(point)`: the process dies at the end of that step, before its result is kept."""
+
+    def plan(point: str) -> None:
+        STEPS["die_at"] = point
+
+    STEPS.clear()
+    STEPS.update(killed=Killed, calls=[])
+    monkeypatch.setattr(ledger, "drop_lease", lambda run: None)
+    yield plan
+    STEPS.clear()
+
+
+def die(caller: Caller) -> None:
+    with pytest.raises(Killed):
+        caller.post("/steps", body={"amount": 5})
+    STEPS["die_at"] = ""
+
+
+def end_the_lease() -> None:
+    LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
+
+
+def test_all_steps_in_their_order(caller: Caller, effects: Effects, killing: Callable[[str], None]) -> None:
+    answer = caller.post("/steps", body={"amount": 5})
+    assert (answer.status_code, answer.json()) == (201, {"amount": 5, "receipt": "r-5"})
+    assert STEPS["calls"] == ["started", "reserved", "charged", "noted"]
+    entry = LedgerEntry.objects.get()
+    assert (entry.state, entry.handler, entry.recovery_point) == (State.FINISHED, "tests.steps", "noted")
+    assert entry.recovery_data == {"amount": 5, "receipt": "r-5"}
+    again = caller.post("/steps", body={"amount": 5})
+    assert (again.content, again["Idempotent-Replayed"]) == (answer.content, "true")
+    assert effects() == 2
+
+
+@pytest.mark.parametrize("point", ["started", "reserved", "charged", "noted"])
+@pytest.mark.parametrize("by", ["retry", "completer"])
+def test_killed_at_a_step_it_goes_on_there(
+    caller: Caller, effects: Effects, killing: Callable[[str], None], point: str, by: str
+) -> None:
+    killing(point)
+    die(caller)
+    assert caller.post("/steps", body={"amount": 5}).json()["code"] == "idempotency_in_progress"
+    end_the_lease()
+    if by == "retry":
+        assert caller.post("/steps", body={"amount": 5}).status_code == 201
+    else:
+        # what never reached its first recovery point has done nothing, and is forgotten
+        assert complete_stalled() == {"forgotten" if point == "started" else "finished": 1}
+        answer = caller.post("/steps", body={"amount": 5})
+        assert (answer.status_code, answer.json()["receipt"]) == (201, "r-5")
+    assert effects() == 2
+    # an atomic step that was killed left nothing and ran again; so did the outside one, which is asked to bear it
+    assert [call for call in STEPS["calls"] if call != point] == [
+        call for call in ("started", "reserved", "charged", "noted") if call != point
+    ]
+    assert STEPS["calls"].count(point) == 2
+    assert LedgerEntry.objects.get().state == State.FINISHED
+
+
+def test_the_history_tells_every_run(caller: Caller, killing: Callable[[str], None]) -> None:
+    killing("charged")
+    die(caller)
+    end_the_lease()
+    complete_stalled()
+    runs = list(LedgerAttempt.objects.order_by("fence").values_list("fence", "outcome", "request_id"))
+    assert [run[:2] for run in runs] == [(1, Outcome.LOST), (2, Outcome.FINISHED)]
+    assert runs[1][2] == "completer"
+
+
+def test_outside_steps_have_no_transaction_and_know_their_arguments(
+    caller: Caller, killing: Callable[[str], None]
+) -> None:
+    caller.post("/steps", body={"amount": 5})
+    assert STEPS["in_transaction"] == {"started": True, "reserved": False, "charged": True, "noted": True}
+    assert STEPS["kept"]["reserved"] == ("reserved", {"amount": 5})
+
+
+def test_an_unknown_outcome_stays_open_and_the_completer_resolves_it(
+    caller: Caller, effects: Effects, killing: Callable[[str], None]
+) -> None:
+    STEPS["outside"] = Response(202, {"state": "uncertain"})
+    first = caller.post("/steps", body={"amount": 5})
+    assert (first.status_code, LedgerEntry.objects.get().state) == (202, State.UNCERTAIN)
+    assert complete_stalled(idle_seconds=3600) == {}  # the client's own retry comes first
+    assert complete_stalled(idle_seconds=0) == {"uncertain": 1}
+    STEPS["outside"] = None
+    assert complete_stalled(idle_seconds=0) == {"finished": 1}
+    again = caller.post("/steps", body={"amount": 5})
+    # who heard 202 hears 202 again, with what is known now
+    assert (again.status_code, again.json()) == (202, {"amount": 5, "receipt": "r-5"})
+    assert again["Idempotent-Replayed"] == "true"
+    assert effects() == 2
+
+
+@pytest.mark.parametrize("status", [409, 500])
+def test_a_refusing_step_is_undone(
+    caller: Caller, effects: Effects, killing: Callable[[str], None], status: int
+) -> None:
+    STEPS["inside"] = Response(status, {"code": "no"})
+    assert caller.post("/steps", body={"amount": 5}).status_code == status
+    assert effects() == 0
+    stored = LedgerEntry.objects.get()
+    assert stored.state == (State.FINISHED if status == 409 else State.RUNNING)
+
+
+def test_a_run_that_lost_its_lease_leaves_nothing(
+    caller: Caller, effects: Effects, killing: Callable[[str], None]
+) -> None:
+    winners: list[Any] = []
+
+    def be_overtaken() -> None:
+        STEPS["during"] = None
+        end_the_lease()
+        winners.append(caller.post("/steps", body={"amount": 5}))
+
+    STEPS["during"] = be_overtaken
+    loser = caller.post("/steps", body={"amount": 5})
+    assert loser.content == winners[0].content
+    assert effects() == 2
+    assert LedgerEntry.objects.get().fence == 2
+
+
+def test_an_entry_that_fails_again_and_again_is_left_to_a_person(
+    caller: Caller, killing: Callable[[str], None]
+) -> None:
+    STEPS["outside"] = RuntimeError("the provider's library broke")
+    assert caller.post("/steps", body={"amount": 5}).status_code == 500
+    end_the_lease()
+    assert complete_stalled() == {"failed": 1}
+    end_the_lease()
+    LedgerEntry.objects.update(fence=RUNS_MAX)
+    assert complete_stalled() == {}
+
+
+def test_only_known_handlers_are_completed(caller: Caller, killing: Callable[[str], None]) -> None:
+    killing("reserved")
+    die(caller)
+    end_the_lease()
+    LedgerEntry.objects.update(handler="of another project")
+    assert complete_stalled() == {}
+
+
+def test_the_completer_goes_on_over_batches(
+    caller: Caller, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("idempotency.completer.BATCH", 2)
+    for number in range(5):
+        killing("reserved")
+        with pytest.raises(Killed):
+            caller.post("/steps", key=f"k{number}", body={"amount": number})
+    STEPS["die_at"] = ""
+    end_the_lease()
+    seen: list[int] = []
+    assert complete_stalled(limit=3, on_progress=seen.append) == {"finished": 3}
+    assert complete_stalled() == {"finished": 2}
+    assert seen == [1, 2, 3]
+
+
+def test_mistakes_are_named() -> None:
+    phases = Phases("tests.mistakes")
+
+    @phases.atomic("started")
+    def start(progress: Progress) -> NoOp:
+        return NoOp()
+
+    with pytest.raises(ValueError, match=r"Phases named 'tests\.mistakes'"):
+        Phases("tests.mistakes")
+    with pytest.raises(ValueError, match="step at 'started'"):
+        phases.outside("started")(start)
+    with pytest.raises(RuntimeError, match=r"must be decorated with @idempotent\(mode="):
+        phases.respond(RequestFactory().post("/"), {})
+
+    @idempotent(mode=phases)
+    def without_an_end(request: HttpRequest) -> Any:
+        return phases.respond(request, {})
+
+    def call(key: str) -> Any:
+        request = RequestFactory().post("/", headers={"Idempotency-Key": key})
+        return without_an_end(request)
+
+    with override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"}):
+        with pytest.raises(RuntimeError, match="have no step at ''"):
+            call("a")
+
+        @phases.atomic("circle")
+        def circle(progress: Progress) -> RecoveryPoint:
+            return RecoveryPoint("circle")
+
+        with pytest.raises(RuntimeError, match="did not end within"):
+            call("b")
+
+
+def test_steps_do_not_run_inside_a_transaction_of_the_caller(
+    caller: Caller, killing: Callable[[str], None]
+) -> None:
+    with transaction.atomic():
+        assert caller.post("/steps", body={"amount": 5}).status_code == 500
+    assert STEPS["calls"] == []
+    assert Phases.mode == PHASED
+    assert effect is not None

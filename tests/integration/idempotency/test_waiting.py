@@ -1,0 +1,164 @@
+"""Wait-then-replay: woken by a message, not by polling; and by the clock alone where a message is lost."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.test import override_settings
+
+from idempotency import fastpath, marker
+from idempotency.wakeups import Subscriber, subscriber
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+LONG = {"WAIT_SECONDS": 30, "MARKER_SECONDS": 30}
+
+
+class Twins:
+    """The first call stands still inside its handler until `go`; the second waits for it."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.inside = threading.Event()
+        self.go = threading.Event()
+
+    def hold(self) -> None:
+        PLAN["during"] = None
+        self.inside.set()
+        assert self.go.wait(30)
+
+    def run(self, waiting: Callable[[], Any], path: str, then: Callable[[], None]) -> list[Any]:
+        PLAN["during"] = self.hold
+
+        def first() -> Any:
+            return Caller(self.user).post(path, body={"name": "a"})
+
+        def second() -> Any:
+            assert self.inside.wait(30)
+            return Caller(self.user).post(path, body={"name": "a"})
+
+        def conduct() -> Any:
+            assert self.inside.wait(30)
+            while not waiting():
+                pass
+            then()
+            self.go.set()
+
+        return at_once(first, second, conduct)[:2]
+
+
+@pytest.fixture
+def twins(user: User) -> Twins:
+    return Twins(user)
+
+
+def someone_listens() -> bool:
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        return any(count for _, count in client.pubsub_numsub(*client.pubsub_channels("idempotency:*")))
+
+
+@pytest.mark.parametrize("path", ["/held", "/phased"])
+def test_who_waits_is_woken_by_the_answer(
+    twins: Twins, effects: Effects, redis_server: redis.Redis, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    for name in ("claim", "look"):
+        original = getattr(marker, name)
+        monkeypatch.setattr(marker, name, lambda *a, _f=original, **k: looks.append("look") or _f(*a, **k))
+    with override_settings(IDEMPOTENCY=LONG):
+        first, second = twins.run(someone_listens, path, lambda: None)
+    assert (first.status_code, second.status_code, second.content) == (201, 201, first.content)
+    assert second["Idempotent-Replayed"] == "true"
+    assert effects() == 1
+    # the first one's own, and at most: at once, when subscribed, when woken. Nobody asked in between.
+    assert len(looks) <= 4
+
+
+@pytest.mark.parametrize("path", ["/held", "/phased"])
+def test_a_first_call_that_fails_lets_the_second_run_at_once(twins: Twins, effects: Effects, path: str) -> None:
+    PLAN["answer"] = 503
+
+    def recover() -> None:
+        PLAN["then"] = 201
+
+    with override_settings(IDEMPOTENCY=LONG):
+        first, second = twins.run(someone_listens, path, recover)
+    assert (first.status_code, second.status_code) == (503, 201)
+    assert "Idempotent-Replayed" not in second
+
+
+def test_a_lost_message_costs_a_markers_life_and_no_answer(
+    twins: Twins, effects: Effects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection that would have told is cut: everybody looks for himself."""
+
+    def cut() -> None:
+        with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+            client.client_kill_filter(_type="pubsub")
+
+    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 30, "MARKER_SECONDS": 0.2}):
+        first, second = twins.run(someone_listens, "/held", cut)
+    assert {first.status_code, second.status_code} == {201}
+    assert effects() == 1
+
+
+def test_without_redis_the_second_waits_for_the_firsts_transaction(twins: Twins, effects: Effects) -> None:
+    from django.db import connection
+
+    def in_line() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            return bool(cursor.fetchone()[0])
+
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "WAIT_SECONDS": 30}):
+        first, second = twins.run(in_line, "/held", lambda: None)
+    assert (first.status_code, second.status_code, second.content) == (201, 201, first.content)
+    assert effects() == 1
+
+
+def test_without_redis_and_a_first_that_fails_the_second_runs(twins: Twins, effects: Effects) -> None:
+    PLAN.update(answer=503)
+
+    def recover() -> None:
+        PLAN["then"] = 201
+
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "WAIT_SECONDS": 30}):
+        first, second = twins.run(lambda: True, "/held", recover)
+    assert (first.status_code, second.status_code, effects()) == (503, 201, 1)
+
+
+@pytest.fixture
+def listening() -> Iterator[Subscriber]:
+    yield subscriber
+
+
+def test_one_connection_serves_all_who_wait(listening: Subscriber, redis_server: redis.Redis) -> None:
+    with listening.listen("a") as one, listening.listen("a") as two, listening.listen("b") as three:
+        assert one is not None
+        assert two is not None
+        assert three is not None
+        subscribers = [client for client in redis_server.client_list() if int(client["sub"])]
+        assert len(subscribers) == 1
+        redis_server.publish("a", "x")
+        assert one.wait(10)
+        assert two.wait(10)
+        assert not three.wait(0)
+        assert not one.wait(0)  # a ring is heard once
+    with listening.listen("a") as again:
+        assert again is not None
+        redis_server.publish("a", "x")
+        assert again.wait(10)
+
+
+def test_no_bell_where_redis_is_away(listening: Subscriber) -> None:
+    fastpath.breaker.failed(open_seconds=60)
+    with listening.listen("a") as bell:
+        assert bell is None
