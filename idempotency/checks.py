@@ -5,7 +5,8 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import URLResolver, get_resolver
@@ -49,7 +50,7 @@ def _middleware(config: Config) -> list[CheckMessage]:
     known = config.principal is not None or SESSIONS in before or AUTHENTICATION in before
     if not known and not apps.is_installed("rest_framework"):
         messages.append(
-            Warning(
+            Advice(
                 "Neither AuthenticationMiddleware nor SessionMiddleware stands before "
                 f"{MIDDLEWARE!r}: if nothing else sets request.user, name a function in "
                 "IDEMPOTENCY['PRINCIPAL'], or every keyed request fails.",

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -136,8 +136,8 @@ def test_without_redis_and_a_first_that_fails_the_second_runs(twins: Twins, effe
 
 
 @pytest.fixture
-def listening() -> Iterator[Subscriber]:
-    yield subscriber
+def listening() -> Subscriber:
+    return subscriber
 
 
 def test_one_connection_serves_all_who_wait(listening: Subscriber, redis_server: redis.Redis) -> None:
