@@ -109,7 +109,9 @@ class AtomicExchange(Exchange):
         if verdict is Verdict.REFUSAL:
             self._leave(commit=False)
             with transaction.atomic(durable=True):
-                return ledger.record(self._identity, answer, subject=self._subject)
+                recorded = ledger.record(self._identity, answer, subject=self._subject)
+                transaction.set_rollback(not recorded)
+            return recorded
         if self._entry_id is not None:
             ledger.complete(self._entry_id, answer, subject=self._subject)
         elif not ledger.record(self._identity, answer, subject=self._subject):

@@ -17,6 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from django.http import HttpRequest
@@ -63,6 +64,7 @@ class Exchange(ABC):
         handler: str = "",
         redact: tuple[str, ...] = (),
     ) -> None:
+        self.key_digest = keys.digest_of(scope=scope, key=key)
         self._content = content
         self._config: Config = config()
         self._subject = ""
@@ -73,9 +75,9 @@ class Exchange(ABC):
             fingerprint=fingerprint.fingerprint(content),
             owner=owner(),
             request_id=request_id,
+            digest=self.key_digest,
             handler=handler,
         )
-        self.key_digest = self._identity.digest
         logs.bind(key_digest=self.key_digest)
 
     @abstractmethod
@@ -182,7 +184,12 @@ class Exchange(ABC):
 
 def owner() -> str:
     """This process and thread, for people."""
-    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"[:128]
+    return f"{_host()}:{os.getpid()}:{threading.get_native_id()}"[:128]
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    return socket.gethostname()
 
 
 def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
@@ -195,8 +202,9 @@ def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
     Raises:
         Problem: key missing or invalid, token unknown.
     """
-    token = request.headers.get("Idempotency-Token") or request.POST.get("idempotency_token")
-    header = request.headers.get("Idempotency-Key")
+    # from META: `request.headers` would build a mapping of all of them first
+    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
+    header = request.META.get("HTTP_IDEMPOTENCY_KEY")
     if token is None:
         key = keys.parse_key(header)
         route = request.resolver_match.route if request.resolver_match else request.path
@@ -210,6 +218,11 @@ def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
     if taken.expired and ledger.find(scope=scope, key=taken.key) is None:
         raise token_unknown()
     return scope, taken.key
+
+
+def _token_of_form(request: HttpRequest) -> str | None:
+    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    return request.POST.get("idempotency_token") if is_form else None
 
 
 def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResponseBase:

@@ -7,6 +7,7 @@ changed body would run as a new request.
 import hashlib
 import hmac
 import json
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -16,6 +17,14 @@ from django.http import HttpRequest
 FORM_NOISE = frozenset({"csrfmiddlewaretoken", "idempotency_token"})
 
 Fingerprint = bytes  # 32 bytes
+
+# made once: `json.loads` and `json.dumps` would make them anew for every body
+_decoder = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: {"object": sorted(pairs, key=lambda pair: pair[0])},
+    parse_int=lambda text: {"number": text},
+    parse_float=lambda text: {"number": text},
+)
+_encoder = json.JSONEncoder(separators=(",", ":"))
 
 
 def canonical(request: HttpRequest) -> bytes:
@@ -47,8 +56,12 @@ def matches(stored: bytes, content: bytes) -> bool:
 
 
 def _digest(content: bytes, secret: str) -> Fingerprint:
-    key = hashlib.sha256(b"idempotency.fingerprint\x00" + secret.encode()).digest()
-    return hmac.digest(key, content, "sha256")
+    return hmac.digest(_key(secret), content, "sha256")
+
+
+@lru_cache(maxsize=8)
+def _key(secret: str) -> bytes:
+    return hashlib.sha256(b"idempotency.fingerprint\x00" + secret.encode()).digest()
 
 
 def _canonical_body(request: HttpRequest, media_type: str) -> bytes:
@@ -83,12 +96,6 @@ def _canonical_json(body: bytes) -> bytes:
     What is not JSON (the handler will say so) is taken as it is.
     """
     try:
-        document = json.loads(
-            body,
-            object_pairs_hook=lambda pairs: {"object": sorted(pairs, key=lambda pair: pair[0])},
-            parse_int=lambda text: {"number": text},
-            parse_float=lambda text: {"number": text},
-        )
-        return json.dumps(document, separators=(",", ":")).encode()
+        return _encoder.encode(_decoder.decode(body.decode())).encode()
     except (ValueError, RecursionError):
         return body

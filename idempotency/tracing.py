@@ -31,7 +31,8 @@ class Span:
 @contextmanager
 def span() -> Iterator[Span]:
     """The span of one keyed request, as the current one; an exception that passes is recorded on it."""
-    if trace is None:
+    # without an SDK there is nobody to tell, and even a span of nothing has its cost
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         yield Span()
         return
     with trace.get_tracer("idempotency").start_as_current_span("idempotency.exchange") as started:

@@ -2,9 +2,8 @@
 
 Two ways, both of which leave the judgement to the unique constraint on (scope, key):
 
-- *insert last* (`record`): the finished row with its answer is the last statement before the commit. A twin that
-  came to the same point waits at the index for that commit, and loses. The advisory lock is taken along where it
-  is free, only so that those who claim first are told of this one at once.
+- *insert last* (`record`): the finished row with its answer is the last statement before the commit, and sent
+  together with it. A twin that came to the same point waits at the index for that commit, and loses.
 - *claim first* (`claim`, `complete`): for when Redis cannot hold twins off. The row is inserted before the handler
   runs, guarded by an advisory lock of the same key that is tried and not waited for, so a twin is told at once.
 """
@@ -12,7 +11,7 @@ Two ways, both of which leave the judgement to the unique constraint on (scope, 
 import json
 from typing import Any
 
-from django.db import OperationalError, connection
+from django.db import IntegrityError, OperationalError, connection
 
 from idempotency.conf import config
 from idempotency.keys import lock_id_of
@@ -23,6 +22,7 @@ from idempotency.modes import Mode
 from idempotency.response import StoredResponse
 
 LOCK_NOT_AVAILABLE = "55P03"
+UNIQUE = "ledger_one_entry_per_scope_and_key"
 
 _TABLE = LedgerEntry._meta.db_table
 
@@ -39,15 +39,13 @@ SELECT mine.claimed, entry.* FROM mine
 FULL JOIN (SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s) AS entry ON true
 """  # noqa: S608  the names in it are our own
 
+# without ON CONFLICT: an error skips what stands behind it, so a COMMIT may be sent in the same round trip
 _RECORD = f"""
 INSERT INTO {_TABLE} (scope, key, fingerprint, mode, state, owner, request_id, fence, subject,
     response_status, response_headers, response_body, body_key_id, finished_at)
-SELECT %s, %s, %s, '{Mode.ATOMIC}', '{State.FINISHED.value}', %s, %s, 1, %s,
-    %s, %s::jsonb, %s, %s, statement_timestamp()
-WHERE pg_try_advisory_xact_lock(%s) IS NOT NULL
-ON CONFLICT (scope, key) DO NOTHING
-RETURNING id
-"""
+VALUES (%s, %s, %s, '{Mode.ATOMIC}', '{State.FINISHED.value}', %s, %s, 1, %s,
+    %s, %s, %s, %s, statement_timestamp())
+"""  # noqa: S608
 
 _COMPLETE = f"""
 UPDATE {_TABLE} SET state = '{State.FINISHED.value}', subject = %s, response_status = %s, response_headers = %s,
@@ -104,21 +102,34 @@ def await_twin(identity: Identity, *, wait_seconds: float) -> None:
 def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
     """Insert last: the finished entry of an atomic call with its answer. Needs a transaction.
 
+    Where the transaction is a plain one, it is committed in the same round trip; leaving Django's `atomic` then
+    finds nothing left to commit, and runs what waits for the commit.
+
     Returns:
-        False if the key is taken: the caller must roll its whole transaction back and replay the winner.
+        False if the key is taken: nothing was committed, the transaction is unusable, and the caller must roll it
+        back and replay the winner.
     """
-    who: list[Any] = [
-        identity.scope,
-        identity.key,
-        identity.fingerprint,
-        identity.owner,
-        identity.request_id,
-        subject,
-    ]
-    what: list[Any] = [answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
-    with connection.cursor() as cursor:
-        cursor.execute(_RECORD, [*who, *what, lock_id_of(identity.digest)])
-        return cursor.fetchone() is not None
+    who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
+    what: list[Any] = [subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
+    statement = f"{_RECORD}; COMMIT" if _may_commit() else _RECORD
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [*who, *what])
+    except IntegrityError as error:
+        if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) == UNIQUE:
+            return False
+        raise
+    return True
+
+
+def _may_commit() -> bool:
+    """Whether the open transaction is ours alone, and the driver takes two statements at once.
+
+    Inside a test case's transaction a commit would make its rows stay; and with server-side binding of parameters
+    a statement is one statement.
+    """
+    outermost = connection.in_atomic_block and not connection.savepoint_ids
+    return outermost and not connection.settings_dict["OPTIONS"].get("server_side_binding")
 
 
 def complete(entry_id: int, answer: StoredResponse, *, subject: str) -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from idempotency.keys import digest_of
 from idempotency.response import StoredResponse
 
 
@@ -20,6 +19,7 @@ class Identity:
         fingerprint: 32 bytes.
         owner: the process, for people.
         request_id: of this execution, for people.
+        digest: names (scope, key), see `keys.digest_of`.
         handler: name of the `Phases` that can resume it without a request; empty if none can.
     """
 
@@ -28,11 +28,8 @@ class Identity:
     fingerprint: bytes
     owner: str
     request_id: str
+    digest: str
     handler: str = ""
-
-    @property
-    def digest(self) -> str:
-        return digest_of(scope=self.scope, key=self.key)
 
 
 @dataclass(frozen=True, slots=True)

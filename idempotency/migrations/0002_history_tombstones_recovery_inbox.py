@@ -72,6 +72,10 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "ledger entries",
             },
         ),
+        migrations.RemoveConstraint(
+            model_name="ledgerentry",
+            name="ledger_key_is_visible_ascii",
+        ),
         migrations.RemoveIndex(
             model_name="ledgerentry",
             name="ledger_by_time",
@@ -124,6 +128,12 @@ class Migration(migrations.Migration):
             model_name="ledgerentry",
             index=models.Index(
                 condition=models.Q(("subject", ""), _negated=True), fields=["subject"], name="ledger_by_subject"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="ledgerentry",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("key", ""), _negated=True), name="ledger_key_is_not_empty"
             ),
         ),
         migrations.AddConstraint(

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import Group, User
 from django.core.asgi import get_asgi_application
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import connection
+from django.db import connection, connections
 from django.http import HttpResponse
 from django.middleware.gzip import GZipMiddleware
 from django.test import AsyncClient, Client, RequestFactory, override_settings
@@ -212,6 +213,7 @@ async def test_a_client_that_goes_away_does_not_stop_what_was_begun(user: User) 
     again = await client.post("/slow", b"{}", content_type="application/json", headers={"Idempotency-Key": "gone"})
     assert (again.status_code, again["Idempotent-Replayed"]) == (201, "true")
     assert await Group.objects.acount() == 1
+    await sync_to_async(connections.close_all)()  # what this test itself asked
 
 
 def test_a_caller_that_nothing_tells_is_an_error_and_not_everybody(effects: Effects) -> None:
