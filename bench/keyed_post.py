@@ -58,8 +58,8 @@ def _fresh() -> str:
 NO_REDIS: dict[str, Any] = {"REDIS_ALIAS": None}
 VARIANTS = (
     Variant("bare view, no key", "/bare/orders", None, {}),
-    Variant("fresh key, insert last (Redis marker)", "/api/v1/orders", _fresh, {}),
-    Variant("fresh key, claim first (no Redis)", "/api/v1/orders", _fresh, NO_REDIS),
+    Variant("fresh key (Redis marker)", "/api/v1/orders", _fresh, {}),
+    Variant("fresh key (no Redis)", "/api/v1/orders", _fresh, NO_REDIS),
     Variant("replay from Redis", "/api/v1/orders", lambda: "bench-replayed", {}),
     Variant("replay from the ledger (no Redis)", "/api/v1/orders", lambda: "bench-replayed", NO_REDIS),
 )

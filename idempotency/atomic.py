@@ -1,9 +1,9 @@
 """Atomic mode: ledger row, business writes and stored answer are one transaction.
 
-A crash at any point leaves all of it or nothing. With the marker claimed in Redis the row is inserted last, with
-its answer (one statement more than the bare handler); with Redis away it is claimed first, so that no twin runs
-beside it. Either way a duplicate insert loses, its whole transaction rolls back, and the caller gets the winner's
-stored answer.
+A crash at any point leaves all of it or nothing. The row is inserted last, with its answer, in the round trip of
+the commit. A duplicate insert loses, its whole transaction rolls back, and the caller gets the winner's stored
+answer. The marker in Redis keeps twins from running beside each other; with Redis away, an advisory lock of the
+transaction does.
 """
 
 from django.db import transaction
@@ -22,7 +22,6 @@ class AtomicExchange(Exchange):
 
     _atomic: transaction.Atomic | None = None
     _claimed: marker.Claimed | None = None
-    _entry_id: int | None = None
 
     def begin(self) -> StoredResponse | None:
         for _ in self._turns():
@@ -35,7 +34,7 @@ class AtomicExchange(Exchange):
             if isinstance(found, marker.Finished):
                 return self._replay_found(found)
             if found is None:
-                return self._claim_first()
+                return self._hold()
             if isinstance(found, marker.Claimed):
                 self._enter()
                 self._claimed = found
@@ -68,30 +67,30 @@ class AtomicExchange(Exchange):
     def _undo(self) -> StoredResponse | None:
         self._leave(commit=False)
         if self._claimed is None:
-            return None  # claimed first: had the key an answer, `begin` would have given it
+            return None  # the ledger was asked in the beginning
         marker.release(self.key_digest, self._claimed)
         self._claimed = None
         # Redis may have forgotten a finished answer; then this run was the repeat, whatever became of it
         entry = self._find()
         return None if entry is None else self._replay_entry(entry)
 
-    def _claim_first(self, *, wait: bool = True) -> StoredResponse | None:
+    def _hold(self, *, wait: bool = True) -> StoredResponse | None:
         """Redis is away. The transaction stays open if the key is ours, else it is left."""
         self._enter()
         try:
-            claimed = ledger.claim(self._identity)
+            found = ledger.hold(self._identity)
         except BaseException:
             self._leave(commit=False)
             raise
-        if isinstance(claimed, int):
-            self._entry_id = claimed
+        if found is True:
             return None
         self._leave(commit=False)
-        entry = claimed or self._find()
-        if entry is None and wait and self._config.wait_seconds > 0:
+        if found:
+            return self._replay_entry(found)
+        if wait and self._config.wait_seconds > 0:
             self._await_twin()
-            return self._claim_first(wait=False)
-        return self._replay_entry(entry)
+            return self._hold(wait=False)
+        return self._replay_entry(self._find())
 
     def _await_twin(self) -> None:
         try:
@@ -112,9 +111,7 @@ class AtomicExchange(Exchange):
                 recorded = ledger.record(self._identity, answer, subject=self._subject)
                 transaction.set_rollback(not recorded)
             return recorded
-        if self._entry_id is not None:
-            ledger.complete(self._entry_id, answer, subject=self._subject)
-        elif not ledger.record(self._identity, answer, subject=self._subject):
+        if not ledger.record(self._identity, answer, subject=self._subject):
             self._leave(commit=False)
             return False
         self._leave(commit=True)

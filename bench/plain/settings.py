@@ -5,7 +5,6 @@ retry finds after a crash.
 """
 
 import os
-import secrets
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -15,7 +14,7 @@ HELD_SECONDS = 3
 
 _address = urlsplit(os.environ["DATABASE_URL"])
 
-SECRET_KEY = os.environ.get("SECRET_KEY") or secrets.token_urlsafe(50)
+SECRET_KEY = os.environ["SECRET_KEY"]  # one for all workers
 DEBUG = False
 ALLOWED_HOSTS = ["*"]
 LOGGING_CONFIG = None

@@ -1,6 +1,6 @@
 """The ledger: the only code that writes its tables, and the judge of which of two twins executed."""
 
-from idempotency.ledger.claiming import await_twin, claim, complete, record
+from idempotency.ledger.claiming import await_twin, hold, record
 from idempotency.ledger.identity import Found, Identity, Run, TwinRunning
 from idempotency.ledger.leasing import (
     claim_phased,
@@ -21,10 +21,8 @@ __all__ = [
     "Run",
     "TwinRunning",
     "await_twin",
-    "claim",
     "claim_phased",
     "close_by_hand",
-    "complete",
     "complete_phased",
     "drop_lease",
     "drop_messages",
@@ -32,6 +30,7 @@ __all__ = [
     "drop_tombstones",
     "find",
     "forget",
+    "hold",
     "mark_point",
     "purge_bodies",
     "record",

@@ -1,11 +1,11 @@
 """Entries of atomic calls: they live and die with the caller's transaction.
 
-Two ways, both of which leave the judgement to the unique constraint on (scope, key):
+The finished row with its answer is the last statement before the commit, and sent together with it (`record`). The
+unique constraint on (scope, key) is the judge: a twin that comes to the same point waits at the index for that one
+commit, and loses.
 
-- *insert last* (`record`): the finished row with its answer is the last statement before the commit, and sent
-  together with it. A twin that came to the same point waits at the index for that commit, and loses.
-- *claim first* (`claim`, `complete`): for when Redis cannot hold twins off. The row is inserted before the handler
-  runs, guarded by an advisory lock of the same key that is tried and not waited for, so a twin is told at once.
+That twins do not even run beside each other is the marker's work (`idempotency.marker`); where Redis is away, an
+advisory lock of the transaction does it (`hold`), tried and not waited for, and gone with the process that had it.
 """
 
 import json
@@ -26,17 +26,11 @@ UNIQUE = "ledger_one_entry_per_scope_and_key"
 
 _TABLE = LedgerEntry._meta.db_table
 
-# the claim and what stands in its place: one round trip, whichever it is
-_CLAIM = f"""
-WITH mine AS (
-    INSERT INTO {_TABLE} (scope, key, fingerprint, mode, state, owner, request_id, fence, response_headers)
-    SELECT %s, %s, %s, '{Mode.ATOMIC}', '{State.RUNNING.value}', %s, %s, 1, '{{}}'::jsonb
-    WHERE pg_try_advisory_xact_lock(%s)
-    ON CONFLICT (scope, key) DO NOTHING
-    RETURNING id AS claimed
-)
-SELECT mine.claimed, entry.* FROM mine
-FULL JOIN (SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s) AS entry ON true
+# whether the twin's place is free, and what is known already: one round trip
+_HOLD = f"""
+SELECT pg_try_advisory_xact_lock(%s), entry.*
+FROM (SELECT 1) AS one
+LEFT JOIN (SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s) AS entry ON true
 """  # noqa: S608  the names in it are our own
 
 # without ON CONFLICT: an error skips what stands behind it, so a COMMIT may be sent in the same round trip
@@ -47,43 +41,22 @@ VALUES (%s, %s, %s, '{Mode.ATOMIC}', '{State.FINISHED.value}', %s, %s, 1, %s,
     %s, %s, %s, %s, statement_timestamp())
 """  # noqa: S608
 
-_COMPLETE = f"""
-UPDATE {_TABLE} SET state = '{State.FINISHED.value}', subject = %s, response_status = %s, response_headers = %s,
-    response_body = %s, body_key_id = %s, finished_at = statement_timestamp()
-WHERE id = %s
-"""  # noqa: S608
 
-
-def claim(identity: Identity) -> int | Found | None:
-    """Claim first: insert the running entry of an atomic call. Needs a transaction; waits for nobody.
+def hold(identity: Identity) -> Found | bool:
+    """Hold twins off until the end of the open transaction, unless the key is answered already.
 
     Returns:
-        The number of our entry; or the committed one that has the key; or None if a twin holds it, who is still
-        running or has committed this very moment.
+        The committed entry that has the key; else whether we hold the key now, which False says a twin does.
     """
+    key = [identity.scope, identity.key]
     with connection.cursor() as cursor:
-        cursor.execute(
-            _CLAIM,
-            [
-                identity.scope,
-                identity.key,
-                identity.fingerprint,
-                identity.owner,
-                identity.request_id,
-                lock_id_of(identity.digest),
-                config().body_seconds,
-                identity.scope,
-                identity.key,
-            ],
-        )
-        row = cursor.fetchone()
-    if row is None:
-        return None
-    return found_in(row[1:]) if row[0] is None else int(row[0])
+        cursor.execute(_HOLD, [lock_id_of(identity.digest), config().body_seconds, *key])
+        held, *entry = cursor.fetchone()
+    return bool(held) if entry[0] is None else found_in(entry)
 
 
 def await_twin(identity: Identity, *, wait_seconds: float) -> None:
-    """Wait until the twin that claimed first has committed or rolled back. Needs a transaction of its own.
+    """Wait until the twin that holds the key has committed or rolled back. Needs a transaction of its own.
 
     Raises:
         TwinRunning: it did not end within `wait_seconds`; the transaction is unusable.
@@ -130,10 +103,3 @@ def _may_commit() -> bool:
     """
     outermost = connection.in_atomic_block and not connection.savepoint_ids
     return outermost and not connection.settings_dict["OPTIONS"].get("server_side_binding")
-
-
-def complete(entry_id: int, answer: StoredResponse, *, subject: str) -> None:
-    """Finish the entry that `claim` made in this same transaction."""
-    headers = json.dumps(answer.headers)
-    with connection.cursor() as cursor:
-        cursor.execute(_COMPLETE, [subject, answer.status, headers, answer.body, answer.body_key_id, entry_id])

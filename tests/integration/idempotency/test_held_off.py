@@ -1,4 +1,4 @@
-"""Claim first: a twin whose transaction is still open, a wait that is not for it, and bodies too large to read."""
+"""Without Redis: a twin whose transaction is still open, a wait that is not for it, and bodies too large to read."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

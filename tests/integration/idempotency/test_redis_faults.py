@@ -147,12 +147,12 @@ def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redi
     redis_server.flushall()
     cost()
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
-        # claimed in vain and found in one statement, whose transaction is given up
+        # found by the statement that tries the lock; its transaction is given up
         assert cost() == Cost(sql=PERMISSION + 1, commits=0, savepoints=0, redis=0)
 
 
 def test_what_a_fresh_atomic_request_costs_without_redis(cost: Callable[..., Cost]) -> None:
-    """Claimed first, completed last."""
+    """Held by an advisory lock and looked up in one statement; recorded last."""
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
         assert cost() == Cost(sql=PERMISSION + INSERT + 2, commits=1, savepoints=0, redis=0)
 
