@@ -33,6 +33,7 @@ def test_not_ready_without_postgresql(client: Client) -> None:
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
 
 
+@pytest.mark.django_db
 def test_metrics_are_prometheus_text(client: Client) -> None:
     answer = client.get("/metrics")
     assert answer["Content-Type"].startswith("text/plain")
