@@ -1,0 +1,265 @@
+"""Every order in which a few requests can interleave, on the real code, the real PostgreSQL and the real Redis.
+
+Actors are threads that stop before each call to the marker or the ledger and inside the handler. One at a time is
+let go on, as a list of choices says; a choice may also kill an actor where it stands, or let something happen to
+the stores (a flush, a lease that ends). `explore` goes through all lists of choices, depth first, by running the
+code again from the beginning with the next list.
+
+Between two stops an actor does at most one command or statement, so no order that a scheduler, a network or a
+crash could bring about is left out, as far as the stores do each command as one.
+
+Of orders that differ only in which of two neighbouring steps on different stores came first, one is run: sleep
+sets, after P. Godefroid, Partial-Order Methods for the Verification of Concurrent Systems (LNCS 1032, 1996),
+chapter 5.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.db import connection, connections
+
+STEPS_MAX = 200
+STOP_SECONDS = 30
+
+
+class Killed(BaseException):
+    """The process died here: nothing of it runs after this, and the server rolls its transaction back."""
+
+
+class Violation(AssertionError):
+    """A promise was broken; the message tells in which order."""
+
+
+class Redundant(Exception):
+    """An order of the same meaning was run already."""
+
+
+class Option(NamedTuple):
+    """What can happen next.
+
+    Attributes:
+        what: "step", "kill" or "event".
+        who: the actor's or the event's name.
+        touches: the store that others see it on; "" for none.
+    """
+
+    what: str
+    who: str
+    touches: str
+
+    def commutes_with(self, other: "Option") -> bool:
+        """Whether it makes no difference, to anyone, which of the two comes first."""
+        if self.who == other.who or self.what == other.what == "kill":  # deaths are counted
+            return False
+        return not self.touches or self.touches != other.touches
+
+
+@dataclass
+class Event:
+    """Something that may happen once, at any time, to the store it `touches`."""
+
+    name: str
+    work: Callable[[], object]
+    touches: str
+
+
+@dataclass
+class Actor:
+    """One request in a thread of its own.
+
+    Attributes:
+        name: for the trace.
+        work: sends the request; what it returns is the answer.
+        answer: what it returned; None if it was killed.
+    """
+
+    name: str
+    work: Callable[[], Any]
+    answer: Any = None
+    done: bool = False
+    killed: bool = False
+    touches: str = ""
+    failure: BaseException | None = None
+    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+
+_current = threading.local()
+
+
+def stop(where: str, *, touches: str = "") -> None:
+    """Called in an actor's thread before its next command on the store it `touches`: wait to be let go on, or die."""
+    actor: Actor | None = getattr(_current, "actor", None)
+    if actor is None:
+        return
+    run: Run = _current.run
+    if not actor.killed:
+        run.trace.append(f"{actor.name} before {where}")
+        actor.touches = touches
+        run.back.release()
+        actor.go.acquire()
+    if actor.killed:
+        connection.close()  # as the server sees a process that is gone
+        raise Killed
+
+
+@dataclass
+class Run:
+    """One execution under one list of choices.
+
+    Attributes:
+        choices: which option to take at each point; the first one where the list has ended.
+        reduced: leave out orders of the same meaning.
+        taken: which option was taken at each point.
+        options: for each option at each point, whether taking it leads to something new.
+        trace: what happened, for people.
+    """
+
+    choices: list[int]
+    rng: random.Random | None = None
+    reduced: bool = True
+    taken: list[int] = field(default_factory=list)
+    options: list[list[bool]] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    back: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    _asleep: set[Option] = field(default_factory=set)
+
+    def execute(self, actors: list[Actor], events: list[Event], *, kills: int) -> None:
+        """Until every actor is done or dead; each event may happen once, and `kills` actors may die.
+
+        Raises:
+            Redundant: an order that means the same was run before.
+        """
+        threads = [threading.Thread(target=self._live, args=(actor,), daemon=True) for actor in actors]
+        for thread in threads:
+            thread.start()
+        by_name: dict[str, Any] = {each.name: each for each in (*actors, *events)}
+        happened: set[str] = set()
+        try:
+            for _ in range(STEPS_MAX):
+                alive = [actor for actor in actors if not actor.done]
+                if not alive:
+                    break
+                options = [Option("step", actor.name, actor.touches) for actor in alive]
+                if kills:
+                    options += [Option("kill", actor.name, "ledger") for actor in alive]
+                options += [
+                    Option("event", event.name, event.touches) for event in events if event.name not in happened
+                ]
+                chosen = self._choose(options)
+                if chosen.what == "event":
+                    self.trace.append(f"-- {chosen.who}")
+                    happened.add(chosen.who)
+                    by_name[chosen.who].work()
+                    continue
+                kills -= chosen.what == "kill"
+                self._let_go(by_name[chosen.who], kill=chosen.what == "kill")
+        finally:
+            for actor in actors:
+                if not actor.done:
+                    self._let_go(actor, kill=True)
+            for thread in threads:
+                thread.join(STOP_SECONDS)
+        for actor in actors:
+            if actor.failure is not None:
+                raise actor.failure
+
+    def _let_go(self, actor: Actor, *, kill: bool) -> None:
+        if kill:
+            actor.killed = True
+            self.trace.append(f"{actor.name} KILLED")
+        actor.go.release()
+        if not self.back.acquire(timeout=STOP_SECONDS):
+            raise Violation("stuck: " + "; ".join(self.trace))
+
+    def _choose(self, options: list[Option]) -> Option:
+        index = len(self.taken)
+        if self.rng is not None:
+            return self.rng.choice(options)
+        if all(option in self._asleep for option in options):
+            raise Redundant
+        choice = self.choices[index] if index < len(self.choices) else 0
+        while options[choice] in self._asleep:
+            choice += 1
+        chosen = options[choice]
+        self.taken.append(choice)
+        self.options.append([option not in self._asleep for option in options])
+        if self.reduced:
+            seen = self._asleep | set(options[:choice])
+            self._asleep = {option for option in seen if option.commutes_with(chosen)}
+        return chosen
+
+    def _live(self, actor: Actor) -> None:
+        _current.actor, _current.run = actor, self
+        actor.go.acquire()
+        try:
+            actor.answer = actor.work()
+            self.trace.append(f"{actor.name} answers {actor.answer}")
+        except Killed:
+            pass
+        except BaseException as failure:
+            actor.failure = failure
+        finally:
+            connections.close_all()
+            actor.done = True
+            self.back.release()
+
+
+def every_list(execute: Callable[[Run], None], *, runs_max: int, reduced: bool = True) -> int:
+    """Execute under every list of choices; how many were run to their end.
+
+    Raises:
+        Violation: from `execute`, with the order told; or there are more than `runs_max` lists.
+    """
+    choices: list[int] | None = []
+    count = 0
+    while choices is not None:
+        run = Run(choices, reduced=reduced)
+        try:
+            _told(execute, run)
+            count += 1
+        except Redundant:
+            pass
+        if count > runs_max:
+            raise AssertionError(f"more than {runs_max} orders; make the case smaller")
+        choices = _following(run)
+    return count
+
+
+def random_lists(execute: Callable[[Run], None], *, seed: int, runs: int) -> None:
+    """Execute under `runs` lists of choices drawn from `seed`."""
+    rng = random.Random(seed)
+    for _ in range(runs):
+        _told(execute, Run([], rng=rng))
+
+
+def _told(execute: Callable[[Run], None], run: Run) -> None:
+    try:
+        execute(run)
+    except Violation:
+        raise
+    except AssertionError as broken:
+        raise Violation(f"{broken}\nin the order:\n  " + "\n  ".join(run.trace)) from broken
+
+
+def _following(run: Run) -> list[int] | None:
+    """The next list in depth-first order; None after the last."""
+    for index in reversed(range(len(run.taken))):
+        for choice in range(run.taken[index] + 1, len(run.options[index])):
+            if run.options[index][choice]:
+                return [*run.taken[:index], choice]
+    return None
+
+
+def stops_before(module: Any, names: list[str], *, touches: str) -> Iterator[tuple[Any, str, Any]]:
+    """(module, name, wrapper) for monkeypatching: the function, with a stop before it."""
+    for name in names:
+        original = getattr(module, name)
+
+        def wrapper(*args: Any, _original: Any = original, _name: str = name, **kwargs: Any) -> Any:
+            stop(_name, touches=touches)
+            return _original(*args, **kwargs)
+
+        yield module, name, wrapper
