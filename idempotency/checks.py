@@ -63,7 +63,7 @@ def _middleware(config: Config) -> list[CheckMessage]:
 def _cache(config: Config) -> list[CheckMessage]:
     if config.redis_client is not None or config.redis_alias is None:
         return []
-    backend = settings.CACHES[config.redis_alias]["BACKEND"]
+    backend = settings.CACHES.get(config.redis_alias, {}).get("BACKEND", "missing")
     if "django_redis" in backend:
         return []
     return [
@@ -78,7 +78,7 @@ def _cache(config: Config) -> list[CheckMessage]:
 
 @register(Tags.urls)
 def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """No keyed DRF method sits inside the transaction of ATOMIC_REQUESTS; plain views leave it by themselves."""
+    """No keyed method of a class sits inside the transaction of ATOMIC_REQUESTS; functions leave it themselves."""
     if not connections.settings[DEFAULT_DB_ALIAS]["ATOMIC_REQUESTS"] or not getattr(
         settings, "ROOT_URLCONF", None
     ):
@@ -86,7 +86,8 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     return [
         Error(
             f"{name} has @idempotent methods, but ATOMIC_REQUESTS wraps the view in a transaction of its own.",
-            hint="Let the view inherit from idempotency.drf.IdempotentMixin first; it takes the view out of it.",
+            hint="Let a DRF view inherit from idempotency.drf.IdempotentMixin first; of any other, decorate "
+            "`dispatch` instead. Either takes the view out of it.",
             id="idempotency.E005",
         )
         for name in sorted({_name(view) for view in _views(get_resolver()) if _keyed_inside_a_transaction(view)})

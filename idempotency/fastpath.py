@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 
 from idempotency import metrics
 from idempotency.breaker import Breaker
@@ -22,6 +22,9 @@ from idempotency.conf import config
 log = logging.getLogger(__name__)
 
 breaker = Breaker()
+
+# what a client raises whose servers do not serve; of a Cluster's own errors some are no RedisError
+FAILURES = (RedisError, RedisClusterException, OSError)
 
 T = TypeVar("T")
 
@@ -58,7 +61,7 @@ def attempt(command: Callable[[Any], T]) -> T | None:
         return None
     try:
         result = command(client())
-    except (RedisError, OSError) as error:
+    except FAILURES as error:
         failed(error)
         return None
     except (ValueError, KeyError, TypeError):

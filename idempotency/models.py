@@ -1,10 +1,10 @@
 """The tables. Fields and constraints only; `idempotency.ledger` and `idempotency.inbox` are their only writers."""
 
-from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from idempotency.indexes import BlockRangeIndex
 from idempotency.modes import Mode
 
 
@@ -81,7 +81,7 @@ class LedgerEntry(models.Model):
         ]
         indexes = [
             # a request pays for every index it writes: this one costs next to nothing, for rows come in its order
-            BrinIndex(fields=["created_at"], name="ledger_by_time"),
+            BlockRangeIndex(fields=["created_at"], name="ledger_by_time"),
             # what the reaper has still to purge; tombstones are not in it
             models.Index(fields=["finished_at"], name="ledger_bodies", condition=Q(response_body__isnull=False)),
             models.Index(fields=["subject"], name="ledger_by_subject", condition=~Q(subject="")),
@@ -155,7 +155,7 @@ class ConsumedMessage(models.Model):
             models.UniqueConstraint(fields=["consumer", "message_id"], name="inbox_one_row_per_message"),
             models.CheckConstraint(condition=~Q(consumer="") & ~Q(message_id=""), name="inbox_message_is_named"),
         ]
-        indexes = [BrinIndex(fields=["consumed_at"], name="inbox_by_time")]
+        indexes = [BlockRangeIndex(fields=["consumed_at"], name="inbox_by_time")]
 
     def __str__(self) -> str:
         return f"{self.message_id} ({self.consumer})"

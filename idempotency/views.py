@@ -91,9 +91,15 @@ def idempotent(
             except Problem as problem:
                 return on_problem(request, problem)
 
-        return outside_atomic_requests(wrapper)
+        return _keyed(wrapper, mode)
 
     return decorate
+
+
+def _keyed(view: View, mode: Mode | Phases) -> View:
+    """`view`, outside ATOMIC_REQUESTS; and marked, because a method cannot take its class out of it."""
+    view.idempotency_mode = mode  # type: ignore[attr-defined]
+    return outside_atomic_requests(view)
 
 
 def outside_atomic_requests(view: View) -> View:
@@ -129,7 +135,7 @@ def _decorate_async(view: View, mode: Mode | Phases, redact: tuple[str, ...], on
         except Problem as problem:
             return on_problem(request, problem)
 
-    return outside_atomic_requests(wrapper)
+    return _keyed(wrapper, mode)
 
 
 async def _run_async(

@@ -12,8 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from idempotency import fastpath
 
 log = logging.getLogger(__name__)
@@ -66,8 +64,7 @@ class Subscriber:
             first = channel not in self._bells
             self._bells[channel].append(bell)
             if self._pubsub is None:
-                self._pubsub = redis.pubsub()
-                self._pubsub.subscribe(channel)
+                self._pubsub = _subscribed(redis, channel)
                 reader = threading.Thread(
                     target=self._read, args=(self._pubsub,), name="idempotency-wakeups", daemon=True
                 )
@@ -88,7 +85,7 @@ class Subscriber:
                 return
             del self._bells[channel]
             if self._pubsub is not None:
-                with contextlib.suppress(RedisError, OSError):
+                with contextlib.suppress(*fastpath.FAILURES):
                     self._pubsub.unsubscribe(channel)
 
     def _read(self, pubsub: Any) -> None:
@@ -97,7 +94,7 @@ class Subscriber:
                 message = pubsub.get_message(timeout=READ_SECONDS)
                 if message is not None:
                     self._tell(message)
-        except (RedisError, OSError, ValueError) as error:
+        except (*fastpath.FAILURES, ValueError) as error:
             log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
         finally:
             self._end(pubsub)
@@ -127,8 +124,19 @@ class Subscriber:
                     for bell in bells:
                         bell.ring()
                 self._bells.clear()
-        with contextlib.suppress(RedisError, OSError):
+        with contextlib.suppress(*fastpath.FAILURES):
             pubsub.close()
+
+
+def _subscribed(redis: Any, channel: str) -> Any:
+    """A connection that has asked for `channel`; where it could not, nobody keeps one that no thread reads."""
+    pubsub = redis.pubsub()
+    try:
+        pubsub.subscribe(channel)
+    except BaseException:
+        pubsub.close()
+        raise
+    return pubsub
 
 
 subscriber = Subscriber()

@@ -1,7 +1,8 @@
-import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.datetime
 from django.db import migrations, models
+
+import idempotency.indexes
 
 
 class Migration(migrations.Migration):
@@ -116,7 +117,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="ledgerentry",
-            index=django.contrib.postgres.indexes.BrinIndex(fields=["created_at"], name="ledger_by_time"),
+            index=idempotency.indexes.BlockRangeIndex(fields=["created_at"], name="ledger_by_time"),
         ),
         migrations.AddIndex(
             model_name="ledgerentry",
@@ -149,7 +150,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="consumedmessage",
-            index=django.contrib.postgres.indexes.BrinIndex(fields=["consumed_at"], name="inbox_by_time"),
+            index=idempotency.indexes.BlockRangeIndex(fields=["consumed_at"], name="inbox_by_time"),
         ),
         migrations.AddConstraint(
             model_name="consumedmessage",

@@ -132,9 +132,8 @@ class Run:
         Raises:
             Redundant: an order that means the same was run before.
         """
-        threads = [threading.Thread(target=self._live, args=(actor,), daemon=True) for actor in actors]
-        for thread in threads:
-            thread.start()
+        for actor in actors:
+            self.start(actor)
         by_name: dict[str, Any] = {each.name: each for each in (*actors, *events)}
         happened: set[str] = set()
         try:
@@ -155,24 +154,26 @@ class Run:
                     by_name[chosen.who].work()
                     continue
                 kills -= chosen.what == "kill"
-                self._let_go(by_name[chosen.who], kill=chosen.what == "kill")
+                self.let_go(by_name[chosen.who], kill=chosen.what == "kill")
         finally:
             for actor in actors:
                 if not actor.done:
-                    self._let_go(actor, kill=True)
-            for thread in threads:
-                thread.join(STOP_SECONDS)
-        for actor in actors:
-            if actor.failure is not None:
-                raise actor.failure
+                    self.let_go(actor, kill=True)
 
-    def _let_go(self, actor: Actor, *, kill: bool) -> None:
+    def start(self, actor: Actor) -> None:
+        """Make the actor's thread, which waits to be let go on."""
+        threading.Thread(target=self._live, args=(actor,), daemon=True).start()
+
+    def let_go(self, actor: Actor, *, kill: bool = False) -> None:
+        """Let the actor run up to its next stop or its end; or die where it stands."""
         if kill:
             actor.killed = True
             self.trace.append(f"{actor.name} KILLED")
         actor.go.release()
         if not self.back.acquire(timeout=STOP_SECONDS):
             raise Violation("stuck: " + "; ".join(self.trace))
+        if actor.failure is not None:
+            raise actor.failure
 
     def _choose(self, options: list[Option]) -> Option:
         index = len(self.taken)

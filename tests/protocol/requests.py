@@ -10,6 +10,7 @@ from django.db import transaction
 from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory
 
+from idempotency.errors import Problem
 from idempotency.modes import ATOMIC, PHASED
 from idempotency.views import idempotent
 from tests.protocol.explorer import stop
@@ -21,17 +22,20 @@ def everyone(request: Any) -> str:
     return "everyone"
 
 
+class Broken(Exception):
+    """The handler ended in an exception."""
+
+
 class Outside:
     """A provider: charges once a number, however often it is asked; the witness of what was really charged."""
 
     def __init__(self) -> None:
-        self.charged: list[str] = []
+        self.charged: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def charge(self, number: str) -> None:
+    def charge(self, number: str, key: str) -> None:
         with self._lock:
-            if number not in self.charged:
-                self.charged.append(number)
+            self.charged.setdefault(number, key)
 
 
 outside = Outside()
@@ -42,7 +46,11 @@ _answers = itertools.count(1)
 def order(request: HttpRequest) -> JsonResponse:
     """One row in the database; every execution would answer with another number."""
     stop("the effect")
-    Group.objects.create(name=f"effect {next(_answers)}")
+    _effect(request, f"effect {next(_answers)}")
+    if plan_of(request) == "refuse":
+        raise Problem(409, "refused", f"No, for the {next(_answers)}th time.")
+    if plan_of(request) == "break":
+        raise Broken
     return JsonResponse({"answer": next(_answers)}, status=201)
 
 
@@ -51,10 +59,14 @@ def charge(request: HttpRequest) -> JsonResponse:
     """Our number first, then the call, then the result; the number is the key's, so a second run asks again."""
     number = number_of(request)
     stop("the call outside", touches="outside")
-    outside.charge(number)
+    outside.charge(number, request.headers["Idempotency-Key"])
+    if plan_of(request) == "break":
+        raise Broken
+    if plan_of(request) == "time out":
+        return JsonResponse({"state": "uncertain"}, status=202)
     stop("the result", touches="ledger")
     with transaction.atomic():
-        Group.objects.get_or_create(name=f"charged {number}")
+        _effect(request, f"charged {number}")
     return JsonResponse({"answer": next(_answers)}, status=201)
 
 
@@ -63,12 +75,28 @@ def number_of(request: Any) -> str:
     return str(request.idempotency.key_digest)
 
 
-def send(view: Any, key: str, body: str = "{}") -> tuple[int, str]:
+def plan_of(request: HttpRequest) -> str:
+    """What the handler is to do; no part of what the key stands for."""
+    return request.headers["X-Plan"]
+
+
+def _effect(request: HttpRequest, name: str) -> None:
+    Group.objects.get_or_create(name=f"{request.headers['Idempotency-Key']} {name}")
+
+
+def effects(key: str) -> int:
+    """How often what `key` asks for has happened in the database."""
+    return Group.objects.filter(name__startswith=f"{key} ").count()
+
+
+def send(view: Any, key: str, body: str = "{}", plan: str = "succeed") -> tuple[int, str]:
     """Status and body of one request."""
-    request = RequestFactory().post(
-        "/protocol", body, content_type="application/json", headers={"Idempotency-Key": key}
-    )
-    response = view(request)
+    headers = {"Idempotency-Key": key, "X-Plan": plan}
+    request = RequestFactory().post("/protocol", body, content_type="application/json", headers=headers)
+    try:
+        response = view(request)
+    except Broken:
+        return 500, ""
     return response.status_code, response.content.decode()
 
 

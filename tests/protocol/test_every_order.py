@@ -4,7 +4,6 @@ The second half plants the bugs that other implementations had. Each must be fou
 proves nothing.
 """
 
-import logging
 import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -21,24 +20,11 @@ from idempotency import ledger, marker
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import LedgerEntry, State
 from tests.protocol import requests
-from tests.protocol.explorer import Actor, Event, Run, Violation, every_list, random_lists, stop, stops_before
+from tests.protocol.explorer import Actor, Event, Run, Violation, every_list, random_lists, stop
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 
 RUNS_MAX = 20_000
-
-MARKER = ["claim", "look", "finish", "release"]
-LEDGER = ["hold", "record", "find", "claim_phased", "take_over", "complete_phased", "suspend", "drop_lease"]
-
-
-@pytest.fixture(autouse=True)
-def _stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    logging.getLogger("idempotency").setLevel(logging.WARNING)
-    for module, names, touches in ((marker, MARKER, "marker"), (ledger, LEDGER, "ledger")):
-        for patched, name, wrapper in stops_before(module, names, touches=touches):
-            monkeypatch.setattr(patched, name, wrapper)
-    yield
-    logging.getLogger("idempotency").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(params=["with Redis", "without Redis"])

@@ -1,0 +1,202 @@
+"""The stores that the contract is kept with, each as a project would configure it.
+
+A store is servers (`tests.redis_topologies`) and the settings that lead to them. Sockets time out late here: a
+busy machine must not look like a broken Redis.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.cache import caches
+from django.test import override_settings
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.retry import Retry
+
+from idempotency import fastpath
+from shop.guardian import Guardian
+from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, valkey_program
+
+TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 10}
+
+_cluster_ports: list[int] = []
+
+
+def cluster_client() -> RedisCluster:
+    """What `IDEMPOTENCY["REDIS_CLIENT"]` names. No retries: the breaker is what answers a failure."""
+    nodes = [ClusterNode("127.0.0.1", port) for port in _cluster_ports]
+    return RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 0), **TIMEOUTS)
+
+
+class Store:
+    """No Redis at all, and what every other store has in common with that.
+
+    Attributes:
+        keeps: whether there is Redis, so that replays may come from it.
+        disturbed: the test that has it has killed some of it, or changed its order.
+        whole: it works as it did in the beginning; if not it is started afresh for the next test.
+    """
+
+    keeps = False
+    disturbed = False
+    whole = True
+
+    @contextlib.contextmanager
+    def in_force(self, **idempotency: Any) -> Iterator[None]:
+        """Django's settings lead here, with these keys of `IDEMPOTENCY` beside."""
+        with override_settings(IDEMPOTENCY={**self.idempotency(), **idempotency}, **self.others()):
+            yield
+
+    def idempotency(self) -> dict[str, Any]:
+        return {"REDIS_ALIAS": None}
+
+    def others(self) -> dict[str, Any]:
+        """Settings beside `IDEMPOTENCY`."""
+        return {}
+
+    def flush(self) -> None:
+        """Everything kept is forgotten."""
+
+    def kill(self) -> None:
+        """All of it is gone without a word."""
+
+    def mend(self) -> None:
+        """New empty servers at the same addresses."""
+
+    def close(self) -> None:
+        """At the session's end."""
+
+    def keys(self) -> set[bytes]:
+        return set()
+
+    def listened_to(self) -> bool:
+        """Whether a twin waits for a message; always said where nobody could tell."""
+        return True
+
+
+class Running(Store):
+    """Servers, started when the first test wants them."""
+
+    topology: Any
+    keeps = True
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        topology.start()
+
+    def disturb(self) -> None:
+        self.disturbed, self.whole = True, False
+
+    def flush(self) -> None:
+        self.topology.flush()
+
+    def kill(self) -> None:
+        self.disturb()
+        self.topology.kill()
+
+    def mend(self) -> None:
+        self.topology.stop()
+        self.topology.start()
+        self.whole = True
+
+    def keys(self) -> set[bytes]:
+        found: set[bytes] = self.topology.keys()
+        return found
+
+    def listened_to(self) -> bool:
+        return bool(self.topology.listened_to())
+
+    def close(self) -> None:
+        self.topology.stop()
+
+
+class ByAlias(Running):
+    """A django-redis cache."""
+
+    location: str
+
+    def idempotency(self) -> dict[str, Any]:
+        return {"REDIS_ALIAS": "default"}
+
+    def others(self) -> dict[str, Any]:
+        options = {name.upper(): seconds for name, seconds in TIMEOUTS.items()}
+        options["CONNECTION_POOL_KWARGS"] = {"max_connections": 64, "retry": None}
+        cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": self.location}
+        return {"CACHES": {"default": {**cache, "OPTIONS": {**options, **self.options()}}}}
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        with self.in_force():
+            caches["default"].client.get_client().connection_pool.disconnect()
+        super().close()
+
+
+class OneServer(ByAlias):
+    topology: Single
+
+    @property
+    def location(self) -> str:  # type: ignore[override]
+        return self.topology.url
+
+
+class BehindSentinels(ByAlias):
+    topology: Sentinels
+    location = f"redis://{SERVICE}/0"
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "CLIENT_CLASS": "django_redis.client.SentinelClient",
+            "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
+            "SENTINELS": [("127.0.0.1", port) for port in self.topology.sentinel_ports],
+            "SENTINEL_KWARGS": {**TIMEOUTS, "retry": None},
+        }
+
+    def fail_over(self) -> None:
+        self.disturb()
+        self.topology.fail_over()
+
+    def demote(self) -> None:
+        self.topology.demote()
+
+    def kill_master(self) -> None:
+        self.disturb()
+        self.topology.kill_master()
+
+
+class Clustered(Running):
+    topology: Cluster
+
+    def __init__(self, topology: Cluster) -> None:
+        super().__init__(topology)
+        _cluster_ports[:] = topology.ports
+
+    def idempotency(self) -> dict[str, Any]:
+        return {"REDIS_CLIENT": f"{__name__}.cluster_client"}
+
+    def kill_owner(self, key: str) -> None:
+        self.disturb()
+        self.topology.kill_one(self.topology.owner_of(key))
+
+    def close(self) -> None:
+        with self.in_force():
+            fastpath.client().close()
+        fastpath._client_of.cache_clear()
+        super().close()
+
+
+def _valkey(guardian: Guardian, folder: Path) -> Store:
+    return OneServer(Single(guardian, folder / "valkey", program=valkey_program()))
+
+
+STORES: dict[str, Callable[[Guardian, Path], Store]] = {
+    "no Redis": lambda guardian, folder: Store(),
+    "Redis": lambda guardian, folder: OneServer(Single(guardian, folder / "redis")),
+    "Redis Cluster": lambda guardian, folder: Clustered(Cluster(guardian, folder / "cluster")),
+    "Sentinel": lambda guardian, folder: BehindSentinels(Sentinels(guardian, folder / "sentinel")),
+}
+if valkey_program() is not None:
+    STORES["Valkey"] = _valkey

@@ -1,0 +1,44 @@
+# ruff: noqa: F403, F405
+"""The project with Redis, and one mistake: the one that MISTAKE names."""
+
+from with_redis import *
+
+OURS = MIDDLEWARE[-1]
+SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
+MESSAGES = "django.contrib.messages.middleware.MessageMiddleware"
+REDIS_URL = os.environ["REDIS_URL"]
+
+match os.environ["MISTAKE"]:
+    case "none":
+        pass
+    case "no such key":
+        IDEMPOTENCY = {"WAIT": 5}
+    case "no such alias":
+        IDEMPOTENCY = {"REDIS_ALIAS": "markers"}
+    case "a lease of minus one second":
+        IDEMPOTENCY = {"LEASE_SECONDS": -1}
+    case "keys outlived by bytes":
+        IDEMPOTENCY = {"BODY_SECONDS": 60, "TOMBSTONE_SECONDS": 30}
+    case "no middleware":
+        MIDDLEWARE.remove(OURS)
+    case "middleware first":
+        MIDDLEWARE = [OURS, *MIDDLEWARE[:-1]]
+    case "compression inside":
+        MIDDLEWARE = [*MIDDLEWARE, "django.middleware.gzip.GZipMiddleware"]
+    case "nobody known":
+        MIDDLEWARE = [name for name in MIDDLEWARE if name not in {SESSIONS, AUTHENTICATION, MESSAGES}]
+        INSTALLED_APPS.remove("django.contrib.admin")
+        ROOT_URLCONF = "notes.urls"
+    case "cache in memory":
+        CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    case "another client of Redis":
+        CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+    case "no cache under the alias":
+        CACHES = {"shared": CACHES["default"]}
+    case "atomic requests":
+        DATABASES["default"]["ATOMIC_REQUESTS"] = True
+    case "another database":
+        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    case unknown:
+        raise ValueError(unknown)

@@ -1,0 +1,1 @@
+"""The foreign project's one app: it keeps notes."""

@@ -1,0 +1,6 @@
+"""The foreign project's addresses."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [path("admin/", admin.site.urls), path("", include("notes.urls"))]

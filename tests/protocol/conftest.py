@@ -1,0 +1,22 @@
+"""The stops of every actor: before each call to the marker and to the ledger."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from idempotency import ledger, marker
+from tests.protocol.explorer import stops_before
+
+MARKER = ["claim", "look", "finish", "release"]
+LEDGER = ["hold", "record", "find", "claim_phased", "take_over", "complete_phased", "suspend", "drop_lease"]
+
+
+@pytest.fixture(autouse=True)
+def _stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    logging.getLogger("idempotency").setLevel(logging.WARNING)
+    for module, names, touches in ((marker, MARKER, "marker"), (ledger, LEDGER, "ledger")):
+        for patched, name, wrapper in stops_before(module, names, touches=touches):
+            monkeypatch.setattr(patched, name, wrapper)
+    yield
+    logging.getLogger("idempotency").setLevel(logging.NOTSET)

@@ -1,0 +1,188 @@
+"""A Hypothesis state machine of ledger and marker: requests of a few keys in any order, with crashes and outages.
+
+Where `test_every_order` goes through all orders of two requests, this goes further in: other bodies under the same
+key, handlers that refuse, break or time out, Redis away or back, days that pass, the reaper at work.
+"""
+
+import json
+import random
+from collections import defaultdict
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.auth.models import Group
+from django.db.models import F
+from django.db.models.functions import Now
+from django.test import override_settings
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from idempotency import fastpath
+from idempotency.models import LedgerEntry, State
+from idempotency.reaper import reap
+from tests.protocol import requests
+from tests.protocol.explorer import Actor, Run
+
+ALIVE_MAX = 3
+KEYS = st.sampled_from(["order-1", "order-2", "charge-1", "charge-2"])
+AMOUNTS = st.sampled_from([1, 1, 1, 2])
+PLANS = st.sampled_from(["succeed", "succeed", "refuse", "break", "time out"])
+INDEX = st.integers(0, ALIVE_MAX - 1)
+
+SERVER: list[redis.Redis] = []  # the machine is made by Hypothesis, without arguments
+
+
+class LedgerAndMarker(RuleBasedStateMachine):
+    """The model: for each key what was heard for good, and whether its bytes were purged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.redis = SERVER[0]
+        self.redis.flushdb()
+        fastpath.breaker.succeeded()
+        Group.objects.all().delete()
+        LedgerEntry.objects.all().delete()
+        requests.outside.charged.clear()
+        self.run_ = Run([])
+        self.alive: list[Actor] = []
+        self.asked: dict[str, set[int]] = defaultdict(set)
+        self.heard: dict[str, set[tuple[int, int, str]]] = defaultdict(set)
+        self.purged: set[str] = set()
+
+    @precondition(lambda self: len(self.alive) < ALIVE_MAX)
+    @rule(key=KEYS, amount=AMOUNTS, plan=PLANS)
+    def a_request_comes(self, key: str, amount: int, plan: str) -> None:
+        actor = Actor(f"{key} {amount} {plan}", lambda: self.send(key, amount, plan))
+        self.run_.start(actor)
+        self.alive.append(actor)
+        self.goes_on(len(self.alive) - 1)
+
+    @precondition(lambda self: self.alive)
+    @rule(index=INDEX)
+    def goes_on(self, index: int) -> None:
+        actor = self.alive[index % len(self.alive)]
+        self.run_.let_go(actor)
+        self._bury()
+
+    @precondition(lambda self: self.alive)
+    @rule(index=INDEX)
+    def is_answered(self, index: int) -> None:
+        actor = self.alive[index % len(self.alive)]
+        while not actor.done:
+            self.run_.let_go(actor)
+        self._bury()
+
+    @precondition(lambda self: self.alive)
+    @rule(index=INDEX)
+    def is_killed(self, index: int) -> None:
+        self.run_.let_go(self.alive[index % len(self.alive)], kill=True)
+        self._bury()
+
+    @rule()
+    def redis_is_flushed(self) -> None:
+        self.redis.flushdb()
+
+    @rule()
+    def redis_goes_away(self) -> None:
+        fastpath.breaker.failed(open_seconds=3600)
+
+    @rule()
+    def redis_comes_back(self) -> None:
+        fastpath.breaker.succeeded()
+
+    @rule()
+    def running_markers_end(self) -> None:
+        self._drop_markers(b"R")
+
+    @rule()
+    def leases_end(self) -> None:
+        LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))
+
+    @rule(hours=st.sampled_from([1, 25]))
+    def time_passes_and_the_reaper_works(self, hours: int) -> None:
+        """Markers end by their own time, which is shorter than that of the bytes."""
+        self._drop_markers(b"R", b"F")
+        past = timedelta(hours=hours)
+        unfinished = LedgerEntry.objects.exclude(state=State.FINISHED)
+        before = unfinished.count()
+        LedgerEntry.objects.update(created_at=F("created_at") - past, finished_at=F("finished_at") - past)
+        reap()
+        assert unfinished.count() == before, "the reaper took an unfinished entry"
+        self.purged |= set(LedgerEntry.objects.filter(purged_at__isnull=False).values_list("key", flat=True))
+
+    @invariant()
+    def everything_happened_at_most_once(self) -> None:
+        for key in self.asked:
+            effects = requests.effects(key)
+            assert effects <= 1, f"{key}: {effects} effects"
+            charges = list(requests.outside.charged.values()).count(key)
+            assert charges <= 1, f"{key}: charged {charges} times"
+            for status, _, body in self.heard[key]:
+                assert effects == (status == 201), f"{key}: heard {status} {body}, {effects} effects"
+
+    def teardown(self) -> None:
+        for actor in self.alive:
+            self.run_.let_go(actor, kill=True)
+        self.redis_comes_back()
+        self.redis.flushdb()
+        self.leases_end()
+        try:
+            for key, amounts in self.asked.items():
+                answers = [(self.send(key, amount, "succeed"), amount) for amount in sorted(amounts)]
+                owners = [amount for status, amount in answers if status != 422]
+                assert len(owners) == 1, f"{key} answers {answers}"
+            self.everything_happened_at_most_once()
+        finally:
+            fastpath.breaker.succeeded()
+
+    def send(self, key: str, amount: int, plan: str) -> int:
+        """Status of one request, whose answer must fit what was heard before."""
+        self.asked[key].add(amount)
+        view = requests.charge if key.startswith("charge") else requests.order
+        status, body = requests.send(view, key, json.dumps({"amount": amount}), plan)
+        code = json.loads(body).get("code", "") if body else ""
+        where = f"{key} {amount} {plan}: {status} {body}"
+        if status == 201 or code == "refused":
+            self.heard[key].add((status, amount, body))
+            assert len(self.heard[key]) == 1, f"{where}, but heard before: {self.heard[key]}"
+        elif status == 202:
+            assert view is requests.charge, where
+        elif status == 500:
+            assert plan == "break", where
+        elif status == 410:
+            assert key in self.purged, where
+        elif code == "idempotency_key_reused":
+            assert len(self.asked[key]) == 2, where
+        else:
+            assert code == "idempotency_in_progress", where
+        return status
+
+    def _bury(self) -> None:
+        self.alive = [actor for actor in self.alive if not actor.done]
+
+    def _drop_markers(self, *kinds: bytes) -> None:
+        for name in self.redis.keys("idempotency:*"):
+            if (self.redis.get(name) or b"")[:1] in kinds:
+                self.redis.delete(name)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.timeout(300)
+def test_no_sequence_of_requests_crashes_and_outages_does_anything_twice(redis_server: redis.Redis) -> None:
+    number = random.randrange(10**9)
+    print(f"seed {number}")
+    SERVER[:] = [redis_server]
+    many = settings(
+        max_examples=300,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+        database=None,
+    )
+    with override_settings(IDEMPOTENCY=requests.SETTINGS):
+        machine: Any = seed(number)(LedgerAndMarker)
+        run_state_machine_as_test(machine, settings=many)

