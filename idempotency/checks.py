@@ -112,8 +112,8 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
             return []  # not migrated yet: `migrate` runs this check too
         cursor.execute(
             "SELECT count(*) FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
-            " WHERE conname = %s AND indisvalid",
-            [UNIQUE],
+            " WHERE conname = %s AND conrelid = to_regclass(%s) AND indisvalid",
+            [UNIQUE, LedgerEntry._meta.db_table],
         )
         if cursor.fetchone()[0]:
             return []

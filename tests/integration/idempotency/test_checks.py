@@ -35,6 +35,15 @@ def test_a_missing_constraint_is_an_error() -> None:
     assert "nothing would stop a second execution" in messages[0].msg
 
 
+@pytest.mark.django_db
+def test_a_constraint_of_the_same_name_elsewhere_does_not_count() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE idempotency_ledgerentry DROP CONSTRAINT {UNIQUE}")
+        cursor.execute(f"CREATE TABLE elsewhere (scope int, key int, CONSTRAINT {UNIQUE} UNIQUE (scope, key))")
+        (message,) = check_constraint(None, databases=["default"])
+    assert message.id == "idempotency.E007"
+
+
 def test_before_the_first_migration_it_says_nothing() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE idempotency_ledgerentry RENAME TO elsewhere")
