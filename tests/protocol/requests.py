@@ -11,6 +11,7 @@ from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory
 
 from idempotency.errors import Problem
+from idempotency.models import LedgerEntry
 from idempotency.modes import ATOMIC, PHASED
 from idempotency.views import idempotent
 from tests.protocol.explorer import stop
@@ -56,7 +57,7 @@ def order(request: HttpRequest) -> JsonResponse:
 
 @idempotent(mode=PHASED)
 def charge(request: HttpRequest) -> JsonResponse:
-    """Our number first, then the call, then the result; the number is the key's, so a second run asks again."""
+    """Our number first, then the call, then the result; the number is the entry's, so a second run asks again."""
     number = number_of(request)
     stop("the call outside", touches="outside")
     outside.charge(number, request.headers["Idempotency-Key"])
@@ -71,8 +72,8 @@ def charge(request: HttpRequest) -> JsonResponse:
 
 
 def number_of(request: Any) -> str:
-    """The order number of the call outside."""
-    return str(request.idempotency.key_digest)
+    """The order number of the call outside: the entry's, so a forgotten entry would get another."""
+    return str(LedgerEntry.objects.get(key=request.headers["Idempotency-Key"]).pk)
 
 
 def plan_of(request: HttpRequest) -> str:

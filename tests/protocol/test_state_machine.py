@@ -1,4 +1,4 @@
-"""A Hypothesis state machine of ledger and marker: requests of a few keys in any order, with crashes and outages.
+"""A Hypothesis state machine of ledger and marker: requests of one key in any order, with crashes and outages.
 
 Where `test_every_order` goes through all orders of two requests, this goes further in: other bodies under the same
 key, handlers that refuse, break or time out, Redis away or back, days that pass, the reaper at work.
@@ -6,7 +6,6 @@ key, handlers that refuse, break or time out, Redis away or back, days that pass
 
 import json
 import random
-from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +17,14 @@ from django.db.models.functions import Now
 from django.test import override_settings
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from idempotency import fastpath
 from idempotency.models import LedgerEntry, State
@@ -37,7 +43,7 @@ SERVER: list[redis.Redis] = []  # the machine is made by Hypothesis, without arg
 
 
 class LedgerAndMarker(RuleBasedStateMachine):
-    """The model: for each key what was heard for good, and whether its bytes were purged."""
+    """The model: what was heard for good, and whether its bytes were purged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,14 +55,19 @@ class LedgerAndMarker(RuleBasedStateMachine):
         requests.outside.charged.clear()
         self.run_ = Run([])
         self.alive: list[Actor] = []
-        self.asked: dict[str, set[int]] = defaultdict(set)
-        self.heard: dict[str, set[tuple[int, int, str]]] = defaultdict(set)
-        self.purged: set[str] = set()
+        self.key = ""
+        self.asked: set[int] = set()
+        self.heard: set[tuple[int, int, str]] = set()
+        self.purged = False
+
+    @initialize(key=KEYS)
+    def a_key_is_made(self, key: str) -> None:
+        self.key = key
 
     @precondition(lambda self: len(self.alive) < ALIVE_MAX)
-    @rule(key=KEYS, amount=AMOUNTS, plan=PLANS, stops=STOPS)
-    def a_request_comes(self, key: str, amount: int, plan: str, stops: int) -> None:
-        actor = Actor(f"{key} {amount} {plan}", lambda: self.send(key, amount, plan))
+    @rule(amount=AMOUNTS, plan=PLANS, stops=STOPS)
+    def a_request_comes(self, amount: int, plan: str, stops: int) -> None:
+        actor = Actor(f"{amount} {plan}", lambda: self.send(amount, plan))
         self.run_.start(actor)
         self.alive.append(actor)
         self.goes_on(len(self.alive) - 1, stops)
@@ -76,7 +87,11 @@ class LedgerAndMarker(RuleBasedStateMachine):
         self.run_.let_go(self.alive[index % len(self.alive)], kill=True)
         self._bury()
 
-    @rule(what=st.sampled_from(["flush", "away", "back", "running markers end", "leases end"]))
+    @rule()
+    def leases_end(self) -> None:
+        LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))
+
+    @rule(what=st.sampled_from(["flush", "away", "back", "running markers end"]))
     def the_world_changes(self, what: str) -> None:
         match what:
             case "flush":
@@ -87,9 +102,6 @@ class LedgerAndMarker(RuleBasedStateMachine):
                 fastpath.breaker.succeeded()
             case "running markers end":
                 self._drop_markers(b"R")
-            case "leases end":
-                running = LedgerEntry.objects.filter(state=State.RUNNING)
-                running.update(lease_until=Now() - timedelta(seconds=1))
 
     @rule(hours=st.sampled_from([1, 25]))
     def time_passes_and_the_reaper_works(self, hours: int) -> None:
@@ -101,50 +113,45 @@ class LedgerAndMarker(RuleBasedStateMachine):
         LedgerEntry.objects.update(created_at=F("created_at") - past, finished_at=F("finished_at") - past)
         reap()
         assert unfinished.count() == before, "the reaper took an unfinished entry"
-        self.purged |= set(LedgerEntry.objects.filter(purged_at__isnull=False).values_list("key", flat=True))
+        self.purged = LedgerEntry.objects.filter(purged_at__isnull=False).exists()
 
     @invariant()
     def everything_happened_at_most_once(self) -> None:
-        for key in self.asked:
-            effects = requests.effects(key)
-            assert effects <= 1, f"{key}: {effects} effects"
-            charges = list(requests.outside.charged.values()).count(key)
-            assert charges <= 1, f"{key}: charged {charges} times"
-            for status, _, body in self.heard[key]:
-                assert effects == (status == 201), f"{key}: heard {status} {body}, {effects} effects"
+        effects, charges = requests.effects(self.key), len(requests.outside.charged)
+        assert effects <= 1, f"{effects} effects"
+        assert charges <= 1, f"charged {charges} times"
+        for status, _, body in self.heard:
+            assert effects == (status == 201), f"heard {status} {body}, {effects} effects"
 
     def teardown(self) -> None:
         for actor in self.alive:
             self.run_.let_go(actor, kill=True)
-        for change in ("back", "flush", "leases end"):
-            self.the_world_changes(change)
-        try:
-            for key, amounts in self.asked.items():
-                answers = [(self.send(key, amount, "succeed"), amount) for amount in sorted(amounts)]
-                owners = [amount for status, amount in answers if status != 422]
-                assert len(owners) == 1, f"{key} answers {answers}"
-            self.everything_happened_at_most_once()
-        finally:
-            fastpath.breaker.succeeded()
+        self.the_world_changes("back")
+        self.the_world_changes("flush")
+        self.leases_end()
+        answers = [(self.send(amount, "succeed"), amount) for amount in sorted(self.asked)]
+        owners = [amount for status, amount in answers if status != 422]
+        assert len(owners) == bool(self.asked), answers
+        self.everything_happened_at_most_once()
 
-    def send(self, key: str, amount: int, plan: str) -> int:
+    def send(self, amount: int, plan: str) -> int:
         """Status of one request, whose answer must fit what was heard before."""
-        self.asked[key].add(amount)
-        view = requests.charge if key.startswith("charge") else requests.order
-        status, body = requests.send(view, key, json.dumps({"amount": amount}), plan)
+        self.asked.add(amount)
+        view = requests.charge if self.key == "charge" else requests.order
+        status, body = requests.send(view, self.key, json.dumps({"amount": amount}), plan)
         code = json.loads(body).get("code", "") if body else ""
-        where = f"{key} {amount} {plan}: {status} {body}"
+        where = f"{self.key} {amount} {plan}: {status} {body}"
         if status == 201 or code == "refused":
-            self.heard[key].add((status, amount, body))
-            assert len(self.heard[key]) == 1, f"{where}, but heard before: {self.heard[key]}"
+            self.heard.add((status, amount, body))
+            assert len(self.heard) == 1, f"{where}, but heard before: {self.heard}"
         elif status == 202:
             assert view is requests.charge, where
         elif status == 500:
             assert plan == "break", where
         elif status == 410:
-            assert key in self.purged, where
+            assert self.purged, where
         elif code == "idempotency_key_reused":
-            assert len(self.asked[key]) == 2, where
+            assert len(self.asked) == 2, where
         else:
             assert code == "idempotency_in_progress", where
         return status
