@@ -125,7 +125,8 @@ class LedgerAndMarker(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for actor in self.alive:
-            self.run_.let_go(actor, kill=True)
+            if not actor.done:
+                self.run_.let_go(actor, kill=True)
         self.the_world_changes("back")
         self.the_world_changes("flush")
         self.leases_end()
