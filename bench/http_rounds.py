@@ -17,12 +17,12 @@ from bench.load import Load
 from bench.peer_venvs import PeerUnavailableError, version_of
 from bench.report import write
 from bench.servers import Server
-from bench.variants import BARE, BARE_ASGI, BARE_DRF, CONTROL, OURS, PEERS, Variant
+from bench.variants import BARE, BARE_ASGI, BARE_DRF, BARE_THIN, CONTROL, OURS, OURS_THIN, PEERS, Variant
 
 ROUNDS = 20
 ROUND_SECONDS = 2
 # the control stands farthest from the bare view, so that it shows the most that a round can drift
-VARIANTS = (BARE, *OURS, BARE_DRF, BARE_ASGI, *PEERS, CONTROL)
+VARIANTS = (BARE, *OURS, BARE_THIN, *OURS_THIN, BARE_DRF, BARE_ASGI, *PEERS, CONTROL)
 COLUMNS = ("variant", "requests/s", "ratio to bare", "p50 ms", "p99 ms", "CPU ms/request", "not 2xx")
 
 

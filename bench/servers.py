@@ -86,6 +86,7 @@ def start(variant: Variant, guardian: Guardian, *, redis_database: int) -> Serve
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "bench.plain.settings",
         "BENCH_SETUP": variant.setup,
+        "BENCH_MIDDLEWARE": "none" if variant.thin else "startproject",
         "DATABASE_URL": _fresh_database(f"bench_{variant.slug}"[:63]),
         "REDIS_URL": redis_url,
     }

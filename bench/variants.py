@@ -31,6 +31,7 @@ class Variant:
         replays: every request carries one key that has its answer already.
         asgi: served by uvicorn's workers.
         is_bare: no key; only a base of comparison.
+        thin: without the middleware that `startproject` puts around every view.
     """
 
     title: str
@@ -41,6 +42,7 @@ class Variant:
     replays: bool = False
     asgi: bool = False
     is_bare: bool = False
+    thin: bool = False
 
     @property
     def slug(self) -> str:
@@ -80,6 +82,12 @@ OURS = (
     Variant("PayOnce, replay from Redis", "ours", replays=True),
     Variant("PayOnce, replay from the ledger", "ours-no-redis", replays=True),
     Variant("PayOnce, phased, fresh", "ours", "/phased"),
+)
+# what is left of a request when everything else of Django is taken away: the dearest the key can look
+BARE_THIN = Variant("bare view, no middleware", "bare", "/bare", is_bare=True, thin=True)
+OURS_THIN = (
+    Variant("PayOnce, fresh, Redis, no middleware", "ours", baseline=BARE_THIN.title, thin=True),
+    Variant("PayOnce, fresh, no Redis, no middleware", "ours-no-redis", baseline=BARE_THIN.title, thin=True),
 )
 PEERS = (
     Variant("django-idempotency-key, thread lock", "django-idempotency-key-thread", peer=DJANGO_IDEMPOTENCY_KEY),

@@ -21,8 +21,27 @@ LOGGING_CONFIG = None
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ROOT_URLCONF = "bench.plain.urls"
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "bench.plain"]
-MIDDLEWARE = ["bench.plain.caller.CallerMiddleware"]
+# as `django-admin startproject` writes them, because that is what stands around a view in a user's project; only
+# without the admin, which no request here meets
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "bench.plain",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "bench.plain.caller.CallerMiddleware",
+]
+if os.environ.get("BENCH_MIDDLEWARE") == "none":
+    MIDDLEWARE = MIDDLEWARE[-1:]
 DATABASE: dict[str, Any] = {
     "ENGINE": "django.db.backends.postgresql",
     "NAME": _address.path.lstrip("/"),
