@@ -137,7 +137,13 @@ class Exchange(ABC):
     def _show(self, answer: StoredResponse) -> None:
         """Let replays be answered by Redis; only after the commit."""
         seconds = min(self._config.result_seconds, self._config.body_seconds)
-        marker.finish(self.key_digest, fingerprint=self._identity.fingerprint, answer=answer, ttl_seconds=seconds)
+        marker.finish(
+            self.key_digest,
+            fingerprint=self._identity.fingerprint,
+            answer=answer,
+            ttl_seconds=seconds,
+            wait=self.mode is not Mode.ATOMIC,
+        )
 
     def _replay_found(self, found: marker.Finished) -> StoredResponse:
         self._same_request(found.fingerprint)

@@ -18,6 +18,7 @@ from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 from idempotency import metrics
 from idempotency.breaker import Breaker
 from idempotency.conf import config
+from idempotency.line import line_of
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +41,33 @@ class Script:
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, redis: Any, keys: list[str], arguments: list[Any]) -> Any:
+        """Run it and return its answer."""
+        line = line_of(redis)
+        ask = redis.execute_command if line is None else line.ask
+        parts = (len(keys), *keys, *arguments)
         try:
-            return redis.evalsha(self.sha, len(keys), *keys, *arguments)
+            answer = ask("EVALSHA", self.sha, *parts)
         except NoScriptError:  # a fresh or flushed server
-            return redis.eval(self.text, len(keys), *keys, *arguments)
+            if line is not None:
+                line.known.clear()
+            answer = ask("EVAL", self.text, *parts)
+        if line is not None:
+            line.known.add(self.sha)
+        return answer
+
+    def tell(self, redis: Any, keys: list[str], arguments: list[Any]) -> None:
+        """Have it run, without waiting for it where that can be had."""
+        line = line_of(redis)
+        if line is None or self.sha not in line.known:
+            self(redis, keys, arguments)
+        else:
+            line.tell("EVALSHA", self.sha, len(keys), *keys, *arguments)
+
+
+def get(redis: Any, key: str) -> Any:
+    """What stands at `key`: bytes, or None; in order with what this thread told."""
+    line = line_of(redis)
+    return redis.get(key) if line is None else line.ask("GET", key)
 
 
 def client() -> Any:

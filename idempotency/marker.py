@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from idempotency.fastpath import Script, attempt
+from idempotency.fastpath import Script, attempt, get
 from idempotency.response import StoredResponse
 
 _claim_script = Script("claim")
@@ -68,18 +68,23 @@ def claim(digest: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) ->
 
 def look(digest: str) -> Running | Finished | None:
     """What stands at the marker; None if nothing, or Redis is unavailable."""
-    return attempt(lambda redis: _read(redis.get(key_of(digest))))
+    return attempt(lambda redis: _read(get(redis, key_of(digest))))
 
 
-def finish(digest: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float) -> None:
+def finish(
+    digest: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float, wait: bool = True
+) -> None:
     """Let replays be answered from here. Only after the answer has been committed to the ledger.
 
-    Written over whatever stands there: the ledger has decided, so a twin's running marker is stale.
+    Written over whatever stands there: the ledger has decided, so a twin's running marker is stale. Whoever has
+    just claimed here need not `wait` for it: Redis was there and knew our scripts, and if it lost them since, only
+    a marker is lost.
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
         value = _written(fingerprint, answer)
-        attempt(lambda redis: _finish_script(redis, [key_of(digest)], [value, milliseconds]))
+        run = _finish_script if wait else _finish_script.tell
+        attempt(lambda redis: run(redis, [key_of(digest)], [value, milliseconds]))
 
 
 def release(digest: str, claimed: Claimed) -> None:

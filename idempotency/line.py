@@ -1,0 +1,116 @@
+"""A connection to Redis that belongs to one thread, on which a command may be told without awaiting its answer.
+
+A pool hands a connection out for one command and its answer. The last command of a request wants none: the answer
+of the request is committed, and nothing is done about a marker that could not be written. So the thread keeps one
+connection; what it told there is answered before its next question, in the order in which both were sent.
+
+It is made as the pool makes its own ones, beside them: it never takes one away from the project's cache.
+"""
+
+import logging
+import os
+import threading
+from typing import Any
+
+import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, ResponseError
+from redis.sentinel import SentinelConnectionPool
+
+log = logging.getLogger(__name__)
+
+OWED_MAX = 8
+
+# other clients, a Cluster's or one with a cache of its own, route or remember commands: they are used as they are
+_PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
+
+_of_thread = threading.local()
+
+
+class Line:
+    """See the module. Raises what redis-py raises: `RedisError`, which leaves the line closed and ready to open.
+
+    Attributes:
+        pool: whose settings it has.
+        known: digests of the scripts that its server has run for it.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+        self.known: set[str] = set()
+        self._process = os.getpid()
+        self._connection = pool.connection_class(**pool.connection_kwargs)
+        self._open = False
+        self._owed = 0
+
+    def belongs_to(self, pool: Any) -> bool:
+        """Whether it still leads where `pool` does, and was not brought along by a fork."""
+        return self.pool is pool and self._process == os.getpid()
+
+    def ask(self, *command: Any) -> Any:
+        """Send, and wait for the answer: bytes, numbers or None."""
+        self._settle()
+        self._send(command)
+        return self._read()
+
+    def tell(self, *command: Any) -> None:
+        """Send, and do not wait. An error that comes back later only says that it was not done."""
+        if self._owed >= OWED_MAX:
+            self._settle()
+        self._send(command)
+        self._owed += 1
+
+    def _send(self, command: tuple[Any, ...]) -> None:
+        try:
+            if not self._open:
+                self._connection.connect()  # `send_command` would connect too, but not by asking a Sentinel
+                self._open = True
+            self._connection.send_command(*command)
+        except BaseException:
+            self._close()
+            raise
+
+    def _read(self) -> Any:
+        try:
+            return self._connection.read_response(disable_decoding=True)
+        except ResponseError:  # an answer like any other
+            raise
+        except BaseException:
+            self._close()
+            raise
+
+    def _settle(self) -> None:
+        """Read the answers that are owed; and see whether the server closed the line while nobody used it."""
+        try:
+            while self._owed:
+                self._owed -= 1
+                self._read_owed()
+            if self._open and self._connection.can_read(timeout=0):
+                self._close()  # nothing is due, so what can be read is the end
+        except RedisConnectionError:
+            self._close()  # what was told is lost, which a marker may be; the next command opens the line again
+
+    def _read_owed(self) -> None:
+        try:
+            self._read()
+        except NoScriptError:
+            self.known.clear()  # a fresh or flushed server
+        except ResponseError as error:
+            log.info("Redis did not do what it was told: %s", error)
+
+    def _close(self) -> None:
+        self._open = False
+        self.known.clear()  # it may be another server that answers next
+        self._owed = 0
+        self._connection.disconnect()
+
+
+def line_of(client: Any) -> Line | None:
+    """This thread's line to where `client` leads; None where only the client itself knows the way."""
+    pool = getattr(client, "connection_pool", None)
+    if type(pool) not in _PLAIN_POOLS or pool.cache is not None:
+        return None
+    line: Line | None = getattr(_of_thread, "line", None)
+    if line is None or not line.belongs_to(pool):
+        line = _of_thread.line = Line(pool)
+    return line

@@ -1,0 +1,121 @@
+"""The thread's own connection to Redis: told commands arrive, in order, and their loss costs nothing but a marker."""
+
+import threading
+from typing import Any
+
+import pytest
+import redis
+
+from idempotency import fastpath, line, marker, metrics
+from idempotency.line import OWED_MAX, Line, line_of
+from idempotency.response import StoredResponse
+from tests.integration.idempotency.conftest import Caller
+
+DIGEST = "d" * 64
+ANSWER = StoredResponse(status=201, headers={}, body=b"made")
+
+
+@pytest.fixture
+def ours(redis_server: redis.Redis) -> Line:
+    """The line of this thread, with both scripts known to the server."""
+    claim(DIGEST)
+    finish(DIGEST)
+    redis_server.flushdb()
+    found = line_of(fastpath.client())
+    assert found is not None
+    return found
+
+
+def claim(digest: str) -> Any:
+    return marker.claim(digest, fingerprint=b"f" * 32, owner="test", ttl_seconds=3)
+
+
+def finish(digest: str) -> None:
+    marker.finish(digest, fingerprint=b"f" * 32, answer=ANSWER, ttl_seconds=60, wait=False)
+
+
+def failures() -> float:
+    return metrics.redis_failures._value.get()
+
+
+def test_what_was_told_is_done_before_the_next_question(ours: Line) -> None:
+    assert isinstance(claim(DIGEST), marker.Claimed)
+    finish(DIGEST)
+    found = claim(DIGEST)
+    assert isinstance(found, marker.Finished)
+    assert found.answer == ANSWER
+
+
+def test_many_may_be_told_one_after_the_other(ours: Line, redis_server: redis.Redis) -> None:
+    digests = [f"{number:064d}" for number in range(3 * OWED_MAX)]
+    for digest in digests:
+        finish(digest)
+    assert all(isinstance(marker.look(digest), marker.Finished) for digest in digests)
+
+
+def test_a_server_that_lost_its_scripts_loses_one_marker(ours: Line, redis_server: redis.Redis) -> None:
+    before = failures()
+    redis_server.script_flush()
+    finish(DIGEST)  # told, and not done
+    assert isinstance(claim(DIGEST), marker.Claimed)
+    finish(DIGEST)  # asked this time, because the script is not known any more
+    assert isinstance(marker.look(DIGEST), marker.Finished)
+    assert failures() == before
+
+
+@pytest.mark.parametrize("owed", [0, 1])
+def test_a_line_that_the_server_closed_is_opened_again(ours: Line, redis_server: redis.Redis, owed: int) -> None:
+    before = failures()
+    for _ in range(owed):
+        finish(DIGEST)
+    redis_server.client_kill_filter(_type="normal", skipme=True)
+    assert isinstance(claim("e" * 64), marker.Claimed)
+    assert failures() == before
+
+
+def test_a_hung_server_is_noticed_at_the_next_question(ours: Line, redis_server: redis.Redis) -> None:
+    before = failures()
+    redis_server.client_pause(5_000, all=True)
+    try:
+        finish(DIGEST)
+        assert claim(DIGEST) is None
+        assert failures() == before + 1
+    finally:
+        redis_server.client_unpause()
+        fastpath.breaker.succeeded()
+    # the answer that came too late is not taken for that of another question
+    assert isinstance(claim("e" * 64), marker.Claimed)
+
+
+def test_every_thread_and_process_has_its_own(ours: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    others: list[Line | None] = []
+    thread = threading.Thread(target=lambda: others.append(line_of(fastpath.client())))
+    thread.start()
+    thread.join()
+    assert line_of(fastpath.client()) is ours
+    monkeypatch.setattr(line.os, "getpid", lambda: 0)  # as after a fork
+    others.append(line_of(fastpath.client()))
+    assert all(other is not None and other is not ours for other in others)
+
+
+def test_a_client_that_finds_its_own_way_is_used_as_it_is(ours: Line) -> None:
+    class Routing(redis.ConnectionPool):
+        """Of a kind that we do not know."""
+
+    with redis.Redis(connection_pool=Routing()) as client:
+        assert line_of(client) is None
+    assert line_of(object()) is None
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.urls("tests.integration.idempotency.urls")
+def test_a_request_whose_marker_was_lost_is_replayed_from_the_ledger(
+    ours: Line, caller: Caller, redis_server: redis.Redis
+) -> None:
+    caller.post(key="warm-up")
+    redis_server.script_flush()
+    first = caller.post()
+    redis_server.script_flush()
+    again = caller.post()
+    assert (again.status_code, again.content) == (201, first.content)
+    assert again["Idempotent-Replayed"] == "true"

@@ -1,0 +1,60 @@
+"""The paid mark: repeats of paying a paid order are refused without SQL, and the database refuses without it too."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.test import override_settings
+
+from shop.checkout import start_payment
+from shop.errors import OrderPaid
+from shop.models import Product
+from tests.integration.shop.settling import number_of, settle
+
+
+@pytest.fixture
+def paid_order(caller: Any, mug: Product, channels: Any) -> UUID:
+    """Paid, and not yet asked to be paid again: no mark stands."""
+    order_id = caller.order(quantity=1, key="place").json()["id"]
+    caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+    settle(channels["wechat"].pay(number_of(order_id, "wechat")))
+    return UUID(order_id)
+
+
+def pay_again(order_id: UUID, user: User) -> None:
+    with pytest.raises(OrderPaid):
+        start_payment(order_id=order_id, user_id=user.pk, channel="wechat")
+
+
+def test_a_repeat_costs_no_sql(paid_order: UUID, demo: User, django_assert_num_queries: Any) -> None:
+    pay_again(paid_order, demo)  # the database refuses, and the mark is put
+    with django_assert_num_queries(0):
+        pay_again(paid_order, demo)
+
+
+def test_the_database_refuses_without_the_mark(
+    paid_order: UUID, demo: User, redis_server: redis.Redis, channels: Any
+) -> None:
+    pay_again(paid_order, demo)
+    redis_server.flushall()
+    pay_again(paid_order, demo)
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        pay_again(paid_order, demo)
+    assert [method for method, _ in channels["wechat"].calls].count("create") == 1
+
+
+def test_a_stranger_does_not_hear_of_it(paid_order: UUID, demo: User, caller: Any, stranger: Any) -> None:
+    pay_again(paid_order, demo)
+    path = f"orders/{paid_order.hex}/payment"
+    mine, theirs = (one.post(path, {"channel": "wechat"}, key="again") for one in (caller, stranger))
+    assert (mine.status_code, mine.json()["code"]) == (409, "order_paid")
+    assert (theirs.status_code, theirs.json()["code"]) == (404, "order_not_found")
+
+
+def test_an_order_that_is_not_paid_has_no_mark(caller: Any, mug: Product, demo: User, channels: Any) -> None:
+    order_id = UUID(caller.order(quantity=1, key="place").json()["id"])
+    for _ in range(2):
+        start_payment(order_id=order_id, user_id=demo.pk, channel="wechat")
+    assert [method for method, _ in channels["wechat"].calls].count("create") == 1
