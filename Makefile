@@ -6,7 +6,7 @@ PY := $(BIN)/python
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 bench lint fmt clean chromium
+.PHONY: help run test test-django6 bench lint fmt clean chromium wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,7 +49,16 @@ $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 test-django6: $(VENV)-django6/dev.stamp ## unit and integration tests on the newest Django 6 (PYTHON=python3.12 or newer)
 	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest tests/unit tests/integration $(PYTEST_FLAGS)
 
-bench: $(VENV)/dev.stamp ## the benchmarks, as ratios measured side by side; results in bench/results
+wrk:
+	@if ! command -v wrk >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing wrk"; apt-get update -q >/dev/null && apt-get install -q -y --no-install-recommends wrk >/dev/null; \
+	  else \
+	    echo "wrk is missing: install it with apt-get install wrk"; exit 1; \
+	  fi; \
+	fi
+
+bench: $(VENV)/dev.stamp wrk ## the benchmarks, as ratios measured side by side; results in bench/results
 	$(PY) -m shop.embedded --data-dir .data/bench -- $(PY) -m bench
 
 lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, deployment check

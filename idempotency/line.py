@@ -107,7 +107,7 @@ class Line:
 
 def line_of(client: Any) -> Line | None:
     """This thread's line to where `client` leads; None where only the client itself knows the way."""
-    pool = getattr(client, "connection_pool", None)
+    pool: Any = getattr(client, "connection_pool", None)
     if type(pool) not in _PLAIN_POOLS or pool.cache is not None:
         return None
     line: Line | None = getattr(_of_thread, "line", None)
