@@ -7,7 +7,10 @@ may run at once: an entry is taken over by a compare-and-set, like by a retry.
 import logging
 from collections.abc import Callable
 
+from django.http.response import HttpResponseBase
+
 from idempotency import ledger, logs, metrics
+from idempotency.errors import Problem, problem_response
 from idempotency.phases import PhasedExchange
 from idempotency.recovery import LeaseLost, known_names, phases_named
 
@@ -65,10 +68,13 @@ def _complete(entry: ledger.Found) -> str:
     if not entry.recovery_point:
         ledger.forget(exchange.run)  # its first step never committed
         return "forgotten"
+    response: HttpResponseBase
     try:
         response = phases.run(exchange, {})
     except LeaseLost:
         return "taken"
+    except Problem as problem:
+        response = problem_response(problem, None)
     except Exception:
         exchange.fail()
         log.exception("A stalled entry could not be completed; it is tried again later.")

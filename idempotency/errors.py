@@ -68,8 +68,8 @@ def problem_document(problem: Problem, *, request_id: str | None = None) -> dict
     return document
 
 
-def problem_response(problem: Problem, request: HttpRequest) -> JsonResponse:
-    """The problem as an `application/problem+json` answer to `request`.
+def problem_response(problem: Problem, request: HttpRequest | None) -> JsonResponse:
+    """The problem as an `application/problem+json` answer to `request`, or to nobody's.
 
     Source: RFC 9457 (July 2023).
     """

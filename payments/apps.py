@@ -8,4 +8,5 @@ class PaymentsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from payments import checks  # noqa: F401, PLC0415  registers the system checks
+        # they register the system checks, and the steps that every process must know to go on with them
+        from payments import checks, refunding  # noqa: F401, PLC0415

@@ -3,9 +3,10 @@
 import uuid
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -15,18 +16,16 @@ from rest_framework.views import APIView
 
 from idempotency.drf import idempotent
 from idempotency.errors import Problem
-from idempotency.modes import PHASED
-from payments import refunds, webhooks
-from payments.errors import NotificationMalformed, ProviderUnavailable, RefundExceedsPaid, SignatureInvalid
+from payments import webhooks
+from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.models import Payment
+from payments.refunding import refunding
 from payments.serializers import (
     PaymentSerializer,
     RefundRequest,
     RefundSerializer,
     represent_payment,
-    represent_refund,
 )
-from payments.states import RefundStatus
 
 PROBLEM = OpenApiResponse(description="RFC 9457 problem document")
 KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True)
@@ -75,36 +74,13 @@ class RefundList(APIView):
             **dict.fromkeys((400, 401, 403, 404, 409, 422, 503), PROBLEM),
         },
     )
-    @idempotent(body=RefundRequest, mode=PHASED)
-    def post(self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any]) -> Response:
+    @idempotent(body=RefundRequest, mode=refunding)
+    def post(self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any]) -> HttpResponseBase:
         payment = _find(request, payment_id)
         request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
         if payment.owner_id != request.user.pk and not request.user.has_perm("payments.add_refund"):
             raise Problem(403, "refund_not_allowed", "You may see this payment, but not refund it.")
-        # the key names the refund, so a run after a crash goes on with the same one
-        refund_id = uuid.uuid5(payment.id, request.idempotency.key_digest)  # type: ignore[attr-defined]
-        try:
-            with transaction.atomic():
-                refund = refunds.request_refund(
-                    payment_id=payment.id,
-                    amount_minor=data["amount_minor"],
-                    reason=data["reason"],
-                    refund_id=refund_id,
-                )
-            refund = refunds.submit_refund(refund.id)
-        except RefundExceedsPaid as refused:
-            raise Problem(409, refused.code, "More than what was paid and is not yet refunded.") from refused
-        except ProviderUnavailable as error:
-            raise Problem(
-                503,
-                "provider_unavailable",
-                "The payment provider cannot be reached at the moment; retry with the same key.",
-                headers={"Retry-After": "2"},
-            ) from error
-        if refund.status == RefundStatus.FAILED:
-            raise Problem(409, "refund_refused", "The payment provider refused this refund; nothing was moved.")
-        status = 201 if refund.status == RefundStatus.SUCCEEDED else 202
-        return Response(represent_refund(refund), status=status)
+        return refunding.respond(request, {"payment": payment.id.hex, **data})
 
 
 @csrf_exempt

@@ -10,6 +10,7 @@ from django.core.checks import Error
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
+from idempotency.completer import complete_stalled
 from payments import services
 from payments.checks import check_channels, check_listener
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
@@ -128,6 +129,25 @@ def test_an_uncertain_refund_is_202_and_goes_on_under_the_same_number(
     ]
     assert len(set(teller.asked)) == 1
     assert Refund.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "counted", "status"),
+    [
+        (RefundStatus.SUCCEEDED, "finished", "succeeded"),
+        (ProviderRejected("NOT_ENOUGH", "no money"), "finished", "failed"),
+        (ProviderUnavailable("refused"), "failed", "uncertain"),
+        (OutcomeUnknown("timed out"), "uncertain", "uncertain"),
+    ],
+)
+def test_a_refund_that_nobody_retries_is_gone_on_with(
+    caller: APIClient, payment: Payment, teller: Teller, outcome: Any, counted: str, status: str
+) -> None:
+    teller.answers = [OutcomeUnknown("timed out"), outcome]
+    assert refund(caller, payment, 500).status_code == 202
+    assert complete_stalled(idle_seconds=0) == {counted: 1}
+    assert Refund.objects.get().status == status
+    assert len(set(teller.asked)) == 1
 
 
 def test_a_provider_that_refuses_or_is_out_of_reach(caller: APIClient, payment: Payment, teller: Teller) -> None:

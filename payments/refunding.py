@@ -1,0 +1,48 @@
+"""A refund that a caller asks for, as steps that are gone on with after a crash: reserve it, then have it made.
+
+Nobody needs to retry: what was cut off or is not known yet is ended by `idempotency.completer`.
+"""
+
+from uuid import UUID, uuid5
+
+from idempotency.errors import Problem
+from idempotency.recovery import Phases, Progress, RecoveryPoint, Response
+from payments import refunds
+from payments.errors import ProviderUnavailable, RefundExceedsPaid
+from payments.serializers import represent_refund
+from payments.states import RefundStatus
+
+refunding = Phases("payments.refund")
+
+
+@refunding.atomic("asked")
+def reserve(progress: Progress) -> RecoveryPoint:
+    """The refund's row, under a number that hangs on the key. `data`: payment, amount_minor, reason."""
+    payment_id = UUID(progress.data["payment"])
+    try:
+        refund = refunds.request_refund(
+            payment_id=payment_id,
+            amount_minor=progress.data["amount_minor"],
+            reason=progress.data["reason"],
+            refund_id=uuid5(payment_id, progress.key_digest),
+        )
+    except RefundExceedsPaid as refused:
+        raise Problem(409, refused.code, "More than what was paid and is not yet refunded.") from refused
+    return RecoveryPoint("reserved", {"refund": refund.id.hex})
+
+
+@refunding.outside("reserved")
+def submit(progress: Progress) -> Response:
+    """Ask the provider, under the same number however often this runs."""
+    try:
+        refund = refunds.submit_refund(UUID(progress.data["refund"]))
+    except ProviderUnavailable as error:
+        raise Problem(
+            503,
+            "provider_unavailable",
+            "The payment provider cannot be reached at the moment; retry with the same key.",
+            headers={"Retry-After": "2"},
+        ) from error
+    if refund.status == RefundStatus.FAILED:
+        raise Problem(409, "refund_refused", "The payment provider refused this refund; nothing was moved.")
+    return Response(201 if refund.status == RefundStatus.SUCCEEDED else 202, represent_refund(refund))
