@@ -10,6 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from idempotency.keyring import keyring
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -127,8 +129,6 @@ def _texts(name: str, value: Any) -> None:
 
 
 def _keyring(name: str, value: Any) -> None:
-    from idempotency.vault import keyring  # noqa: PLC0415  needs `cryptography` only where it is used
-
     _texts(name, value)
     keyring(tuple(value.items()))
 

@@ -10,18 +10,13 @@ Source: NIST SP 800-38D (November 2007); nonces are 96 random bits, a data key e
 Layout of sealed bytes: nonce (12) + wrapped data key (32 + 16 tag) + nonce (12) + ciphertext with tag (n + 16).
 """
 
-import base64
-import binascii
 import os
 from dataclasses import replace
-from functools import lru_cache
-
-from django.core.exceptions import ImproperlyConfigured
 
 from idempotency.conf import config
+from idempotency.keyring import KEY_BYTES, keyring
 from idempotency.response import StoredResponse
 
-KEY_BYTES = 32
 NONCE_BYTES = 12
 WRAPPED_BYTES = NONCE_BYTES + KEY_BYTES + 16
 
@@ -69,34 +64,6 @@ def rewrap(body: bytes, *, key_id: str, digest: str) -> tuple[bytes, str]:
     newest = next(iter(keys), "")
     data_key = _decrypt(_key(key_id), body[:WRAPPED_BYTES], digest)
     return _encrypt(keys[newest], data_key, digest) + body[WRAPPED_BYTES:], newest
-
-
-@lru_cache(maxsize=4)
-def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
-    """The operator's keys, in their order.
-
-    Raises:
-        ImproperlyConfigured: a key is not 32 bytes in base64, or `cryptography` is not installed.
-    """
-    keys = {}
-    for key_id, encoded in entries:
-        try:
-            key = base64.b64decode(encoded, validate=True)
-        except binascii.Error:
-            key = b""
-        if len(key) != KEY_BYTES:
-            raise ImproperlyConfigured(
-                f"IDEMPOTENCY['BODY_KEYS'][{key_id!r}] must be {KEY_BYTES} bytes in base64."
-            )
-        keys[key_id] = key
-    if keys:
-        try:
-            import cryptography  # noqa: F401, PLC0415  only where bodies are encrypted
-        except ImportError:
-            raise ImproperlyConfigured(
-                "IDEMPOTENCY['BODY_KEYS'] needs `cryptography`: pip install 'payonce[encryption]'."
-            ) from None
-    return keys
 
 
 def _key(key_id: str) -> bytes:

@@ -1,0 +1,37 @@
+"""The operator's keys, under which stored answers are encrypted (`idempotency.vault`)."""
+
+import base64
+import binascii
+from functools import lru_cache
+
+from django.core.exceptions import ImproperlyConfigured
+
+KEY_BYTES = 32
+
+
+@lru_cache(maxsize=4)
+def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
+    """The operator's keys, in their order.
+
+    Raises:
+        ImproperlyConfigured: a key is not 32 bytes in base64, or `cryptography` is not installed.
+    """
+    keys = {}
+    for key_id, encoded in entries:
+        try:
+            key = base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise ImproperlyConfigured(
+                f"IDEMPOTENCY['BODY_KEYS'][{key_id!r}] must be {KEY_BYTES} bytes in base64."
+            )
+        keys[key_id] = key
+    if keys:
+        try:
+            import cryptography  # noqa: F401, PLC0415  only where bodies are encrypted
+        except ImportError:
+            raise ImproperlyConfigured(
+                "IDEMPOTENCY['BODY_KEYS'] needs `cryptography`: pip install 'payonce[encryption]'."
+            ) from None
+    return keys
