@@ -55,13 +55,20 @@ def _fresh() -> str:
     return f"bench-{time.time_ns()}-{next(_counter)}"
 
 
+def _replayed() -> str:
+    return REPLAYED
+
+
+# a new one each time: the database stays, and SECRET_KEY may be another by now
+REPLAYED = _fresh()
+
 NO_REDIS: dict[str, Any] = {"REDIS_ALIAS": None}
 VARIANTS = (
     Variant("bare view, no key", "/bare/orders", None, {}),
     Variant("fresh key (Redis marker)", "/api/v1/orders", _fresh, {}),
     Variant("fresh key (no Redis)", "/api/v1/orders", _fresh, NO_REDIS),
-    Variant("replay from Redis", "/api/v1/orders", lambda: "bench-replayed", {}),
-    Variant("replay from the ledger (no Redis)", "/api/v1/orders", lambda: "bench-replayed", NO_REDIS),
+    Variant("replay from Redis", "/api/v1/orders", _replayed, {}),
+    Variant("replay from the ledger (no Redis)", "/api/v1/orders", _replayed, NO_REDIS),
 )
 
 
