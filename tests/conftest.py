@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,17 @@ def redis_server() -> Iterator[redis.Redis]:
     yield client
     client.flushall()
     client.close()
+
+
+@contextmanager
+def hanging(server: redis.Redis) -> Iterator[None]:
+    """The server's process stands still: connections stay, nothing is answered."""
+    process = server.info("server")["process_id"]
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ from redis.retry import Retry
 from idempotency import fastpath, marker
 from idempotency.keys import digest_of
 from idempotency.models import LedgerEntry
+from tests.conftest import hanging
 from tests.failures.conftest import Stage
 from tests.protocol import requests
 from tests.protocol.requests import charge, order
 
 BOTH = pytest.mark.parametrize("view", [order, charge], ids=["atomic", "phased"])
-PAUSE_MS = 60_000
 
 
 def nowhere() -> Any:
@@ -65,12 +65,9 @@ def test_f16_redis_goes_away_in_the_middle(redis_stage: Stage, view: Any) -> Non
 @BOTH
 def test_f17_redis_hangs(redis_stage: Stage, view: Any) -> None:
     """The first one waits for the client's time-out, and the breaker spares the next ones the same."""
-    redis_stage.server.client_pause(PAUSE_MS, all=True)
-    try:
+    with hanging(redis_stage.server):
         redis_stage.executes_now(view)
         assert not fastpath.breaker.allows(open_seconds=3600)
-    finally:
-        redis_stage.server.client_unpause()
 
 
 @BOTH

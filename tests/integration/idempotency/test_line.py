@@ -9,6 +9,7 @@ import redis
 from idempotency import fastpath, line, marker, metrics
 from idempotency.line import OWED_MAX, Line, line_of
 from idempotency.response import StoredResponse
+from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
 
 DIGEST = "d" * 64
@@ -75,14 +76,11 @@ def test_a_line_that_the_server_closed_is_opened_again(ours: Line, redis_server:
 
 def test_a_hung_server_is_noticed_at_the_next_question(ours: Line, redis_server: redis.Redis) -> None:
     before = failures()
-    redis_server.client_pause(5_000, all=True)
-    try:
+    with hanging(redis_server):
         finish(DIGEST)
         assert claim(DIGEST) is None
         assert failures() == before + 1
-    finally:
-        redis_server.client_unpause()
-        fastpath.breaker.succeeded()
+    fastpath.breaker.succeeded()
     # the answer that came too late is not taken for that of another question
     assert isinstance(claim("e" * 64), marker.Claimed)
 
