@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import psycopg
 from django.db import connection, connections
 
 STEPS_MAX = 200
@@ -101,8 +102,19 @@ def stop(where: str, *, touches: str = "") -> None:
         run.back.release()
         actor.go.acquire()
     if actor.killed:
-        connection.close()  # as the server sees a process that is gone
+        _die()
         raise Killed
+
+
+def _die() -> None:
+    """End the connection as a process does that is gone; and wait until the server has noticed."""
+    if connection.connection is None:
+        return
+    backend = connection.connection.info.backend_pid
+    connection.close()
+    with psycopg.connect(**connection.get_connection_params(), autocommit=True) as witness:
+        while witness.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [backend]).fetchone() is not None:
+            pass
 
 
 @dataclass
