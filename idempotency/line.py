@@ -58,9 +58,10 @@ class Line:
         if self._owed >= OWED_MAX:
             self._settle()
         self._send(command)
-        self._owed += 1
 
     def _send(self, command: tuple[Any, ...]) -> None:
+        # counted first: whatever interrupts us, no answer is ever taken for that of another question
+        self._owed += 1
         try:
             if not self._open:
                 self._connection.connect()  # `send_command` would connect too, but not by asking a Sentinel
@@ -72,18 +73,20 @@ class Line:
 
     def _read(self) -> Any:
         try:
-            return self._connection.read_response(disable_decoding=True)
+            answer = self._connection.read_response(disable_decoding=True)
         except ResponseError:  # an answer like any other
+            self._owed -= 1
             raise
         except BaseException:
             self._close()
             raise
+        self._owed -= 1
+        return answer
 
     def _settle(self) -> None:
         """Read the answers that are owed; and see whether the server closed the line while nobody used it."""
         try:
             while self._owed:
-                self._owed -= 1
                 self._read_owed()
             if self._open and self._connection.can_read(timeout=0):
                 self._close()  # nothing is due, so what can be read is the end

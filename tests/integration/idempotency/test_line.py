@@ -85,6 +85,21 @@ def test_a_hung_server_is_noticed_at_the_next_question(ours: Line, redis_server:
     assert isinstance(claim("e" * 64), marker.Claimed)
 
 
+def test_an_answer_that_nobody_read_is_not_taken_for_another(ours: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question was sent; then something interrupted the thread, like a signal's handler that raises."""
+    assert marker.look(DIGEST) is None
+    with monkeypatch.context() as patched:
+
+        def interrupted() -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr(ours, "_read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            claim(DIGEST)
+    assert isinstance(claim("e" * 64), marker.Claimed)
+    assert isinstance(marker.look(DIGEST), marker.Running)
+
+
 def test_every_thread_and_process_has_its_own(ours: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     others: list[Line | None] = []
     thread = threading.Thread(target=lambda: others.append(line_of(fastpath.client())))
