@@ -71,7 +71,7 @@ class NeedsAPerson(admin.SimpleListFilter):
 class LedgerEntryAdmin(ReadOnlyAdmin):
     """One key of one caller on one route: its request, its runs, its answer."""
 
-    list_display = ("key", "scope", "subject", "mode", "state", "response_status", "fence", "age", "finished_at")
+    list_display = ("key", "state", "response_status", "age", "subject", "scope", "mode", "fence", "finished_at")
     list_filter = (NeedsAPerson, "state", "mode", "response_status", "created_at")
     search_fields = ("key__exact", "request_id__exact", "subject__exact", "scope__startswith")
     search_help_text = (
@@ -106,7 +106,7 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         entry = self.get_object(request, object_id)
         may_decide = entry is not None and self._may_decide(request) and _is_open(entry)
         return super().change_view(
-            request, object_id, form_url, {**(extra_context or {}), "may_decide": may_decide}
+            request, object_id, form_url, {**(extra_context or {}), "may_decide": may_decide, "subtitle": None}
         )
 
     @admin.display(description="age")
