@@ -22,6 +22,7 @@ class AtomicExchange(Exchange):
 
     _atomic: transaction.Atomic | None = None
     _claimed: marker.Claimed | None = None
+    _settling = False  # from here on the commit may have happened, whatever is heard of it
 
     def begin(self) -> StoredResponse | None:
         for _ in self._turns():
@@ -52,6 +53,7 @@ class AtomicExchange(Exchange):
             replay = self._undo()
             return response if replay is None else replay.replay()
         answer = self._stored(response)
+        self._settling = True
         if not self._settle(verdict, answer):
             self._conflict("lost_race")
             replay = self._undo() or self._replay_entry(self._find())
@@ -66,10 +68,11 @@ class AtomicExchange(Exchange):
 
     def _undo(self) -> StoredResponse | None:
         self._leave(commit=False)
-        if self._claimed is None:
+        if self._claimed is None and not self._settling:
             return None  # the ledger was asked in the beginning
-        marker.release(self.key_digest, self._claimed)
-        self._claimed = None
+        if self._claimed is not None:
+            marker.release(self.key_digest, self._claimed)
+            self._claimed = None
         # Redis may have forgotten a finished answer; then this run was the repeat, whatever became of it
         entry = self._find()
         return None if entry is None else self._replay_entry(entry)

@@ -239,11 +239,20 @@ def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResp
             return replay.replay()
         try:
             return exchange.finish(handler())
-        except BaseException:
-            replay = exchange.fail()
-            if replay is None:
-                raise
-            return replay.replay()
+        except BaseException as error:
+            return replay_after(error, exchange.fail())
+
+
+def replay_after(error: BaseException, replay: StoredResponse | None) -> HttpResponseBase:
+    """What `fail` found in the ledger, in place of `error`: something committed before it, so it is told as done.
+
+    Raises:
+        BaseException: `error`, where nothing was found, or where it means that the process is to end.
+    """
+    if replay is None or not isinstance(error, Exception):
+        raise error
+    log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
+    return replay.replay()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 from idempotency import fingerprint
 from idempotency.atomic import AtomicExchange
 from idempotency.errors import Problem, problem_response
-from idempotency.exchange import Exchange, identify, run, traced
+from idempotency.exchange import Exchange, identify, replay_after, run, traced
 from idempotency.modes import ATOMIC, Mode
 from idempotency.phases import PhasedExchange
 from idempotency.recovery import Phases
@@ -157,10 +157,8 @@ async def _run_async(
                 if replay is None:
                     try:
                         return await sync_to_async(exchange.finish)(await handler())
-                    except BaseException:
-                        replay = await sync_to_async(exchange.fail)()
-                        if replay is None:
-                            raise
+                    except BaseException as error:
+                        return replay_after(error, await sync_to_async(exchange.fail)())
                 return replay.replay()
         finally:
             if owns_thread:

@@ -222,3 +222,24 @@ def test_a_caller_that_nothing_tells_is_an_error_and_not_everybody(effects: Effe
     with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
         plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"}))
     assert effects() == 0
+
+
+@pytest.mark.parametrize("store", [{}, {"REDIS_ALIAS": None}], ids=["Redis", "no Redis"])
+def test_what_fails_after_the_commit_does_not_hide_that_it_is_done(
+    guest: Client, effects: Effects, caplog: pytest.LogCaptureFixture, store: dict[str, Any]
+) -> None:
+    PLAN["raise"] = ZeroDivisionError("in a hook")
+    with override_settings(IDEMPOTENCY=store):
+        answers = [post(guest, "/hooked") for _ in range(2)]
+    assert [(answer.status_code, answer.content) for answer in answers] == [(201, b"hooked")] * 2
+    assert effects() == 1
+    assert caplog.text.count("in a hook") == 1
+
+
+def test_a_process_that_is_to_end_ends(guest: Client, effects: Effects) -> None:
+    guest.raise_request_exception = False  # it would keep this one, and raise it again
+    PLAN["raise"] = SystemExit(1)
+    with pytest.raises(SystemExit):
+        post(guest, "/hooked")
+    again = post(guest, "/hooked")
+    assert (again.status_code, again["Idempotent-Replayed"], effects()) == (201, "true", 1)

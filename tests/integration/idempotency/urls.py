@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.db import connection
+from django.db import connection, transaction
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import path
@@ -226,6 +226,18 @@ def raising(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent()
+def hooked(request: HttpRequest) -> HttpResponse:
+    """What waits for the commit fails after it."""
+    effect("hooked")
+
+    def fail() -> None:
+        raise PLAN["raise"]
+
+    transaction.on_commit(fail)
+    return HttpResponse("hooked", status=201)
+
+
+@idempotent()
 async def slow(request: HttpRequest) -> HttpResponse:
     await Group.objects.acreate(name="slow")
     PLAN["inside"].set()
@@ -285,6 +297,7 @@ urlpatterns = [
     path("bodyless", csrf_exempt(bodyless)),
     path("session", csrf_exempt(session)),
     path("raising", csrf_exempt(raising)),
+    path("hooked", csrf_exempt(hooked)),
     path("slow", csrf_exempt(slow)),
     path("mixed", Mixed.as_view()),
     path("set", MixedSet.as_view({"post": "create"})),
