@@ -236,7 +236,8 @@ def test_what_fails_after_the_commit_does_not_hide_that_it_is_done(
     assert caplog.text.count("in a hook") == 1
 
 
-def test_a_process_that_is_to_end_ends(guest: Client, effects: Effects) -> None:
+def test_a_process_that_is_to_end_ends(guest: Client, user: User, effects: Effects) -> None:
+    guest.force_login(user)
     guest.raise_request_exception = False  # it would keep this one, and raise it again
     PLAN["raise"] = SystemExit(1)
     with pytest.raises(SystemExit):
