@@ -70,12 +70,17 @@ class AtomicExchange(Exchange):
         self._leave(commit=False)
         if self._claimed is None and not self._settling:
             return None  # the ledger was asked in the beginning
-        if self._claimed is not None:
-            marker.release(self.key_digest, self._claimed)
-            self._claimed = None
-        # Redis may have forgotten a finished answer; then this run was the repeat, whatever became of it
-        entry = self._find()
+        try:
+            # Redis may have forgotten a finished answer; then this run was the repeat, whatever became of it
+            entry = self._find()
+        finally:
+            self._let_twins_in()
         return None if entry is None else self._replay_entry(entry)
+
+    def _let_twins_in(self) -> None:
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            marker.release(self.key_digest, claimed)
 
     def _hold(self, *, wait: bool = True) -> StoredResponse | None:
         """Redis is away. The transaction stays open if the key is ours, else it is left."""
