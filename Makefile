@@ -6,7 +6,7 @@ PY := $(BIN)/python
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 bench lint fmt clean chromium wrk
+.PHONY: help run test test-django6 bench lint fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,17 +26,20 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
 run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
 	@exec $(PY) -m shop.run --stop-with-parent
 
-chromium:
-	@if ! command -v chromium chromium-browser google-chrome >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing Chromium"; apt-get update -q >/dev/null && \
-	    apt-get install -q -y --no-install-recommends chromium fonts-noto-cjk >/dev/null; \
-	  else \
-	    echo "Chromium is missing: the browser tests will skip. Install it with: apt-get install chromium"; \
-	  fi; \
+# programs of the tests that pip cannot bring: name of the package, and how to see that it is there
+programs:
+	@missing=; \
+	command -v chromium chromium-browser google-chrome >/dev/null || missing="$$missing chromium fonts-noto-cjk"; \
+	[ -e /usr/share/java/zookeeper.jar ] || missing="$$missing zookeeper"; \
+	command -v pgbouncer /usr/sbin/pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
+	[ -z "$$missing" ] || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing$$missing"; apt-get update -q >/dev/null && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing >/dev/null; \
+	else \
+	  echo "Tests that need one of these will skip. Install it with: apt-get install$$missing"; \
 	fi
 
-test: $(VENV)/dev.stamp chromium ## every test, on real servers in a data folder of their own
+test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
 	$(PY) -m pytest --cov --cov-report=term --cov-fail-under=95 $(PYTEST_FLAGS)
 
 $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt

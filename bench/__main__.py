@@ -18,7 +18,7 @@ django.setup()
 
 from django.core.management import call_command
 
-from bench import http_rounds, keyed_post, peer_faults
+from bench import http_rounds, keyed_post, lock_or_queue, locks, peer_faults
 
 
 def run_keyed_post(arguments: Sequence[str]) -> None:
@@ -31,6 +31,8 @@ BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
     "keyed_post": run_keyed_post,
     "http_rounds": http_rounds.run,
     "peer_faults": peer_faults.run,
+    "locks": locks.run,
+    "lock_or_queue": lock_or_queue.run,
 }
 
 

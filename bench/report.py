@@ -25,10 +25,13 @@ def write(
     rows: Sequence[Sequence[str]],
     bars: Mapping[str, Sequence[tuple[str, float]]] | None,
     note: str,
+    x_label: str = "ratio to the bare view",
+    bases: Sequence[str] = (),
 ) -> None:
     """Write `name`.md with the table and `name`.png with a group of bars a key of `bars`, and print the table.
 
-    Without `bars` there is no plot.
+    Without `bars` there is no plot. `bases` are the labels of the bars that others are measured against; the first
+    one if it is empty.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
@@ -40,11 +43,17 @@ def write(
     text = "\n".join([f"# {title}", "", *lines, "", *plot, made, ""])
     (RESULTS / f"{name}.md").write_text(text)
     if bars is not None:
-        _plot(name, title, bars)
+        _plot(name, title, bars, x_label, bases)
     print("\n".join(["", title, *lines, ""]), flush=True)
 
 
-def _plot(name: str, title: str, bars: Mapping[str, Sequence[tuple[str, float]]]) -> None:
+def _plot(
+    name: str,
+    title: str,
+    bars: Mapping[str, Sequence[tuple[str, float]]],
+    x_label: str,
+    bases: Sequence[str],
+) -> None:
     most = max(len(values) for values in bars.values())
     # many bars need a taller figure, and one group alone a wider one
     size = (max(5.2 * len(bars), 8.0), max(3.4, 0.4 * most))
@@ -52,7 +61,8 @@ def _plot(name: str, title: str, bars: Mapping[str, Sequence[tuple[str, float]]]
     for axis, (group, values) in zip(axes[0], bars.items(), strict=True):
         labels = [label for label, _ in values]
         heights = [value for _, value in values]
-        drawn = axis.barh(labels, heights, color=["#9aa5b1"] + ["#0b7a4b"] * (len(values) - 1))
+        colors = ["#9aa5b1" if label in (bases or labels[:1]) else "#0b7a4b" for label in labels]
+        drawn = axis.barh(labels, heights, color=colors)
         axis.bar_label(drawn, fmt="%.2f", padding=4, bbox={"color": "white", "pad": 1})
         axis.axvline(1, color="#14171a", linewidth=0.8, zorder=0)
         axis.invert_yaxis()
@@ -61,7 +71,7 @@ def _plot(name: str, title: str, bars: Mapping[str, Sequence[tuple[str, float]]]
         if axis is not axes[0][0]:
             axis.set_yticklabels([])
     figure.suptitle(title, fontsize=12)
-    figure.supxlabel("ratio to the bare view", fontsize=9)
+    figure.supxlabel(x_label, fontsize=9)
     figure.tight_layout()
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
     plt.close(figure)

@@ -87,7 +87,7 @@ def start(variant: Variant, guardian: Guardian, *, redis_database: int) -> Serve
         "DJANGO_SETTINGS_MODULE": "bench.plain.settings",
         "BENCH_SETUP": variant.setup,
         "BENCH_MIDDLEWARE": "none" if variant.thin else "startproject",
-        "DATABASE_URL": _fresh_database(f"bench_{variant.slug}"[:63]),
+        "DATABASE_URL": fresh_database(f"bench_{variant.slug}"[:63]),
         "REDIS_URL": redis_url,
     }
     _prepare(python, environment)
@@ -112,7 +112,8 @@ def stop(server: Server, guardian: Guardian) -> None:
     guardian.stop(server.child)
 
 
-def _fresh_database(name: str) -> str:
+def fresh_database(name: str) -> str:
+    """The address of an empty database of this name; what was there is gone."""
     url = os.environ["DATABASE_URL"]
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')

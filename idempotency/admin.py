@@ -17,20 +17,19 @@ from django.urls import NoReverseMatch, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.timesince import timesince
 
-from idempotency import charts, statistics, vault
+from idempotency import charts, legible, statistics
 from idempotency.conf import config
 from idempotency.decision_form import DecisionForm
 from idempotency.decisions import NotDecidable
-from idempotency.keys import digest_of
 from idempotency.models import ConsumedMessage, LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.paging import EstimatingPaginator
-from idempotency.response import StoredResponse
-from idempotency.timeline import timeline
+from idempotency.timeline import condition, timeline, utc
 
-BODY_SHOWN_MAX = 20_000  # characters
+KEY_SHOWN, SCOPE_SHOWN = 32, 60  # characters, in the list
 OPEN_SHOWN = 20
 HOURS_SHOWN = 48
 
@@ -71,27 +70,45 @@ class NeedsAPerson(admin.SimpleListFilter):
 class LedgerEntryAdmin(ReadOnlyAdmin):
     """One key of one caller on one route: its request, its runs, its answer."""
 
-    list_display = ("key", "state", "response_status", "age", "subject", "scope", "mode", "fence", "finished_at")
+    list_display = ("condition", "short_key", "status", "age", "subject", "short_scope", "mode", "created")
+    list_display_links = ("condition", "short_key")
     list_filter = (NeedsAPerson, "state", "mode", "response_status", "created_at")
     search_fields = ("key__exact", "request_id__exact", "subject__exact", "scope__startswith")
     search_help_text = (
         "A whole key, request id or subject (order:0190…), or the beginning of a scope (user:7 POST)."
     )
     ordering = ("-pk",)
-    fieldsets = (
-        ("Request", {"fields": ("key", "scope", "about", "fingerprint_hex", "mode", "request_id", "created_at")}),
-        (
-            "Execution",
-            {"fields": ("state", "owner", "fence", "lease_until", "handler", "recovery_point", "history")},
-        ),
-        ("Stored answer", {"fields": ("response_status", "response_headers", "body_text", "purged_at")}),
-    )
     change_form_template = "admin/idempotency/ledgerentry/detail.html"
     change_list_template = "admin/idempotency/ledgerentry/list.html"
+
+    class Media:
+        css = {"all": ["idempotency/admin.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LedgerEntry]:
         """The list needs neither the bodies nor the digests."""
         return super().get_queryset(request).defer("response_body", "fingerprint", "recovery_data")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """No lease and no answer where the entry cannot have one."""
+        execution = ["condition", "owner", "history"]
+        if obj is not None and obj.mode == Mode.PHASED:
+            execution += ["handler", "recovery_point", "fence", "lease"]
+        answer = ["status", "headers", "body"]
+        if obj is not None and obj.state != State.FINISHED:
+            answer = ["body"]
+        request_fields = ["key", "scope", "about", "fingerprint_hex", "mode", "request_id", "created"]
+        return [
+            (None, {"fields": request_fields}),
+            ("Execution", {"fields": execution}),
+            ("Stored answer", {"fields": answer}),
+        ]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        told = {
+            "handler": "its Phases, if it is made of recovery points",
+            "recovery_point": "where a retry goes on",
+        }
+        return super().get_form(request, obj, change, **{"help_texts": told, **kwargs})
 
     def get_urls(self) -> list[Any]:
         own = [
@@ -108,6 +125,30 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         return super().change_view(
             request, object_id, form_url, {**(extra_context or {}), "may_decide": may_decide, "subtitle": None}
         )
+
+    @admin.display(description="state", ordering="state")
+    def condition(self, entry: LedgerEntry) -> str:
+        return condition(entry)
+
+    @admin.display(description="key")
+    def short_key(self, entry: LedgerEntry) -> str:
+        return Truncator(entry.key).chars(KEY_SHOWN)
+
+    @admin.display(description="scope")
+    def short_scope(self, entry: LedgerEntry) -> str:
+        return Truncator(entry.scope).chars(SCOPE_SHOWN)
+
+    @admin.display(description="status", ordering="response_status")
+    def status(self, entry: LedgerEntry) -> str:
+        return str(entry.response_status or "none yet")
+
+    @admin.display(description="created (UTC)", ordering="created_at")
+    def created(self, entry: LedgerEntry) -> str:
+        return utc(entry.created_at)
+
+    @admin.display(description="lease until (UTC)")
+    def lease(self, entry: LedgerEntry) -> str:
+        return utc(entry.lease_until)
 
     @admin.display(description="age")
     def age(self, entry: LedgerEntry) -> str:
@@ -129,38 +170,39 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="history")
     def history(self, entry: LedgerEntry) -> SafeString:
-        rows = [(f"{event.at:%Y-%m-%d %H:%M:%S}", event.what, event.who, event.note) for event in timeline(entry)]
+        rows = [(utc(event.at), event.what, event.who, event.note) for event in timeline(entry)]
         lines = format_html_join("", "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", rows)
-        return format_html("<table><tr><th>UTC</th><th>what</th><th>who</th><th>remark</th></tr>{}</table>", lines)
+        return format_html(
+            '<table class="ledger-history">'
+            "<thead><tr><th>UTC</th><th>what</th><th>who</th><th>remark</th></tr></thead><tbody>{}</tbody></table>",
+            lines,
+        )
 
     @admin.display(description="fingerprint")
     def fingerprint_hex(self, entry: LedgerEntry) -> str:
         return bytes(entry.fingerprint).hex()
 
+    @admin.display(description="headers")
+    def headers(self, entry: LedgerEntry) -> SafeString | str:
+        return legible.headers(entry)
+
     @admin.display(description="body")
-    def body_text(self, entry: LedgerEntry) -> SafeString | str:
-        if entry.response_body is None:
-            return "not kept"
-        answer = StoredResponse(
-            status=200, headers={}, body=bytes(entry.response_body), body_key_id=entry.body_key_id
-        )
-        try:
-            body = vault.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
-        except vault.VaultError as error:
-            return str(error)
-        return format_html("<pre>{}</pre>", body.decode("utf-8", "replace")[:BODY_SHOWN_MAX])
+    def body(self, entry: LedgerEntry) -> SafeString | str:
+        return legible.body(entry)
 
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
         """Replays, conflicts and executions by the hour; what is open, and for how long."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         hours = statistics.tallied(hours=HOURS_SHOWN)
+        still_open = statistics.open_entries()
         context = {
             **self.admin_site.each_context(request),
             "title": "Keyed requests",
             "opts": self.model._meta,
             "charts": charts.by_hour(hours),
-            "open": statistics.open_entries(),
+            "open": still_open,
+            "total_open": sum(state.count for state in still_open),
             "ages": charts.ages(statistics.oldest_open(limit=OPEN_SHOWN)),
             "hours": HOURS_SHOWN,
         }
@@ -187,9 +229,11 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
             return HttpResponseRedirect(detail)
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Decide about {entry.key}",
+            "title": "Resolve or abandon",
             "opts": self.model._meta,
             "entry": entry,
+            "about": self.about(entry),
+            "condition": condition(entry),
             "form": form,
             "history": self.history(entry),
         }

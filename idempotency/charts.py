@@ -7,22 +7,51 @@ from datetime import datetime
 from django.utils import timezone
 
 from idempotency.models import LedgerEntry
+from idempotency.timeline import condition
 
 HEIGHT = 90  # of a chart, in units of its view box
 BAR = 12  # width of an hour
+LEAST = 1.5  # height of what happened at all
+MARKS = 4  # times written under a chart
 
-# what is drawn together, and in which colour
-GROUPS: Mapping[str, Mapping[str, str]] = {
-    "Executed": {"executed": "#0b7a4b", "refused": "#7aa893", "uncertain": "#c27c0e", "failed": "#b3261e"},
-    "Replayed": {"replayed": "#2f6db5"},
-    "Conflicts": {
-        "in_progress": "#c27c0e",
-        "reused": "#b3261e",
-        "expired": "#6b7280",
-        "lost_race": "#7c4dbd",
-        "lost_lease": "#c2185b",
-    },
-}
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is drawn together: of each count its words and its colour, legible on white and on black."""
+
+    title: str
+    note: str
+    parts: Mapping[str, tuple[str, str]]
+
+
+GROUPS = (
+    Group(
+        "Executed",
+        "The handler ran, and its answer is kept for retries.",
+        {"executed": ("done", "#0b8a54"), "refused": ("refused (4xx)", "#7aa893")},
+    ),
+    Group(
+        "Without a kept answer",
+        "The handler ran and gave no answer to keep: a retry runs it again.",
+        {
+            "uncertain": ("outcome unknown", "#c27c0e"),
+            "failed": ("handler failed", "#d0342c"),
+            "not_stored": ("answer not to keep (400, 429, 5xx)", "#7b8494"),
+        },
+    ),
+    Group("Replayed", "Retries that got the kept answer; nothing ran.", {"replayed": ("replayed", "#3577c2")}),
+    Group(
+        "Conflicts",
+        "Refused because of the key, or undone because a twin was faster.",
+        {
+            "in_progress": ("first one still running (409)", "#c27c0e"),
+            "reused": ("key of another request (422)", "#d0342c"),
+            "expired": ("answer no longer kept (410)", "#7b8494"),
+            "lost_race": ("ran beside a twin, undone", "#8a5fd0"),
+            "lost_lease": ("lost its lease to a later run", "#d6337c"),
+        },
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +71,13 @@ class Chart:
     """Stacked bars by the hour."""
 
     title: str
+    note: str
     bars: list[Bar]
-    legend: list[tuple[str, str, int]]  # what, colour, total
+    legend: list[tuple[str, str, str]]  # words, colour, total
+    marks: list[str]  # the hours at which the equal parts of the width begin
     width: int
     height: int
-    most: int  # what the full height stands for
+    most: str  # what the full height stands for
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +85,14 @@ class Age:
     """An open entry and how long it has been so, against the oldest one."""
 
     entry: LedgerEntry
+    condition: str
     seconds: float
     percent: float
 
 
 def by_hour(hours: Mapping[datetime, Mapping[str, int]]) -> list[Chart]:
     """A chart for each of `GROUPS`."""
-    return [_chart(title, colours, hours) for title, colours in GROUPS.items()]
+    return [_chart(group, hours) for group in GROUPS]
 
 
 def ages(entries: Sequence[LedgerEntry]) -> list[Age]:
@@ -68,21 +100,27 @@ def ages(entries: Sequence[LedgerEntry]) -> list[Age]:
     now = timezone.now()
     seconds = [(now - entry.created_at).total_seconds() for entry in entries]
     most = max([*seconds, 1.0])
-    return [Age(entry, age, 100 * age / most) for entry, age in zip(entries, seconds, strict=True)]
+    return [
+        Age(entry, condition(entry), age, 100 * age / most) for entry, age in zip(entries, seconds, strict=True)
+    ]
 
 
-def _chart(title: str, colours: Mapping[str, str], hours: Mapping[datetime, Mapping[str, int]]) -> Chart:
-    most = max([sum(counts.get(what, 0) for what in colours) for counts in hours.values()] + [1])
+def _chart(group: Group, hours: Mapping[datetime, Mapping[str, int]]) -> Chart:
+    most = max([sum(counts.get(what, 0) for what in group.parts) for counts in hours.values()] + [1])
     bars = []
     for index, (hour, counts) in enumerate(hours.items()):
         top = float(HEIGHT)
-        for what, colour in colours.items():
+        for what, (words, colour) in group.parts.items():
             if count := counts.get(what, 0):
-                height = HEIGHT * count / most
-                top -= height
-                label = f"{hour:%d %b %H}:00 UTC · {count} {what}"
+                height = max(LEAST, HEIGHT * count / most)
+                top = max(0.0, top - height)
+                label = f"{hour:%d %b %H}:00 UTC · {count:,} {words}"
                 bars.append(Bar(index * BAR, round(top, 2), BAR - 2, round(height, 2), colour, label))
     legend = [
-        (what, colour, sum(counts.get(what, 0) for counts in hours.values())) for what, colour in colours.items()
+        (words, colour, f"{sum(counts.get(what, 0) for counts in hours.values()):,}")
+        for what, (words, colour) in group.parts.items()
     ]
-    return Chart(title, bars, legend, width=len(hours) * BAR, height=HEIGHT, most=most)
+    marks = [f"{hour:%d %b %H}:00" for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
+    return Chart(
+        group.title, group.note, bars, legend, marks, width=len(hours) * BAR, height=HEIGHT, most=f"{most:,}"
+    )

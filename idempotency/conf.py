@@ -30,6 +30,8 @@ class Config:
         redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone.
         redis_client: dotted path of a function without arguments that returns a redis-py client, used instead
             of the alias: for a Redis Cluster, which django-redis does not know.
+        redis_async_client: dotted path of a function without arguments that returns a client of `redis.asyncio`,
+            for the locks of asyncio; None makes one from the alias. Called once a loop.
         breaker_seconds: how long Redis is left alone after it failed.
         token_seconds: how long a one-time token may wait for its use.
         tally_seconds: how often a process adds its counts to those of the admin's charts; None: never.
@@ -51,6 +53,7 @@ class Config:
     max_response_bytes: int = 262_144
     redis_alias: str | None = "default"
     redis_client: str | None = None
+    redis_async_client: str | None = None
     breaker_seconds: float = 2.0
     token_seconds: int = 3_600
     tally_seconds: float | None = 10.0
@@ -136,6 +139,7 @@ def _keyring(name: str, value: Any) -> None:
 _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
+    "REDIS_ASYNC_CLIENT": _dotted_path,
     "TALLY_SECONDS": _positive_or_none,
     "PRINCIPAL": _dotted_path,
     "REDACT": _names,

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from django import forms
+from django.core.validators import RegexValidator
 
 from idempotency.decisions import RESOLVE_STATUSES, Decision, abandon, resolve
 
@@ -13,27 +14,38 @@ class DecisionForm(forms.Form):
 
     outcome = forms.ChoiceField(
         choices=[
-            ("resolved", "It happened: answer the key with what stands below"),
-            ("abandoned", "It did not happen and must not: answer the key with 409"),
+            ("resolved", "It happened. Retries get the answer that you give here."),
+            ("abandoned", "It did not happen and must not any more. Retries get 409."),
         ],
+        label="What do you know?",
         widget=forms.RadioSelect,
     )
     note = forms.CharField(
         label="Reason",
         widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
-        help_text="How you found out; kept in the history under your name.",
+        help_text="How you found out. It is kept in the history under your name.",
     )
     status = forms.TypedChoiceField(
         coerce=int, choices=[(status, status) for status in RESOLVE_STATUSES], initial=200
     )
-    location = forms.CharField(required=False, max_length=500, help_text="Address of what was made, if any.")
+    location = forms.CharField(
+        required=False,
+        max_length=500,
+        validators=[RegexValidator(r"^\S*\Z", "An address has no spaces in it.")],
+        help_text="Address of what was made, if any: the answer's Location header.",
+    )
     body = forms.CharField(
         required=False,
         initial='{"resolved": true}',
         widget=forms.Textarea(attrs={"rows": 4, "cols": 70}),
-        help_text="JSON; empty for 204.",
+        help_text="JSON, as the caller would have got it; not sent with 204.",
     )
     fence = forms.IntegerField(widget=forms.HiddenInput)
+
+    @property
+    def answer_fields(self) -> list[forms.BoundField]:
+        """What counts only if it happened."""
+        return [self[name] for name in ("status", "location", "body")]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}

@@ -1,4 +1,4 @@
-"""A connection to Redis that belongs to one thread, on which a command may be told without awaiting its answer.
+"""A connection to Redis, used by one thread at a time, on which a command may be told and its answer not awaited.
 
 A pool hands a connection out for one command and its answer. The last command of a request wants none: the answer
 of the request is committed, and nothing is done about a marker that could not be written. So the thread keeps one
@@ -68,7 +68,7 @@ class Line:
                 self._open = True
             self._connection.send_command(*command)
         except BaseException:
-            self._close()
+            self.close()
             raise
 
     def _read(self) -> Any:
@@ -78,7 +78,7 @@ class Line:
             self._owed -= 1
             raise
         except BaseException:
-            self._close()
+            self.close()
             raise
         self._owed -= 1
         return answer
@@ -89,9 +89,9 @@ class Line:
             while self._owed:
                 self._read_owed()
             if self._open and self._connection.can_read(timeout=0):
-                self._close()  # nothing is due, so what can be read is the end
+                self.close()  # nothing is due, so what can be read is the end
         except RedisConnectionError:
-            self._close()  # what was told is lost, which a marker may be; the next command opens the line again
+            self.close()  # what was told is lost, which a marker may be; the next command opens the line again
 
     def _read_owed(self) -> None:
         try:
@@ -101,17 +101,24 @@ class Line:
         except ResponseError as error:
             log.info("Redis did not do what it was told: %s", error)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Hang up; the next command opens it again."""
         self._open = False
         self.known.clear()  # it may be another server that answers next
         self._owed = 0
         self._connection.disconnect()
 
 
+def plain_pool(client: Any) -> Any:
+    """The pool of a client that sends commands as they are; None where only the client itself knows the way."""
+    pool: Any = getattr(client, "connection_pool", None)
+    return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
+
+
 def line_of(client: Any) -> Line | None:
     """This thread's line to where `client` leads; None where only the client itself knows the way."""
-    pool: Any = getattr(client, "connection_pool", None)
-    if type(pool) not in _PLAIN_POOLS or pool.cache is not None:
+    pool = plain_pool(client)
+    if pool is None:
         return None
     line: Line | None = getattr(_of_thread, "line", None)
     if line is None or not line.belongs_to(pool):

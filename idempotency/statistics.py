@@ -50,5 +50,5 @@ def tallied(*, hours: int) -> dict[datetime, dict[str, int]]:
 
 
 def oldest_open(*, limit: int) -> list[LedgerEntry]:
-    """Unfinished entries, those that have been uncertain or stalled for longest first."""
+    """Unfinished entries, those first asked for longest ago first."""
     return list(LedgerEntry.objects.exclude(state=State.FINISHED).order_by("created_at")[:limit])

@@ -1,9 +1,11 @@
 """What happened to an entry, in order, for people."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
-from idempotency.models import LedgerEntry, Outcome
+from django.utils import timezone
+
+from idempotency.models import LedgerEntry, Outcome, State
 from idempotency.modes import Mode
 
 
@@ -17,6 +19,17 @@ class Event:
     note: str = ""
 
 
+def utc(at: datetime | None) -> str:
+    """Date and time to the second, as all pages of the ledger write them; a dash for None."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if at else "-"
+
+
+def condition(entry: LedgerEntry) -> str:
+    """Its state, or `stalled`: running by its row, but its lease is over."""
+    over = entry.lease_until is not None and entry.lease_until <= timezone.now()
+    return "stalled" if entry.state == State.RUNNING and over else entry.state
+
+
 def timeline(entry: LedgerEntry) -> list[Event]:
     """Claim, runs, decisions, answer, purge; the oldest first."""
     events = []
@@ -26,7 +39,8 @@ def timeline(entry: LedgerEntry) -> list[Event]:
         by_hand = attempt.outcome in {Outcome.RESOLVED, Outcome.ABANDONED}
         if not by_hand:
             what = f"run {attempt.fence} started"
-            events.append(Event(at=attempt.started_at, what=what, who=attempt.owner, note=attempt.request_id))
+            asked = f"request {attempt.request_id}" if attempt.request_id else ""
+            events.append(Event(at=attempt.started_at, what=what, who=attempt.owner, note=asked))
         if attempt.ended_at is not None:
             ended = (
                 attempt.get_outcome_display()

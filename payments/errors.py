@@ -9,7 +9,8 @@ exception            what is known                            what may follow
 `ProviderRejected`   the provider answered, signed: it did    tell the caller; nothing to clean up
                      nothing
 `ProviderUnavailable` the request did not reach the provider  try again later, same number
-                     (connection refused, DNS, pool full)
+                     (connection refused, DNS, pool full,
+                     no room within our own limits)
 `OutcomeUnknown`     the request left; the answer is missing, ask (`query`) under the same number; never
                      a 5xx, unsigned or unreadable            a new number
 `SignatureInvalid`   the bytes are not the provider's         nothing; the bytes are dropped

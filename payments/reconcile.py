@@ -1,7 +1,8 @@
 """Asking the providers about everything that is still open, because a callback may never come.
 
 Due rows are claimed in small batches: the time of their next question is moved on and committed before anyone is
-asked (`SKIP LOCKED`, so several workers share the work), and every answer is folded in commits of its own.
+asked (`SKIP LOCKED`, so several workers share the work), and every answer is folded in commits of its own. So any
+number of passes may run at once; the timer's take turns, which spares providers and workers.
 """
 
 import logging
@@ -12,15 +13,47 @@ from uuid import UUID
 from django.db import models, transaction
 from django.db.models.functions import Now
 
+from idempotency.ids import new_id
+from idempotency.locks import Lock
 from payments import refunds, services
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Refund
 from payments.schedule import after, once_more
+from payments.sharing import give_back, shared
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus
 
 log = logging.getLogger(__name__)
 
 BATCH = 20
+
+LEADER = "payments.reconcile"
+# longer than a pass in which every call times out; one that hangs for longer leads no more
+LEADER_SECONDS_MAX = 900.0
+
+
+def run_as_leader(*, limit: int = BATCH) -> int:
+    """`run_due`, unless another worker is in the middle of it: then nobody is asked, and the answer is 0.
+
+    A worker that is killed leads until the lock's lease ends, half a minute at most.
+
+    Transaction: NONE may be open.
+    """
+    # an owner for each pass: a thread that led before must not be taken for one that leads still
+    owner = new_id().hex
+
+    def leader(redis: Any) -> Lock:
+        return Lock(LEADER, client=redis, owner=owner, wait_seconds=0, hold_seconds_max=LEADER_SECONDS_MAX)
+
+    # without Redis everyone goes on, which is safe: no two passes ever claim the same row
+    leads = shared(LEADER, lambda redis: leader(redis).acquire(), otherwise=None)
+    if leads is False:
+        log.debug("Another worker is asking the providers.")
+        return 0
+    try:
+        return run_due(limit=limit)
+    finally:
+        if leads:
+            give_back(LEADER, lambda redis: leader(redis).release())
 
 
 def run_due(*, limit: int = BATCH) -> int:

@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
+from payments import limits
 from payments.errors import (
     ChannelUnavailable,
     OrderAlreadyPaid,
@@ -46,7 +47,7 @@ class CloseResult(StrEnum):
 
 @lru_cache(maxsize=1)
 def _built() -> dict[str, Provider]:
-    return registry.build(settings.PAYMENT_CHANNELS)
+    return registry.build(settings.PAYMENT_CHANNELS, limits=limits.outbound)
 
 
 def provider(channel: str) -> Provider:

@@ -10,14 +10,15 @@ from payments.errors import ProviderError
 
 
 @app.periodic(cron="* * * * * */10")
-@app.task(name="payments.reconcile", queueing_lock="payments.reconcile", lock="payments.reconcile")
+# no `lock` of the queue's: a worker that is killed would keep it, and nobody would be asked any more
+@app.task(name="payments.reconcile", queueing_lock="payments.reconcile")
 def reconcile_due(timestamp: int) -> int:
-    """Every ten seconds: ask about what is due; see `payments.reconcile.run_due`.
+    """Every ten seconds: ask about what is due; see `payments.reconcile.run_as_leader`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
     """
-    return reconcile.run_due()
+    return reconcile.run_as_leader()
 
 
 @app.task(

@@ -51,7 +51,7 @@ class PaymentDetail(APIView):
     @extend_schema(
         operation_id="payments_read",
         summary="Read a payment",
-        responses={200: PaymentSerializer, 401: PROBLEM, 404: PROBLEM},
+        responses={200: PaymentSerializer, 401: PROBLEM, 404: PROBLEM, 429: PROBLEM},
     )
     def get(self, request: Request, payment_id: uuid.UUID) -> Response:
         payment = _find(request, payment_id)
@@ -71,7 +71,7 @@ class RefundList(APIView):
         responses={
             201: RefundSerializer,
             202: RefundSerializer,
-            **dict.fromkeys((400, 401, 403, 404, 409, 422, 503), PROBLEM),
+            **dict.fromkeys((400, 401, 403, 404, 409, 422, 429, 503), PROBLEM),
         },
     )
     @idempotent(body=RefundRequest, mode=refunding)

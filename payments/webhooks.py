@@ -4,6 +4,9 @@ A notification and its effect commit in one transaction under the unique (channe
 the row and is acknowledged. Where the effect fails, all of it rolls back, the raw bytes are kept with the verdict
 `error`, and the provider is asked to send again. What is not genuine leaves nothing but a counter, and causes no
 outbound call.
+
+Every copy is acknowledged on the database's word alone. The nonces that Redis remembers decide nothing: they tell
+a copy that the provider signed anew from bytes that somebody on the way sent again.
 """
 
 import hashlib
@@ -15,11 +18,13 @@ from django.db import IntegrityError, InterfaceError, OperationalError, transact
 from django.db.models.functions import Now
 from prometheus_client import Counter
 
+from idempotency.locks import ExpiringSet
 from payments import services
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Anomaly, Notification
 from payments.observations import Outcome, apply_observation, file_anomaly
 from payments.providers.base import Notice
+from payments.sharing import shared
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +35,15 @@ RECEIVED = Counter(
 )
 REFUSED = Counter("payonce_notifications_refused", "Notifications that were refused.", ["channel", "reason"])
 
+REPLAYED = Counter(
+    "payonce_notifications_replayed",
+    "Genuine notifications whose very bytes and signature had been handled before.",
+    ["channel"],
+)
+
+# a genuine time stamp may be 300 s ahead, and is good until it is 300 s old
+NONCE_SECONDS = 600.0
+
 MAX_BODY_BYTES = 65_536  # no genuine notification is near it
 
 _KEPT_HEADERS = (
@@ -39,6 +53,7 @@ _KEPT_HEADERS = (
     "wechatpay-signature",
     "content-type",
 )
+_SIGNED_HEADERS = ("wechatpay-serial", "wechatpay-timestamp", "wechatpay-nonce", "wechatpay-signature")
 _VERDICTS = {
     Outcome.APPLIED: Verdict.APPLIED,
     Outcome.DUPLICATE: Verdict.DUPLICATE,
@@ -83,7 +98,25 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
     RECEIVED.labels(channel, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
+    _remember_nonce(channel, headers=kept, body=body)
     return verdict
+
+
+def _remember_nonce(channel: str, *, headers: Mapping[str, str], body: bytes) -> None:
+    """Count a genuine, handled notification that came before with the same signature over the same bytes."""
+    given = {name.lower(): value for name, value in headers.items()}
+    if "wechatpay-nonce" not in given:
+        return  # Alipay signs no nonce
+    signed = "\n".join(given.get(name, "") for name in _SIGNED_HEADERS).encode()
+    member = hashlib.sha256(signed + b"\n" + body).hexdigest()
+
+    def add(redis: object) -> bool:
+        return ExpiringSet(f"{channel}-nonce", ttl_seconds=NONCE_SECONDS, client=redis).add(member)
+
+    # without Redis it counts as new, which is safe: nothing but a metric hangs on it
+    if not shared("notification nonces", add, otherwise=True):
+        REPLAYED.labels(channel).inc()
+        log.info("a %s notification came again byte for byte, not signed anew", channel)
 
 
 def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: bytes) -> str:

@@ -41,6 +41,24 @@ def _required(name: str) -> str:
     return value
 
 
+def _count(name: str, *, default: int, most: int = 1_000_000) -> int:
+    text: str = env.str(name, default=str(default))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:20]) <= most:
+        raise ImproperlyConfigured(f"{name} must be a whole number from 1 to {most}, not {text!r}.")
+    return int(text)
+
+
+def _seconds(name: str, *, default: float, longest: float) -> float:
+    text: str = env.str(name, default=str(default))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= longest:
+        raise ImproperlyConfigured(f"{name} must be a number of seconds from 0 to {longest:g}, not {text!r}.")
+    return seconds
+
+
 SECRET_KEY = _secret("SECRET_KEY", minimum_length=50)
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 
@@ -187,12 +205,17 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_THROTTLE_CLASSES": ["payments.throttling.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "idempotency.drf.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
+
+# counted over all processes (payments.throttling); far above what a person or a sound program does
+API_CALLS_PER_MINUTE = _count("API_CALLS_PER_MINUTE", default=60_000)
+API_CALLS_PER_MINUTE_OVERALL = _count("API_CALLS_PER_MINUTE_OVERALL", default=600_000)
 
 SPECTACULAR_SETTINGS = {
     "TITLE": "PayOnce",
@@ -217,6 +240,12 @@ if _body_keys:
 
 ORDER_TTL_SECONDS = 1800
 PAYMENT_ORDER_LISTENER = "shop.orders.on_payment"
+
+# for each channel, over all processes (payments.limits)
+PROVIDER_CALLS_MAX = _count("PROVIDER_CALLS_MAX", default=32)
+PROVIDER_CALLS_PER_SECOND = _count("PROVIDER_CALLS_PER_SECOND", default=100)
+# a phased handler makes four calls at most, of 5 s each: with four waits it must end within its lease of 30 s
+PROVIDER_WAIT_SECONDS = _seconds("PROVIDER_WAIT_SECONDS", default=1, longest=2)
 
 # a channel is configured when one of its settings is set; payments.checks then explains what is missing
 _CHANNELS: dict[str, dict[str, str]] = {

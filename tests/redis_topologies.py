@@ -77,9 +77,9 @@ class Topology(ABC):
                 client.script_flush()
 
     def keys(self) -> set[bytes]:
-        """What is kept, over all servers."""
+        """The markers that are kept, over all servers; what limits and locks keep is not meant."""
         with self.data_nodes() as clients:
-            return {key for client in clients for key in client.keys("*")}
+            return {key for client in clients for key in client.keys("idempotency:*")}
 
     def listened_to(self) -> bool:
         """Whether anyone is subscribed to a marker's end, on any server."""

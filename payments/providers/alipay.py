@@ -10,6 +10,7 @@ A refund has no number of Alipay's own: ours (`out_request_no`) identifies it.
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -30,7 +31,7 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
-from payments.providers.transport import client, reading, send
+from payments.providers.transport import Limits, client, reading, send
 
 CURRENCY = "CNY"
 CHINA = timezone(timedelta(hours=8))
@@ -86,16 +87,23 @@ class Alipay:
         config: the application.
         timeout_seconds: for one call in all its parts.
         clock: seconds since the epoch; for tests.
+        limits: around every call that goes out.
     """
 
     channel = "alipay"
 
     def __init__(
-        self, config: AlipayConfig, *, timeout_seconds: float = 5.0, clock: Callable[[], float] = time.time
+        self,
+        config: AlipayConfig,
+        *,
+        timeout_seconds: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        limits: Limits = nullcontext,
     ) -> None:
         self.config = config
         self.merchant = config.seller_id
         self._clock = clock
+        self._limits = limits
         self._key = rsa.load_private_key(config.app_private_key_pem)
         self._platform = rsa.load_public_key(config.alipay_public_key_pem)
         self._http = client(timeout_seconds=timeout_seconds)
@@ -297,7 +305,7 @@ class Alipay:
             ProviderRejected: by its `sub_code`. Codes that say "system error" raise OutcomeUnknown instead.
         """
         request = self._http.build_request("POST", self.config.gateway_url, data=self._signed(method, content, {}))
-        response = send(self._http, request)
+        response = send(self._http, request, limits=self._limits)
         name = method.replace(".", "_") + "_response"
         try:
             text = response.content.decode()

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from payments.providers import rsa
 from payments.providers.alipay import Alipay, AlipayConfig
 from payments.providers.base import Provider
+from payments.providers.transport import Limits
 from payments.providers.wechat import PUBLIC_KEY_PREFIX, WeChatConfig, WeChatPay
 
 Settings = Mapping[str, str]
@@ -14,15 +17,23 @@ Settings = Mapping[str, str]
 _SERIAL = re.compile(r"[0-9A-F]{8,64}")
 
 
+def unlimited(channel: str) -> AbstractContextManager[None]:
+    """No limits on the calls of `channel`."""
+    return nullcontext()
+
+
 class ConfigError(ValueError):
     """A channel cannot be built; the message names the setting and says what is wrong."""
 
 
-def build(channels: Mapping[str, Settings]) -> dict[str, Provider]:
+def build(
+    channels: Mapping[str, Settings], *, limits: Callable[[str], AbstractContextManager[None]] = unlimited
+) -> dict[str, Provider]:
     """A provider for every configured channel.
 
     Args:
         channels: channel -> field -> value; the environment's name of a field is ``CHANNEL_FIELD``.
+        limits: channel -> a context for one outbound call; see `payments.providers.transport.Limits`.
 
     Raises:
         ConfigError: a field is missing or wrong, or the channel is unknown.
@@ -34,11 +45,11 @@ def build(channels: Mapping[str, Settings]) -> dict[str, Provider]:
         for name, value in settings.items():
             if not value:
                 raise ConfigError(f"{_env(channel, name)} is not set, but other settings of {channel} are.")
-        built[channel] = _BUILDERS[channel](settings)
+        built[channel] = _BUILDERS[channel](settings, partial(limits, channel))
     return built
 
 
-def _wechat(settings: Settings) -> Provider:
+def _wechat(settings: Settings, limits: Limits) -> Provider:
     key = settings["API_V3_KEY"].encode()
     if len(key) != 32:
         raise ConfigError(f"WECHAT_API_V3_KEY must have 32 bytes, not {len(key)}.")
@@ -51,7 +62,8 @@ def _wechat(settings: Settings) -> Provider:
             api_v3_key=key,
             mch_private_key_pem=_pem("WECHAT_MCH_KEY_FILE", settings["MCH_KEY_FILE"], rsa.load_private_key),
             platform_keys=_platform_keys(Path(settings["PLATFORM_KEYS_DIR"])),
-        )
+        ),
+        limits=limits,
     )
 
 
@@ -72,7 +84,7 @@ def _platform_keys(folder: Path) -> dict[str, bytes]:
     return keys
 
 
-def _alipay(settings: Settings) -> Provider:
+def _alipay(settings: Settings, limits: Limits) -> Provider:
     return Alipay(
         AlipayConfig(
             gateway_url=settings["GATEWAY_URL"],
@@ -80,11 +92,12 @@ def _alipay(settings: Settings) -> Provider:
             seller_id=settings["SELLER_ID"],
             app_private_key_pem=_pem("ALIPAY_APP_KEY_FILE", settings["APP_KEY_FILE"], rsa.load_private_key),
             alipay_public_key_pem=_pem("ALIPAY_PUBLIC_KEY_FILE", settings["PUBLIC_KEY_FILE"], rsa.load_public_key),
-        )
+        ),
+        limits=limits,
     )
 
 
-_BUILDERS: dict[str, Callable[[Settings], Provider]] = {"wechat": _wechat, "alipay": _alipay}
+_BUILDERS: dict[str, Callable[[Settings, Limits], Provider]] = {"wechat": _wechat, "alipay": _alipay}
 
 
 def _pem(name: str, file: str, load: Callable[[bytes], object]) -> bytes:

@@ -4,12 +4,15 @@ A connection that never stood means that nothing happened (`ProviderUnavailable`
 do not know (`OutcomeUnknown`). No retries, no redirects, no proxies from the environment.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import httpx
 
 from payments.errors import OutcomeUnknown, ProviderUnavailable
+
+# made anew around each call; entering it may wait, and raise ProviderUnavailable instead of letting the call out
+Limits = Callable[[], AbstractContextManager[None]]
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -24,15 +27,16 @@ def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client
     )
 
 
-def send(session: httpx.Client, request: httpx.Request) -> httpx.Response:
-    """Send and read the whole answer.
+def send(session: httpx.Client, request: httpx.Request, *, limits: Limits = nullcontext) -> httpx.Response:
+    """Send and read the whole answer, within `limits`.
 
     Raises:
         ProviderUnavailable: it did not leave this machine.
         OutcomeUnknown: it left, and no whole answer below 500 came back.
     """
     try:
-        response = session.send(request)
+        with limits():
+            response = session.send(request)
     except _NEVER_SENT as error:
         raise ProviderUnavailable(f"{request.url.host} cannot be reached: {type(error).__name__}") from error
     except httpx.HTTPError as error:

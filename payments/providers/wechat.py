@@ -8,6 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -33,7 +34,7 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
-from payments.providers.transport import client, reading, send
+from payments.providers.transport import Limits, client, reading, send
 from payments.providers.wechat_facts import facts_of, paid_fact, refunded_fact, text_of
 
 AUTHORIZATION_SCHEME = "WECHATPAY2-SHA256-RSA2048"
@@ -99,18 +100,25 @@ class WeChatPay:
         config: the account.
         timeout_seconds: for one call in all its parts.
         clock: seconds since the epoch; for tests.
+        limits: around every call that goes out.
     """
 
     channel = "wechat"
 
     def __init__(
-        self, config: WeChatConfig, *, timeout_seconds: float = 5.0, clock: Callable[[], float] = time.time
+        self,
+        config: WeChatConfig,
+        *,
+        timeout_seconds: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        limits: Limits = nullcontext,
     ) -> None:
         if len(config.api_v3_key) != 32:
             raise ValueError("the API v3 key must have 32 bytes")
         self.config = config
         self.merchant = config.mch_id
         self._clock = clock
+        self._limits = limits
         self._key = rsa.load_private_key(config.mch_private_key_pem)
         self._platform = {serial: rsa.load_public_key(pem) for serial, pem in config.platform_keys.items()}
         self._http = client(timeout_seconds=timeout_seconds)
@@ -240,7 +248,7 @@ class WeChatPay:
         request = self._http.build_request(
             method, self.config.api_url + path, content=text.encode(), headers=self._headers(method, path, text)
         )
-        response = send(self._http, request)
+        response = send(self._http, request, limits=self._limits)
         self._verify_answer(response)
         try:
             answer = json.loads(response.content) if response.content else {}

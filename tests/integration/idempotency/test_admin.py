@@ -1,9 +1,16 @@
 """The ledger in the admin: everything to see, nothing to change."""
 
-import pytest
-from django.test import Client
+import base64
+import json
+from datetime import UTC, datetime
 
+import pytest
+from django.test import Client, override_settings
+
+from idempotency import legible, vault
+from idempotency.keys import digest_of
 from idempotency.models import LedgerEntry
+from idempotency.response import StoredResponse
 from tests.integration.idempotency.conftest import Caller
 
 
@@ -41,3 +48,74 @@ def test_nothing_can_be_added_changed_or_deleted(admin_client: Client, entry: Le
         admin_client.post(f"/admin/idempotency/ledgerentry/{entry.pk}/delete/", {"post": "yes"}).status_code == 403
     )
     assert LedgerEntry.objects.get().key == "a-key"
+
+
+def told(admin_client: Client, **changes: object) -> str:
+    """The detail page after `changes` to the one entry."""
+    LedgerEntry.objects.update(**changes)
+    page = f"/admin/idempotency/ledgerentry/{LedgerEntry.objects.get().pk}/change/"
+    return admin_client.get(page).content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+class TestStoredAnswer:
+    def test_json_is_indented_and_headers_are_lines(self, admin_client: Client, entry: LedgerEntry) -> None:
+        page = told(admin_client, response_headers={"Location": "/things/1", "ETag": '"<1>"'})
+        assert "{\n  &quot;word&quot;: &quot;收据&quot;\n}" in page
+        assert "Location: /things/1<br>" in page or "<br>Location: /things/1" in page
+        assert "ETag: &quot;&lt;1&gt;&quot;" in page
+
+    def test_a_huge_one_is_cut_off_and_that_is_said(self, admin_client: Client, entry: LedgerEntry) -> None:
+        page = told(admin_client, response_body=json.dumps(["x" * 30_000]).encode())
+        assert "The first 20,000 of 30,008 characters." in page
+        assert "x" * 19_000 in page
+        assert "x" * 20_000 not in page
+
+    @pytest.mark.parametrize(
+        ("body", "words"),
+        [
+            (b"\x89PNG\xff", "5 bytes that are not text."),
+            (b"", "Empty."),
+            (b"<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+            (b"[" * 5000, "[[["),
+            (None, "not kept (it was too large): a retry is answered 410"),
+        ],
+    )
+    def test_what_is_no_json(
+        self, admin_client: Client, entry: LedgerEntry, body: bytes | None, words: str
+    ) -> None:
+        assert words in told(admin_client, response_body=body)
+
+    def test_a_purged_one_says_when(self, admin_client: Client, entry: LedgerEntry) -> None:
+        page = told(admin_client, response_body=None, purged_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+        assert "not kept (removed 2026-01-02 03:04:05 UTC)" in page
+
+    def test_an_encrypted_one_is_opened_or_the_missing_key_is_named(
+        self, admin_client: Client, entry: LedgerEntry
+    ) -> None:
+        keys = {"BODY_KEYS": {"2026-11": base64.b64encode(b"k" * 32).decode()}}
+        with override_settings(IDEMPOTENCY=keys):
+            plain = StoredResponse(status=201, headers={}, body=b'{"id": "inside"}')
+            sealed = vault.seal(plain, digest=digest_of(scope=entry.scope, key=entry.key))
+            page = told(admin_client, response_body=sealed.body, body_key_id=sealed.body_key_id)
+            assert "inside" in page
+            assert "Encrypted in the database, under the key 2026-11." in page
+        assert "cannot be shown" in told(admin_client)
+
+    def test_an_unfinished_entry_has_none_yet(self, entry: LedgerEntry) -> None:
+        entry.state = "uncertain"
+        assert legible.body(entry) == "none yet"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_key_of_any_length_is_shortened_in_the_list_alone(admin_client: Client, entry: LedgerEntry) -> None:
+    assert "k" * 255 in told(admin_client, key="k" * 255)
+    listed = admin_client.get("/admin/idempotency/ledgerentry/").content.decode()
+    assert "k" * 31 + "…" in listed
+    assert "k" * 32 not in listed
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_atomic_entry_has_no_lease_to_show(admin_client: Client, entry: LedgerEntry) -> None:
+    assert "field-lease" not in told(admin_client)
+    assert "field-lease" in told(admin_client, mode="phased")

@@ -3,19 +3,21 @@
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client, override_settings
+from django.utils import timezone
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
 
-from idempotency import logs, metrics, tracing
+from idempotency import charts, logs, metrics, tracing
 from idempotency.models import LedgerEntry, LedgerTally
 from idempotency.paging import COUNTED_MAX, EstimatingPaginator
 from idempotency.tallies import Tallies
@@ -248,18 +250,52 @@ class TestCounts:
 class TestAdmin:
     def test_charts_without_and_with_anything_to_show(self, admin_client: Client, caller: Caller) -> None:
         page = "/admin/idempotency/ledgerentry/statistics/"
-        assert "Every request has its answer" in admin_client.get(page).content.decode()
+        empty = admin_client.get(page).content.decode()
+        assert "Every request has its answer" in empty
+        assert (empty.count("None in these 48 hours"), empty.count("an hour</p>")) == (4, 0)
         PLAN["answer"] = 202
         with override_settings(ROOT_URLCONF=API):
             caller.post("/phased", key="open-one", body={})
         tallies = Tallies()
-        tallies._counts.update({"replayed": 7, "in_progress": 2})
+        tallies._counts.update({"replayed": 7000, "in_progress": 2})
         tallies.write()
         shown = admin_client.get(page).content.decode()
-        assert "7 replayed" in shown
-        assert "2 in_progress" in shown
+        assert "<strong>7,000</strong> replayed" in shown
+        assert "7,000 an hour</p>" in shown
+        assert "<strong>2</strong> first one still running (409)" in shown
+        assert shown.count("None in these 48 hours") == 2
         assert "open-one" in shown
         assert page in admin_client.get("/admin/idempotency/ledgerentry/").content.decode()
+
+    def test_everything_counted_is_drawn_once(self) -> None:
+        documented = "executed refused uncertain failed not_stored replayed"
+        conflicts = "in_progress reused expired lost_race lost_lease"
+        drawn = [what for group in charts.GROUPS for what in group.parts]
+        assert sorted(drawn) == sorted(f"{documented} {conflicts}".split())
+
+    def test_what_happened_at_all_is_seen_beside_much_of_another(self) -> None:
+        hour = datetime(2026, 11, 21, 7, tzinfo=UTC)
+        chart = charts.by_hour({hour: {"executed": 100_000, "refused": 1}})[0]
+        assert [bar.height for bar in chart.bars] == [90.0, 1.5]
+        assert min(bar.y for bar in chart.bars) == 0
+        assert chart.bars[1].label == "21 Nov 07:00 UTC · 1 refused (4xx)"
+        assert chart.marks == ["21 Nov 07:00"]
+
+    def test_an_entry_that_nobody_runs_is_called_stalled(self, admin_client: Client) -> None:
+        over = timezone.now() - timedelta(minutes=5)
+        LedgerEntry.objects.create(
+            scope="s", key="k", fingerprint=b"", mode="phased", state="running", lease_until=over
+        )
+        for page in ("", "statistics/", f"{LedgerEntry.objects.get().pk}/decide/"):
+            assert "stalled" in admin_client.get(f"/admin/idempotency/ledgerentry/{page}").content.decode()
+
+    def test_of_many_open_entries_the_oldest_are_listed_and_the_rest_is_told(self, admin_client: Client) -> None:
+        LedgerEntry.objects.bulk_create(
+            LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="phased", state="uncertain")
+            for n in range(21)
+        )
+        shown = admin_client.get("/admin/idempotency/ledgerentry/statistics/").content.decode()
+        assert "The 20 oldest of 21: see all" in shown
 
     def test_charts_are_for_those_who_may_see_the_ledger(self, client: Client) -> None:
         user = User.objects.create_user("staff", is_staff=True)

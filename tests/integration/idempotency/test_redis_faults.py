@@ -109,7 +109,9 @@ def cost(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cost]
     original = UnixDomainSocketConnection.send_packed_command
 
     def counting(self: Any, command: Any, check_health: bool = True) -> Any:
-        sent.append(command)
+        # the project's throttle asks for a permit before any key is looked at; that is not the key's cost
+        if not any(b"payonce:rate:" in part for part in command):
+            sent.append(command)
         return original(self, command, check_health)
 
     monkeypatch.setattr(UnixDomainSocketConnection, "send_packed_command", counting)

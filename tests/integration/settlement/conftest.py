@@ -160,7 +160,8 @@ class Letter:
 
 
 def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_id: str = "") -> Letter:
-    """A genuine notification that the attempt was paid."""
+    """A genuine notification that the attempt was paid; each copy tells the same time of it."""
+    paid_at = attempt.created_at.timestamp()
     trade = {
         "out_trade_no": attempt.out_trade_no,
         "channel": attempt.channel,
@@ -170,8 +171,8 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
         "refunded_minor": 0,
         "description": "Mug",
         "state": "SUCCESS",
-        "paid_at": time.time(),
-        "created_at": time.time(),
+        "paid_at": paid_at,
+        "created_at": paid_at,
         "expires_at": None,
     }
     told = {

@@ -1,0 +1,45 @@
+"""Distributed locks and their kin. See docs/locks.md for what each promises, and what none of them can.
+
+For asyncio the same names stand in `idempotency.locks.aio`; ZooKeeper and PostgreSQL have modules of their own.
+"""
+
+from idempotency.locks.errors import (
+    LockError,
+    LockLost,
+    LockTimeout,
+    LockUnavailable,
+    NotHeld,
+    UpgradeRefused,
+)
+from idempotency.locks.expiring import ExpiringSet
+from idempotency.locks.latch import CountDownLatch
+from idempotency.locks.multi import MultiLock
+from idempotency.locks.mutex import FairLock, Lock
+from idempotency.locks.onehost import HostSemaphore
+from idempotency.locks.ratelimit import RateExceeded, RateLimiter
+from idempotency.locks.readwrite import ReadWriteLock
+from idempotency.locks.redlock import RedLock
+from idempotency.locks.semaphore import PermitExpirableSemaphore, Semaphore
+from idempotency.locks.topic import Topic
+
+__all__ = [
+    "CountDownLatch",
+    "ExpiringSet",
+    "FairLock",
+    "HostSemaphore",
+    "Lock",
+    "LockError",
+    "LockLost",
+    "LockTimeout",
+    "LockUnavailable",
+    "MultiLock",
+    "NotHeld",
+    "PermitExpirableSemaphore",
+    "RateExceeded",
+    "RateLimiter",
+    "ReadWriteLock",
+    "RedLock",
+    "Semaphore",
+    "Topic",
+    "UpgradeRefused",
+]

@@ -1,0 +1,34 @@
+"""The locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`.
+
+Without a client of one's own, `close` gives the connections back before the loop ends.
+"""
+
+from idempotency.locks.connect import close
+from idempotency.locks.expiring import AsyncExpiringSet as ExpiringSet
+from idempotency.locks.latch import AsyncCountDownLatch as CountDownLatch
+from idempotency.locks.multi import AsyncMultiLock as MultiLock
+from idempotency.locks.mutex import AsyncFairLock as FairLock
+from idempotency.locks.mutex import AsyncLock as Lock
+from idempotency.locks.onehost import AsyncHostSemaphore as HostSemaphore
+from idempotency.locks.ratelimit import AsyncRateLimiter as RateLimiter
+from idempotency.locks.readwrite import AsyncReadWriteLock as ReadWriteLock
+from idempotency.locks.redlock import AsyncRedLock as RedLock
+from idempotency.locks.semaphore import AsyncPermitExpirableSemaphore as PermitExpirableSemaphore
+from idempotency.locks.semaphore import AsyncSemaphore as Semaphore
+from idempotency.locks.topic import AsyncTopic as Topic
+
+__all__ = [
+    "CountDownLatch",
+    "ExpiringSet",
+    "FairLock",
+    "HostSemaphore",
+    "Lock",
+    "MultiLock",
+    "PermitExpirableSemaphore",
+    "RateLimiter",
+    "ReadWriteLock",
+    "RedLock",
+    "Semaphore",
+    "Topic",
+    "close",
+]

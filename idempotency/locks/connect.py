@@ -1,0 +1,51 @@
+"""An asyncio client of the Redis that the settings of `IDEMPOTENCY` name, one a loop."""
+
+import asyncio
+import weakref
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+from redis.asyncio import Redis
+
+from idempotency.conf import config
+
+_clients: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any]" = weakref.WeakKeyDictionary()
+
+
+def async_client() -> Any:
+    """The client of the running loop; its connections last as long as the loop, or until `close`.
+
+    Raises:
+        ImproperlyConfigured: no Redis is configured, or only one that needs a function to be reached.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        _clients[loop] = _made()
+    return _clients[loop]
+
+
+async def close() -> None:
+    """Give back the connections of the running loop's client, before the loop ends."""
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()
+
+
+def _made() -> Any:
+    path, alias = config().redis_async_client, config().redis_alias
+    if path is not None:
+        return import_string(path)()
+    if config().redis_client is not None or alias is None:
+        raise ImproperlyConfigured(
+            "IDEMPOTENCY['REDIS_ASYNC_CLIENT'] must name a function that returns a redis.asyncio client: asyncio "
+            "locks cannot be reached through REDIS_CLIENT or without REDIS_ALIAS."
+        )
+    cache: Any = settings.CACHES[alias]
+    location = cache["LOCATION"]
+    options = cache.get("OPTIONS", {})
+    times = {
+        name.lower(): options[name] for name in ("SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT") if name in options
+    }
+    return Redis.from_url(location if isinstance(location, str) else location[0], **times)

@@ -1,0 +1,48 @@
+"""`ExpiringSet`: a set whose members are forgotten one by one, such as nonces seen within a replay window."""
+
+from typing import Any
+
+from idempotency.locks.hub import Hub
+from idempotency.locks.script import Script
+from idempotency.locks.steps import Ask, Steps, operation
+from idempotency.locks.tasks import OnTasks
+from idempotency.locks.threads import OnThreads
+
+_REMEMBER = Script("remember")
+
+
+class Expiring:
+    """The source of both faces.
+
+    Args:
+        name: any text; the same name is the same set everywhere.
+        ttl_seconds: how long a member is remembered.
+        client: as of `Lock`.
+    """
+
+    def __init__(self, name: str, *, ttl_seconds: float, client: Any = None) -> None:
+        self.name = name
+        self.client = client
+        self._ttl_ms = round(ttl_seconds * 1000)
+
+    def hub(self) -> Hub:
+        """Where it is asked for."""
+        raise NotImplementedError
+
+    @operation
+    def add(self, member: str) -> Steps[bool]:
+        """Remember `member`; whether it was new. Of many callers at once exactly one is told so.
+
+        Raises:
+            LockUnavailable: Redis did not answer.
+        """
+        key = f"payonce:seen:{{{self.name}:{member}}}"
+        return bool((yield Ask(_REMEMBER, [key], [self._ttl_ms, self.hub().new_request()])))
+
+
+class ExpiringSet(OnThreads, Expiring):
+    """A set for threads and processes; see `Expiring` for its arguments."""
+
+
+class AsyncExpiringSet(OnTasks, Expiring):
+    """`ExpiringSet` for asyncio."""

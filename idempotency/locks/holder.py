@@ -1,0 +1,97 @@
+"""Who holds: this process, and in it one thread or one asyncio task. Never shared, never used twice.
+
+A thread's or task's own numbers are given to a successor when it has ended, so each gets one of ours at its first
+lock. A child task is another holder than its parent. A forked child is another process than its parent.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import itertools
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Attributes:
+    name: unique over all machines.
+    alive: whether it still can release; a lock of a holder that is gone is renewed no more.
+    """
+
+    name: str
+    alive: Callable[[], bool]
+
+
+class _Numbers(threading.local):
+    own: Holder | None = None
+
+
+_counter = itertools.count(1)
+_of_thread = _Numbers()
+_of_task: "weakref.WeakKeyDictionary[asyncio.Task[object], Holder]" = weakref.WeakKeyDictionary()
+_acting: "contextvars.ContextVar[Holder | None]" = contextvars.ContextVar("locks_acting", default=None)
+_process = uuid.uuid4().hex
+
+
+def process() -> str:
+    """This process's own name; another one after a fork."""
+    return _process
+
+
+def current() -> Holder:
+    """The running asyncio task, or else the running thread; or for whom they act."""
+    if acting := _acting.get():
+        return acting
+    task = _running_task()
+    if task is None:
+        if _of_thread.own is None:
+            _of_thread.own = Holder(_next_name(), threading.current_thread().is_alive)
+        return _of_thread.own
+    found = _of_task.get(task)
+    if found is None:
+        reference = weakref.ref(task)
+        found = _of_task[task] = Holder(_next_name(), lambda: _goes_on(reference()))
+    return found
+
+
+@contextlib.contextmanager
+def acting_for(holder: Holder) -> Iterator[None]:
+    """A task that is made inside finishes what `holder` began, in its name."""
+    token = _acting.set(holder)
+    try:
+        yield
+    finally:
+        _acting.reset(token)
+
+
+def named(owner: str) -> Holder:
+    """A holder that the caller names himself, for code that crosses threads; alive as long as the process."""
+    return Holder(f"named:{owner}", lambda: True)
+
+
+def _next_name() -> str:
+    return f"{_process}:{next(_counter)}"
+
+
+def _running_task() -> "asyncio.Task[object] | None":
+    # asked this way a thread without a loop costs no exception
+    return None if asyncio._get_running_loop() is None else asyncio.current_task()
+
+
+def _goes_on(task: "asyncio.Task[object] | None") -> bool:
+    return task is not None and not task.done()
+
+
+def _forget() -> None:
+    global _process  # noqa: PLW0603  the one thing that a fork must change in place
+    _process = uuid.uuid4().hex
+    _of_thread.own = None
+    _of_task.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,188 @@
+"""What this process holds, and what it waits for. Pure bookkeeping: no socket, no thread of its own.
+
+The clock is `time.monotonic`. A server's time is turned into ours by a pair of both, taken so that our reckoning
+of a lease's end is never later than the server's.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from idempotency.locks.holder import Holder
+
+MICROSECONDS = 1_000_000
+RENEW_AFTER = 1 / 3  # of a lease
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """Places that a holder has now.
+
+    Attributes:
+        key: of the resource's holders, as the scripts know it.
+        owner: the field there.
+        token: grows with every acquisition of the resource.
+        shared, exclusive: how many places, and how often all of them, this process has taken under it.
+        lease_seconds: what a renewal prolongs it to.
+        ends_at: our clock; after it the server may have given it to another.
+        due_at: our clock, of the next renewal; None for one that ends by its own lease.
+        renew_until: our clock; it is not renewed after that.
+        confirmed: False while only granted: it has a short lease until its first renewal.
+        gone: the server said that it is not held any more.
+    """
+
+    key: str
+    owner: str
+    token: int
+    lease_seconds: float
+    ends_at: float
+    holder: Holder
+    renew_until: float
+    shared: int = 0
+    exclusive: int = 0
+    due_at: float | None = None
+    renews: bool = True
+    confirmed: bool = True
+    gone: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody else may hold it by now."""
+        return self.gone or time.monotonic() >= self.ends_at
+
+    def prolonged(self, ends_at: float, *, at: float) -> None:
+        """The server has prolonged it, asked at `at`."""
+        self.ends_at = max(self.ends_at, ends_at)
+        self.confirmed = True
+        self.due_at = at + self.lease_seconds * RENEW_AFTER if self.renews else None
+
+
+class Holds:
+    """The holds of a process at one server, by (key, owner). Thread-safe.
+
+    Args:
+        stir: called when a renewal becomes due earlier than anyone waits for.
+    """
+
+    def __init__(self, stir: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._holds: dict[tuple[str, str], Hold] = {}
+        self._stir = stir
+        self._next = float("inf")
+
+    def add(self, hold: Hold) -> None:
+        """Keep it in sight."""
+        with self._lock:
+            self._holds[hold.key, hold.owner] = hold
+            early = hold.due_at is not None and hold.due_at < self._next
+            if early and hold.due_at is not None:
+                self._next = hold.due_at
+        if early:
+            self._stir()
+
+    def get(self, key: str, owner: str) -> Hold | None:
+        return self._holds.get((key, owner))
+
+    def remove(self, hold: Hold) -> None:
+        """No more renewals."""
+        with self._lock:
+            if self._holds.get((hold.key, hold.owner)) is hold:
+                del self._holds[hold.key, hold.owner]
+
+    def due(self, *, within_seconds: float) -> list[Hold]:
+        """Those to renew now; a little early is better than one by one.
+
+        A hold whose holder is gone, or which had its time, is renewed no more: it ends by its lease.
+        """
+        now = time.monotonic()
+        found = []
+        with self._lock:
+            for hold in self._holds.values():
+                if hold.due_at is None:
+                    continue
+                if hold.lost or not hold.holder.alive() or (hold.confirmed and now >= hold.renew_until):
+                    hold.due_at = None
+                elif hold.due_at <= now + min(within_seconds, hold.lease_seconds / 10):
+                    found.append(hold)
+        return found
+
+    def next_due(self) -> float:
+        """When the next renewal is due, on our clock; infinite if never. `stir` tells if one comes before it."""
+        with self._lock:
+            self._next = min(
+                (hold.due_at for hold in self._holds.values() if hold.due_at is not None), default=float("inf")
+            )
+            return self._next
+
+    def forget_ended(self) -> None:
+        """Holds that ended by themselves and whose holders are gone have nobody left to tell."""
+        with self._lock:
+            ended = [at for at, hold in self._holds.items() if hold.lost and not hold.holder.alive()]
+            for at in ended:
+                del self._holds[at]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a message told a waiter: it holds under `token`, until `ends` on the server's clock if unconfirmed."""
+
+    token: int
+    ends: int
+
+
+class Mail:
+    """Messages to the waiters of a process, by request. Thread-safe.
+
+    A waiter is expected from before it asks the server, so that no answer is faster than it. A message is a hint
+    to look, or a grant; when messages may have been lost, every bell rings.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: dict[str, Any] = {}
+        self._bells: dict[str, Any] = {}
+
+    def expect(self, request: str) -> None:
+        self._told[request] = None
+
+    def forget(self, request: str) -> None:
+        self._told.pop(request, None)
+        self._bells.pop(request, None)
+
+    def told(self, request: str) -> Any:
+        """What was told to `request` last, or None."""
+        return self._told.get(request)
+
+    def hang(self, request: str, bell: Any) -> None:
+        """Have `bell` ring for `request`, at once if something was told already."""
+        with self._lock:
+            self._bells[request] = bell
+            if self._told.get(request) is not None:
+                bell.ring()
+
+    def deliver(self, data: bytes | str) -> None:
+        """A message of the channel: `request`, or `request token end`."""
+        request, *grant = (data.decode() if isinstance(data, bytes) else data).split(" ")
+        with self._lock:
+            if request in self._told:
+                self._told[request] = Grant(int(grant[0]), int(grant[1])) if grant else True
+                if bell := self._bells.get(request):
+                    bell.ring()
+
+    def ring_all(self) -> None:
+        """Something may have been lost: everyone looks for himself."""
+        with self._lock:
+            for bell in self._bells.values():
+                bell.ring()
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._told)
+
+
+def chunks(holds: Iterable[Hold], size: int) -> list[list[Hold]]:
+    """In groups of at most `size`."""
+    every = list(holds)
+    return [every[at : at + size] for at in range(0, len(every), size)]

@@ -1,0 +1,115 @@
+"""`CountDownLatch`: wait until n things have happened, over processes."""
+
+import time
+from typing import Any
+
+from idempotency.locks.errors import LockUnavailable
+from idempotency.locks.hub import Hub
+from idempotency.locks.places import RELEASE_SECONDS, insist
+from idempotency.locks.script import Script
+from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
+from idempotency.locks.tasks import OnTasks
+from idempotency.locks.threads import OnThreads
+
+_LATCH = Script("latch")
+LIFE_SECONDS = 86_400.0
+LOOK_SECONDS = 2.0  # how often a waiter looks by itself, for a message that was lost
+
+
+class Latch:
+    """The source of both faces.
+
+    Args:
+        name: any text; the same name is the same latch everywhere.
+        client: as of `Lock`.
+    """
+
+    def __init__(self, name: str, *, client: Any = None) -> None:
+        self.name = name
+        self.client = client
+        self._keys = [f"payonce:latch:{{{name}}}", f"payonce:latch:{{{name}}}:waiters"]
+
+    def hub(self) -> Hub:
+        """Where it is asked for."""
+        raise NotImplementedError
+
+    @operation
+    def open(self, count: int, *, life_seconds: float = LIFE_SECONDS) -> Steps[bool]:
+        """Set what it counts down from, if it is not open already.
+
+        Args:
+            count: at least 1.
+            life_seconds: after which it is nothing again, whatever is left.
+
+        Returns:
+            Whether this call opened it.
+        """
+        if count < 1:
+            raise ValueError(f"count must be at least 1, not {count}")
+        return bool((yield from self._insist("open", count, round(life_seconds * 1000))))
+
+    @operation
+    def count_down(self) -> Steps[int]:
+        """One less; wakes who waits when it was the last. Returns what is left; 0 for one that is not open."""
+        return int((yield from self._insist("down", self.hub().new_request())))
+
+    @operation
+    def count(self) -> Steps[int]:
+        """What is left; 0 for one that is not open."""
+        return int((yield from self._insist("look", "")))
+
+    @operation
+    def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
+        """Until nothing is left.
+
+        Args:
+            wait_seconds: None waits for ever, 0 looks once.
+
+        Returns:
+            Whether nothing is left.
+
+        Raises:
+            LockUnavailable: Redis did not answer, and the time is over.
+        """
+        hub = self.hub()
+        request = hub.new_request()
+        waiter = f"{hub.channel} {request}"
+        deadline = float("inf") if wait_seconds is None else time.monotonic() + wait_seconds
+        hub.mail.expect(request)
+        try:
+            yield Listen()
+            while True:
+                stay = time.monotonic() < deadline
+                try:
+                    if not (yield Ask(_LATCH, self._keys, ["look", waiter if stay else ""])):
+                        return True
+                except LockUnavailable:
+                    if not stay:
+                        raise
+                    yield Pause(min(0.2, max(0.0, deadline - time.monotonic())))
+                    continue
+                if not stay:
+                    return False
+                bell = hub.bell()
+                hub.mail.hang(request, bell)
+                yield Wait(bell, min(LOOK_SECONDS, deadline - time.monotonic()))
+        finally:
+            hub.mail.forget(request)
+            yield Finish(self._left(waiter))
+
+    def _left(self, waiter: str) -> Steps[None]:
+        try:
+            yield Ask(_LATCH, self._keys, ["leave", waiter])
+        except LockUnavailable:
+            return  # it goes with the latch
+
+    def _insist(self, *arguments: Any) -> Steps[Any]:
+        return (yield from insist(Ask(_LATCH, self._keys, list(arguments)), seconds=RELEASE_SECONDS))
+
+
+class CountDownLatch(OnThreads, Latch):
+    """A latch for threads and processes; see `Latch` for its arguments."""
+
+
+class AsyncCountDownLatch(OnTasks, Latch):
+    """`CountDownLatch` for asyncio."""

@@ -1,0 +1,115 @@
+"""`MultiLock`: several locks as one, all or nothing.
+
+They are taken in the order of their names, so two that want the same ones never wait for each other.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Self
+
+from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.errors import LockError, LockTimeout
+from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
+from idempotency.locks.steps import Finish, On, Steps, operation
+from idempotency.locks.tasks import OnTasks
+from idempotency.locks.threads import OnThreads
+
+
+class SeveralLocks:
+    """The source of both faces.
+
+    Args:
+        locks: any of `Lock`, `FairLock`, `WriteLock` and their like, of different names; their own waiting times
+            do not count.
+        wait_seconds: for all of them together: None for ever, 0 not at all.
+    """
+
+    def __init__(self, locks: Sequence[Any], *, wait_seconds: float | None = None) -> None:
+        if not locks:
+            raise ValueError("a MultiLock needs at least one lock")
+        self.locks = sorted(locks, key=lambda lock: lock.name)
+        self.client = self.locks[0].client
+        self._wait_seconds = wait_seconds
+
+    @operation
+    def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
+        """Take them all.
+
+        Returns:
+            Whether all are held now; if not, none of them is held by this call.
+
+        Raises:
+            LockUnavailable: a server did not answer; none is held by this call.
+        """
+        seconds = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        deadline = None if seconds is None else time.monotonic() + seconds
+        taken: list[Any] = []
+        try:
+            for lock in self.locks:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=left))):
+                    yield Finish(_released(taken))
+                    return False
+                taken.append(lock)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield Finish(_released(taken))
+            raise
+        return True
+
+    @operation
+    def release(self) -> Steps[None]:
+        """Give them all back, whatever happens to one; the first error is raised when all were tried.
+
+        Raises:
+            NotHeld, LockLost, LockUnavailable: as of `Lock`.
+        """
+        if error := (yield Finish(_released(self.locks))):
+            raise error
+
+    @operation
+    def enter(self) -> Steps[None]:
+        """Acquire, or raise `LockTimeout`: what `with` does."""
+        if not (yield from SeveralLocks.acquire.steps(self)):
+            names = ", ".join(repr(lock.name) for lock in self.locks)
+            raise LockTimeout(f"{names} were not all free within {self._wait_seconds} s.")
+
+    @property
+    def held(self) -> bool:
+        """Whether the caller holds all of them."""
+        return all(lock.held for lock in self.locks)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the caller has lost any of them."""
+        return any(lock.lost for lock in self.locks)
+
+
+def _released(locks: list[Any]) -> Steps[LockError | None]:
+    """Give `locks` back, the last one first; the first error, if any."""
+    first: LockError | None = None
+    for lock in reversed(locks):
+        try:
+            yield On(lock, Mutex.release.steps(lock))
+        except LockError as error:
+            first = first or error
+    return first
+
+
+class MultiLock(OnThreads, WithStatement, SeveralLocks):
+    """Several locks as one, for threads; see `SeveralLocks` for its arguments."""
+
+    @classmethod
+    def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:
+        """Of plain locks with these names; one named twice counts once."""
+        return cls([Lock(name, client=client) for name in set(names)], wait_seconds=wait_seconds)
+
+
+class AsyncMultiLock(OnTasks, AsyncWithStatement, SeveralLocks):
+    """`MultiLock` for asyncio."""
+
+    @classmethod
+    def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:
+        """Of plain locks with these names; one named twice counts once."""
+        return cls([AsyncLock(name, client=client) for name in set(names)], wait_seconds=wait_seconds)

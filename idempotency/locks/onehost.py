@@ -1,0 +1,126 @@
+"""`HostSemaphore`: the processes of one machine share n permits. Files and the kernel, no server.
+
+A permit is an exclusive `flock` on one of n files; the kernel gives it back when the process ends, however it
+ends. Who waits stands in line behind one more lock, and only the head of that line looks at the permits.
+"""
+
+import fcntl
+import hashlib
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from idempotency.locks import holder
+from idempotency.locks.blocking import BesideTheLoop, Blocking
+from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.errors import LockTimeout, NotHeld
+from idempotency.locks.mutex import DEFAULT
+from idempotency.locks.steps import Pause, Steps, operation
+
+LOOK_SECONDS = 0.002  # how often the head of the line looks; flock cannot wait for one of several
+
+
+class PermitsOfOneHost:
+    """The source of both faces.
+
+    Args:
+        name: any text; the same name, folder and user is the same semaphore.
+        permits: how many there are.
+        folder: on a local disk, where the users of it may write; None: one of this user's in the temporary folder.
+        wait_seconds: None for ever, 0 not at all.
+    """
+
+    def __init__(
+        self, name: str, *, permits: int, folder: Path | None = None, wait_seconds: float | None = None
+    ) -> None:
+        if permits < 1:
+            raise ValueError(f"permits must be at least 1, not {permits}")
+        self.name = name
+        self.permits = permits
+        self._wait_seconds = wait_seconds
+        self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
+        self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
+        self._files: dict[str, list[int]] = {}
+        self._process = os.getpid()
+
+    @operation
+    def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
+        """Take one permit.
+
+        Returns:
+            Whether it is held now; False when the time was over.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seconds = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        deadline = float("inf") if seconds is None else time.monotonic() + seconds
+        line = None
+        try:
+            while True:
+                line = self._locked("line") if line is None else line
+                if line is not None and (permit := self._any_permit()) is not None:
+                    self._own().append(permit)
+                    return True
+                if time.monotonic() >= deadline:
+                    return False
+                yield Pause(LOOK_SECONDS)
+        finally:
+            if line is not None:
+                os.close(line)
+
+    @operation
+    def release(self) -> Steps[None]:
+        """Give back what the caller acquired last.
+
+        Raises:
+            NotHeld: the caller has no permit.
+        """
+        if not self._own():
+            raise NotHeld(f"The caller has no permit of {self.name!r}.")
+        os.close(self._own().pop())
+        return
+        yield  # an operation without a step
+
+    @operation
+    def enter(self) -> Steps[None]:
+        """Acquire, or raise `LockTimeout`: what `with` does."""
+        if not (yield from PermitsOfOneHost.acquire.steps(self)):
+            raise LockTimeout(f"No permit of {self.name!r} was free within {self._wait_seconds} s.")
+
+    @property
+    def held(self) -> int:
+        """How many permits the caller has."""
+        return len(self._own())
+
+    def _own(self) -> list[int]:
+        if self._process != os.getpid():  # a fork shares the files: ours to close, not to hold
+            for files in self._files.values():
+                for file in files:
+                    os.close(file)
+            self._files, self._process = {}, os.getpid()
+        return self._files.setdefault(holder.current().name, [])
+
+    def _any_permit(self) -> int | None:
+        locked = (self._locked(str(number)) for number in range(self.permits))
+        return next((file for file in locked if file is not None), None)
+
+    def _locked(self, part: str) -> int | None:
+        """The file, open and locked; None if another has it."""
+        file = os.open(self._folder / f"{self._stem}.{part}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        return file
+
+
+class HostSemaphore(Blocking, WithStatement, PermitsOfOneHost):
+    """Permits of one machine, for threads and processes; see `PermitsOfOneHost` for its arguments."""
+
+
+class AsyncHostSemaphore(BesideTheLoop, AsyncWithStatement, PermitsOfOneHost):
+    """`HostSemaphore` for asyncio."""

@@ -1,0 +1,97 @@
+"""`RateLimiter`: n permits an interval over all processes, overall and for each client; exact, in one command.
+
+In no span of the interval's length more than n permits are given. Who waits is given its time at once and sleeps
+until then: nobody polls, and nobody who came later passes.
+"""
+
+from typing import Any
+
+from idempotency.locks.errors import LockTimeout
+from idempotency.locks.holds import MICROSECONDS
+from idempotency.locks.hub import Hub
+from idempotency.locks.script import Script
+from idempotency.locks.steps import Ask, Pause, Steps, operation
+from idempotency.locks.tasks import OnTasks
+from idempotency.locks.threads import OnThreads
+
+_LIMIT = Script("ratelimit")
+
+
+class RateExceeded(LockTimeout):
+    """No permit within the time that the caller would wait.
+
+    Attributes:
+        retry_after_seconds: after which one could be had, if nobody else came.
+    """
+
+    def __init__(self, name: str, retry_after_seconds: float) -> None:
+        super().__init__(f"{name!r} has no permit for another {retry_after_seconds:.3f} s.")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Limiter:
+    """The source of both faces.
+
+    Args:
+        name: any text; the same name is the same limit everywhere.
+        permits: how many an interval.
+        interval_seconds: its length.
+        permits_per_client: how many of them one client may have; None: as many as there are.
+        client: a redis-py client, as of `Lock`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        permits: int,
+        interval_seconds: float,
+        permits_per_client: int | None = None,
+        client: Any = None,
+    ) -> None:
+        if permits < 1 or interval_seconds <= 0 or (permits_per_client is not None and permits_per_client < 1):
+            raise ValueError("permits must be at least 1, and the interval longer than nothing")
+        self.name = name
+        self.client = client
+        self._permits = permits
+        self._per_client = permits_per_client
+        self._interval = round(interval_seconds * MICROSECONDS)
+        self._key = f"payonce:rate:{{{name}}}"
+
+    def hub(self) -> Hub:
+        """Where it is asked for."""
+        raise NotImplementedError
+
+    @operation
+    def acquire(self, permits: int = 1, *, caller: str | None = None, wait_seconds: float = 0.0) -> Steps[None]:
+        """Take permits, and sleep until they are valid.
+
+        Args:
+            permits: how many, at once.
+            caller: whose share it counts to, for `permits_per_client`.
+            wait_seconds: how long the caller would sleep at most.
+
+        Raises:
+            RateExceeded: it would be longer; nothing was taken.
+            LockUnavailable: Redis did not answer; who limits for protection decides what that means.
+        """
+        limits = {self._key: self._permits}
+        if caller is not None and self._per_client is not None:
+            limits[f"{self._key}:{caller}"] = self._per_client
+        if not 1 <= permits <= min(limits.values()):
+            raise ValueError(f"permits must be 1 to {min(limits.values())}, not {permits}")
+        longest = round(wait_seconds * MICROSECONDS)
+        arguments = [permits, self._interval, longest, self.hub().new_request(), *limits.values()]
+        given, wait = yield Ask(_LIMIT, list(limits), arguments)
+        if not given:
+            raise RateExceeded(self.name, wait / MICROSECONDS)
+        if wait:
+            yield Pause(wait / MICROSECONDS)
+
+
+class RateLimiter(OnThreads, Limiter):
+    """A limit for threads and processes; see `Limiter` for its arguments."""
+
+
+class AsyncRateLimiter(OnTasks, Limiter):
+    """`RateLimiter` for asyncio."""

@@ -1,0 +1,173 @@
+"""`RedLock`: one lock over several independent servers of Redis, held while a majority of them says so.
+
+It survives the loss of a minority. It has no fencing token, because no server sees every acquisition, so a holder
+that is paused past its lease cannot be told from the next one by what it writes to: for that, use `Lock` with its
+token, or a constraint. It has no queue either: who waits tries again after a random while.
+
+Source: redis.io, "Distributed Locks with Redis" (read 2026-11): majority, validity, release on all servers.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
+from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
+from idempotency.locks.places import HOLD_SECONDS_MAX, LEASE_SECONDS
+from idempotency.locks.steps import Finish, On, Pause, Steps, operation
+from idempotency.locks.tasks import OnTasks
+from idempotency.locks.threads import OnThreads
+
+DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # by which clocks may differ over a lease
+TRY_AGAIN_SECONDS = (0.02, 0.2)
+
+
+class Majority:
+    """The source of both faces.
+
+    Args:
+        name: any text; the same name is the same lock.
+        clients: one client for each server; an odd number, at least three. Give them short time-outs: a server
+            that hangs costs an acquire that long.
+        wait_seconds, lease_seconds, hold_seconds_max, owner: as of `Lock`.
+    """
+
+    _lock: type[Any]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clients: Sequence[Any],
+        owner: str | None = None,
+        wait_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        hold_seconds_max: float = HOLD_SECONDS_MAX,
+    ) -> None:
+        if len(clients) < 3 or len(clients) % 2 == 0:
+            raise ValueError(f"a RedLock needs an odd number of servers, at least three, not {len(clients)}")
+        self.name = name
+        self.client = clients[0]
+        self.majority = len(clients) // 2 + 1
+        self._wait_seconds = wait_seconds
+        self._lease_seconds = lease_seconds
+        self._nodes = [
+            self._lock(name, client=client, owner=owner, hold_seconds_max=hold_seconds_max, release_seconds=0.0)
+            for client in clients
+        ]
+
+    @operation
+    def acquire(
+        self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
+    ) -> Steps[bool]:
+        """Take it on a majority of the servers.
+
+        Returns:
+            Whether it is held now; if not, no server keeps it for this call.
+
+        Raises:
+            LockUnavailable: a majority did not answer.
+        """
+        wait = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
+        deadline = float("inf") if wait is None else time.monotonic() + wait
+        while True:
+            away = yield from self._round(lease)
+            if away is None:
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                if away >= self.majority:
+                    raise LockUnavailable(f"{away} of {len(self._nodes)} servers did not answer.")
+                return False
+            yield Pause(min(random.uniform(*TRY_AGAIN_SECONDS), left))  # noqa: S311  so that two do not tie again
+
+    def _round(self, lease_seconds: float | None) -> Steps[int | None]:
+        """One try on every server; None if it is held, else how many did not answer."""
+        taken: list[Any] = []
+        away = 0
+        try:
+            for node in self._nodes:
+                try:
+                    ask = Mutex.acquire.steps(node, wait_seconds=0, lease_seconds=lease_seconds)
+                    if (yield On(node, ask)):
+                        taken.append(node)
+                except LockUnavailable:
+                    away += 1
+            if len(taken) >= self.majority and self._valid_seconds(lease_seconds) > 0:
+                return None
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield Finish(_released(taken))
+            raise
+        yield Finish(_released(taken))
+        return away
+
+    @operation
+    def release(self) -> Steps[None]:
+        """Give it back on every server.
+
+        Raises:
+            NotHeld: the caller does not hold it.
+            LockLost: the caller held it, but a majority had ended it before.
+        """
+        held = [node for node in self._nodes if node.token is not None]
+        if not held:
+            raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
+        lost = self.lost
+        yield Finish(_released(held))
+        if lost:
+            raise LockLost(f"{self.name!r} was lost while it was held: a majority of its leases ended.")
+
+    @operation
+    def enter(self) -> Steps[None]:
+        """Acquire, or raise `LockTimeout`: what `with` does."""
+        if not (yield from Majority.acquire.steps(self)):
+            raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
+
+    @property
+    def valid_seconds(self) -> float:
+        """How long the caller may rely on it if nothing is renewed: lease − elapsed − drift; 0 if not held."""
+        return max(0.0, self._valid_seconds(self._lease_seconds))
+
+    @property
+    def held(self) -> bool:
+        """Whether the caller holds it on a majority, as far as this process knows."""
+        return self.valid_seconds > 0
+
+    @property
+    def lost(self) -> bool:
+        """Whether the caller held it and a majority has ended it."""
+        return any(node.token is not None for node in self._nodes) and not self.held
+
+    def _valid_seconds(self, lease_seconds: float | None) -> float:
+        holds = [hold for node in self._nodes if (hold := node._hold()) and not hold.gone]
+        ends: list[float] = sorted((hold.ends_at for hold in holds), reverse=True)
+        if len(ends) < self.majority:
+            return 0.0
+        drift = (LEASE_SECONDS if lease_seconds is None else lease_seconds) * DRIFT_PART + DRIFT_SECONDS
+        return ends[self.majority - 1] - time.monotonic() - drift
+
+
+def _released(nodes: list[Any]) -> Steps[None]:
+    """Give it back on `nodes`; one that is away or forgot it ends it by its lease."""
+    for node in nodes:
+        try:
+            yield On(node, Mutex.release.steps(node))
+        except LockError:
+            continue
+
+
+class RedLock(OnThreads, WithStatement, Majority):
+    """A lock over several servers, for threads; see `Majority` for its arguments."""
+
+    _lock = Lock
+
+
+class AsyncRedLock(OnTasks, AsyncWithStatement, Majority):
+    """`RedLock` for asyncio."""
+
+    _lock = AsyncLock

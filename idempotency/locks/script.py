@@ -1,0 +1,34 @@
+"""The Lua scripts of this package; each runs by its digest, and is sent whole to a server that lacks it."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import Any
+
+from redis.exceptions import NoScriptError
+
+
+class Script:
+    """A script of `idempotency/locks/scripts`, after the ones that it shares code with.
+
+    Every key of a call carries the same hash tag, and no script makes a key of its own: a Redis Cluster takes it.
+    """
+
+    def __init__(self, *names: str) -> None:
+        folder = resources.files("idempotency.locks").joinpath("scripts")
+        self.text = "\n".join(folder.joinpath(f"{name}.lua").read_text() for name in names)
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    def run(self, ask: Callable[..., Any], keys: list[str], arguments: list[Any]) -> Any:
+        """Its answer. `ask` sends a command and returns its answer, or raises what redis-py raises."""
+        try:
+            return ask("EVALSHA", self.sha, len(keys), *keys, *arguments)
+        except NoScriptError:  # a fresh, flushed or newly promoted server
+            return ask("EVAL", self.text, len(keys), *keys, *arguments)
+
+    async def run_async(self, ask: Callable[..., Awaitable[Any]], keys: list[str], arguments: list[Any]) -> Any:
+        """The same, awaited."""
+        try:
+            return await ask("EVALSHA", self.sha, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await ask("EVAL", self.text, len(keys), *keys, *arguments)

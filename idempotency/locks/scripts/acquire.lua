@@ -1,0 +1,60 @@
+-- Take places, or queue for them. The same request again changes nothing and gets the same answer.
+-- KEYS as in places.lua
+-- ARGV[1] owner   [2] request   [3] channel of the owner's process
+--      [4] doubles in a row: shared places, exclusive (0 or 1), capacity, lease, claim, how long the owner counts as
+--          alive when it waits, fair (1: nobody passes the queue), counted (1: PUBLISH here tells who listens)
+--      [5] stay: 1 queues where nothing is free   [6] again: 1 if this request may be queued already
+-- returns {1, token, now, lease end} if held, {0, position, first end of a lease, now} if not; {-1} upgrade refused
+
+local owner, request, channel, stay, again = ARGV[1], ARGV[2], ARGV[3], ARGV[5] == '1', ARGV[6] == '1'
+local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[4])
+fair, counted = fair == 1, counted == 1
+
+local mine = open(owner, capacity)
+
+if mine and mine.shared + mine.exclusive > 0 then
+    if mine.request ~= request then
+        if exclusive > 0 and mine.exclusive == 0 then return {-1} end
+        local before = weight(mine, capacity)
+        mine.shared, mine.exclusive, mine.request = mine.shared + shared, mine.exclusive + exclusive, request
+        used = used - before + weight(mine, capacity)
+    end
+    mine.ends = math.max(mine.ends, now + lease)
+    close(owner, mine)
+    return {1, mine.token, now, mine.ends}
+end
+
+local wanted = {shared = shared, exclusive = exclusive}
+local fits = used + weight(wanted, capacity) <= capacity
+
+if fits and (not fair or redis.call('ZCARD', KEYS[2]) == 0) then
+    if again then leave_queue(owner) end
+    wanted.ends, wanted.token, wanted.request = now + lease, new_token(), request
+    used = used + weight(wanted, capacity)
+    close(owner, wanted)
+    return {1, wanted.token, now, wanted.ends}
+end
+
+local queued = fits or stay
+if queued then
+    local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+    redis.call('ZADD', KEYS[2], 'NX', math.max(now, (tonumber(last) or 0) + 1), owner)
+    redis.call('HSET', KEYS[3], owner,
+        string.format('%.0f %.0f %.0f %s %s', shared, exclusive, now + patience, channel, request))
+    redis.call('PEXPIRE', KEYS[2], math.ceil((patience + RETAIN) / 1000))
+    redis.call('PEXPIRE', KEYS[3], math.ceil((patience + RETAIN) / 1000))
+end
+local position = queued and redis.call('ZRANK', KEYS[2], owner) or 0
+local holder
+if fits or freed then holder = grant(capacity, claim, lease, fair, counted, owner) end
+local leaves = not holder and not stay and (queued or again)
+if leaves then
+    leave_queue(owner)
+    grant(capacity, claim, lease, fair, counted, nil)  -- who stood behind may fit where this one did not
+end
+if fits or freed or leaves then
+    -- who got nothing leaves a record without places: the state is written in either case
+    close(owner, holder or {shared = 0, exclusive = 0, ends = now + REMEMBER, token = 0, request = ''})
+    if holder then return {1, holder.token, now, holder.ends} end
+end
+return {0, position, next_end, now}

@@ -1,0 +1,38 @@
+-- Give places back, and hand them to who waits. The same request again changes nothing.
+-- KEYS as in places.lua
+-- ARGV[1] owner   [2] request   [3] doubles as in acquire.lua   [4] the token under which it is held, or 0 for any
+--      [5] the request of an acquire that is undone by this, also in the queue; or ''
+-- returns {1, places and holds left} or {0} if the owner does not hold that
+
+local owner, request, token, undone = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[5]
+local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[3])
+
+local mine = open(owner, capacity)
+
+if undone ~= '' then
+    local text = redis.call('HGET', KEYS[3], owner)
+    local waited = text and read_waiter(text).request == undone
+    if waited then leave_queue(owner) end
+    if not mine or mine.request ~= undone then
+        if waited then  -- who stood behind may fit where this one did not
+            grant(capacity, claim, lease, fair == 1, counted == 1, nil)
+            close(owner, mine or {shared = 0, exclusive = 0, ends = now + REMEMBER, token = 0, request = ''})
+        end
+        return {1, mine and mine.shared + mine.exclusive or 0}
+    end
+elseif not mine or (token > 0 and mine.token ~= token) then
+    return {0}
+elseif mine.request == request then
+    return {1, mine.shared + mine.exclusive}
+end
+
+local before = weight(mine, capacity)
+mine.shared, mine.exclusive, mine.request = mine.shared - shared, mine.exclusive - exclusive, request
+if mine.shared < 0 or mine.exclusive < 0 then return {0} end
+
+used = used - before + weight(mine, capacity)
+if used == 0 then next_end = NEVER end
+if mine.shared + mine.exclusive == 0 then mine.ends = now + REMEMBER end
+grant(capacity, claim, lease, fair == 1, counted == 1, nil)
+close(owner, mine)
+return {1, mine.shared + mine.exclusive}

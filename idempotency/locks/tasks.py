@@ -1,0 +1,223 @@
+"""The face of asyncio: an operation is awaited. A loop has one subscriber and one watchdog task at a server."""
+
+import asyncio
+import contextlib
+import logging
+import time
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from idempotency.fastpath import FAILURES
+from idempotency.locks import holder
+from idempotency.locks.connect import async_client
+from idempotency.locks.errors import LockUnavailable
+from idempotency.locks.hub import (
+    BACK_OFF_SECONDS,
+    IDLE_READS,
+    READ_SECONDS,
+    READY_SECONDS,
+    Hub,
+    is_cluster,
+    is_unavailable,
+)
+from idempotency.locks.steps import Ask, Finish, Listen, On, Pause, Step, Steps, Tasked, Wait, Work, perform_async
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TaskBell:
+    """An event of the loop. Whoever rings runs in it."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+class TaskHub(Hub):
+    """A hub whose subscriber and watchdog are tasks of one loop, started when they are needed."""
+
+    def __init__(self, client: Any) -> None:
+        self._reader: asyncio.Task[None] | None = None
+        self._watchdog: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._pubsub: Any = None
+        self._topics = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        super().__init__(client, cluster=is_cluster(client))
+
+    def bell(self) -> TaskBell:
+        return TaskBell()
+
+    async def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
+        """Perform one step."""
+        match step:
+            case Ask(script, keys, arguments):
+                try:
+                    return await _whole(script.run_async(self.client.execute_command, keys, arguments))
+                except FAILURES as error:
+                    if is_unavailable(error):
+                        raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
+                    raise
+            case Wait(bell, seconds):
+                return await bell.wait(seconds)
+            case Listen():
+                return self._ready.is_set() or await self._listen()
+            case Finish(steps):
+                with holder.acting_for(holder.current()):
+                    finishing = asyncio.ensure_future(perform_async(steps, self.answer))
+                return await _whole(finishing)
+            case On(face, steps):
+                return await face.run(steps)
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case Work(function):
+                return await _whole(asyncio.to_thread(function))
+
+    async def _listen(self) -> bool:
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.create_task(self._read(), name="locks-subscriber")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready.wait()
+        return self._ready.is_set()
+
+    async def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """Have `listener` called with each message of `channel`, and with None when some may be missed."""
+        async with self._topics:
+            if self.added(channel, listener):
+                await self._tell_subscriber("subscribe", channel)
+            else:
+                listener(None)
+
+    async def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """No more calls."""
+        async with self._topics:
+            if self.removed(channel, listener):
+                await self._tell_subscriber("unsubscribe", channel)
+
+    async def _tell_subscriber(self, what: str, channel: str) -> None:
+        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins anew
+            if (pubsub := self._pubsub) is not None:  # if not, it will know when it begins
+                await getattr(pubsub, what)(channel)
+
+    async def _read(self) -> None:
+        failures = 0
+        while self.needed:
+            try:
+                await self._read_messages()
+                failures = 0
+            except Exception as error:  # whatever it was, those who wait must be heard again
+                log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
+                self.mail.ring_all()
+                await asyncio.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
+                failures += 1
+        self._reader = None  # in the same step of the loop in which nobody waits: no newcomer is lost
+
+    async def _read_messages(self) -> None:
+        if self.cluster:
+            await self.client.initialize()  # it knows no node before its first command
+        pubsub = self._pubsub = self.client.pubsub()
+        try:
+            await pubsub.subscribe(*self.channels)
+            idle = 0
+            while idle < IDLE_READS:
+                message = await pubsub.get_message(timeout=READ_SECONDS)
+                self.take(message)
+                if message is not None and message["type"] == "subscribe":
+                    self._ready.set()
+                idle = 0 if self.needed else idle + 1
+        finally:
+            self._pubsub = None
+            self._ready.clear()
+            with contextlib.suppress(*FAILURES):
+                await pubsub.aclose()
+
+    def stir(self) -> None:
+        self._stirred.set()
+        if self._watchdog is None or self._watchdog.done():
+            self._watchdog = asyncio.create_task(self._watch(), name="locks-watchdog")
+
+    async def _watch(self) -> None:
+        while True:
+            self._stirred.clear()
+            due_at = self.holds.next_due()
+            if due_at == float("inf"):
+                self._watchdog = None
+                return
+            try:
+                async with asyncio.timeout(max(0.0, due_at - time.monotonic())):
+                    await self._stirred.wait()
+            except TimeoutError:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        for batch in self.batches():
+            script, keys, arguments = self.renewal(batch)
+            sent_at = time.monotonic()
+            try:
+                self.renewed(
+                    batch, await script.run_async(self.client.execute_command, keys, arguments), sent_at=sent_at
+                )
+            except Exception as error:
+                # whatever it was, the other holds and the next tick go on
+                log.warning("%d locks could not be renewed: %s", len(batch), error)
+                self.not_renewed(batch)
+
+
+async def _whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Run `work` to its end even if we are cancelled, and only then say so: nothing overtakes a command."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what is told
+        raise
+
+
+_hubs: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, TaskHub]]" = weakref.WeakKeyDictionary()
+
+
+def hub_of(client: Any) -> TaskHub:
+    """The one hub of the running loop for `client`."""
+    hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
+    hub = hubs.get(id(client))
+    if hub is None or hub.process != holder.process():
+        hub = hubs[id(client)] = TaskHub(client)
+    return hub
+
+
+class OnTasks(Tasked):
+    """What the lock classes of asyncio are made of, beside their protocol.
+
+    Attributes:
+        client: a client of `redis.asyncio`; None makes one of this loop from the settings of `IDEMPOTENCY`.
+    """
+
+    client: Any = None
+
+    def hub(self) -> TaskHub:
+        """Where its steps are performed: a hub of the running loop."""
+        return hub_of(self.client if self.client is not None else async_client())
+
+    async def run(self, steps: Steps[T]) -> T:
+        return await perform_async(steps, self.hub().answer)

@@ -1,0 +1,248 @@
+"""The face of threads: an operation blocks its thread. A process has a subscriber and a watchdog at a server."""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from idempotency import fastpath
+from idempotency.fastpath import FAILURES
+from idempotency.line import Line, plain_pool
+from idempotency.locks import holder
+from idempotency.locks.errors import LockUnavailable
+from idempotency.locks.hub import (
+    BACK_OFF_SECONDS,
+    IDLE_READS,
+    READ_SECONDS,
+    READY_SECONDS,
+    Hub,
+    is_cluster,
+    is_unavailable,
+)
+from idempotency.locks.steps import Ask, Finish, Listen, On, Pause, Step, Steps, Threaded, Wait, Work, perform
+from idempotency.locks.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+LINES_MAX = 16  # connections kept open for commands while nobody uses them
+
+T = TypeVar("T")
+
+
+class ThreadBell:
+    """A lock that is taken: who rings gives it back, once."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it rang already
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=max(seconds, 0.0))
+
+
+class ThreadHub(Hub):
+    """A hub whose subscriber and watchdog are daemon threads, started when they are needed."""
+
+    def __init__(self, client: Any) -> None:
+        self._guard = threading.Lock()
+        self._reader: threading.Thread | None = None
+        self._watchdog: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._pubsub: Any = None
+        self._topics = threading.Lock()
+        self._stirred = threading.Event()
+        self._lines: deque[Line] = deque()
+        self._pool = plain_pool(client)
+        super().__init__(client, cluster=is_cluster(client))
+
+    def bell(self) -> ThreadBell:
+        return ThreadBell()
+
+    def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
+        """Perform one step."""
+        match step:
+            case Ask(script, keys, arguments):
+                try:
+                    return script.run(self._ask, keys, arguments)
+                except FAILURES as error:
+                    if is_unavailable(error):
+                        raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
+                    raise
+            case Wait(bell, seconds):
+                return bell.wait(seconds)
+            case Listen():
+                return self._ready.is_set() or self._listen()
+            case Finish(steps):
+                return perform(steps, self.answer)
+            case On(face, steps):
+                return face.run(steps)
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case Work(function):
+                return function()
+
+    def _ask(self, *command: Any) -> Any:
+        """Send a command on a connection that nobody uses now, and return its answer."""
+        if self._pool is None:
+            return self.client.execute_command(*command)
+        try:
+            line = self._lines.pop()
+        except IndexError:
+            line = Line(self._pool)
+        try:
+            return line.ask(*command)
+        finally:
+            if len(self._lines) < LINES_MAX:
+                self._lines.append(line)
+            else:
+                line.close()
+
+    def _listen(self) -> bool:
+        with self._guard:
+            if self._reader is None:
+                self._reader = threading.Thread(target=self._read, name="locks-subscriber", daemon=True)
+                self._reader.start()
+        return self._ready.wait(READY_SECONDS)
+
+    def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """Have `listener` called with each message of `channel`, and with None when some may be missed."""
+        with self._topics:
+            if self.added(channel, listener):
+                self._tell_subscriber("subscribe", channel)
+            else:
+                listener(None)
+
+    def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """No more calls."""
+        with self._topics:
+            if self.removed(channel, listener):
+                self._tell_subscriber("unsubscribe", channel)
+
+    def _tell_subscriber(self, what: str, channel: str) -> None:
+        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins anew
+            if (pubsub := self._pubsub) is not None:  # if not, it will know when it begins
+                getattr(pubsub, what)(channel)
+
+    def _read(self) -> None:
+        failures = 0
+        while self._still_needed():
+            try:
+                self._read_messages()
+                failures = 0
+            except Exception as error:  # whatever it was, those who wait must be heard again
+                log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
+                self.mail.ring_all()
+                time.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
+                failures += 1
+
+    def _read_messages(self) -> None:
+        pubsub = self._pubsub = self.client.pubsub() if self._pool is None else Subscription(self._pool)
+        try:
+            pubsub.subscribe(*self.channels)
+            idle = 0
+            while idle < IDLE_READS:
+                message = pubsub.get_message(timeout=READ_SECONDS)
+                self.take(message)
+                if message is not None and message["type"] == "subscribe":
+                    self._ready.set()
+                idle = 0 if self.needed else idle + 1
+        finally:
+            self._pubsub = None
+            self._ready.clear()
+            with contextlib.suppress(*FAILURES):
+                pubsub.close()
+
+    def _still_needed(self) -> bool:
+        """Says that nobody listens in the same step in which nobody waits, so that no newcomer is lost."""
+        with self._guard:
+            if self.needed:
+                return True
+            self._reader = None
+            return False
+
+    def stir(self) -> None:
+        with self._guard:
+            self._stirred.set()
+            if self._watchdog is None:
+                self._watchdog = threading.Thread(target=self._watch, name="locks-watchdog", daemon=True)
+                self._watchdog.start()
+
+    def _watch(self) -> None:
+        while True:
+            self._stirred.clear()
+            due_at = self.holds.next_due()
+            if due_at == float("inf"):
+                with self._guard:
+                    if not self._stirred.is_set():
+                        self._watchdog = None
+                        return
+            elif not self._stirred.wait(max(0.0, due_at - time.monotonic())):
+                self._renew()
+
+    def _renew(self) -> None:
+        for batch in self.batches():
+            script, keys, arguments = self.renewal(batch)
+            sent_at = time.monotonic()
+            try:
+                self.renewed(batch, script.run(self._ask, keys, arguments), sent_at=sent_at)
+            except Exception as error:
+                # whatever it was, the other holds and the next tick go on
+                log.warning("%d locks could not be renewed: %s", len(batch), error)
+                self.not_renewed(batch)
+
+
+_hubs: dict[int, ThreadHub] = {}
+_hubs_guard = threading.Lock()
+
+
+def hub_of(client: Any) -> ThreadHub:
+    """The one hub of this process for `client`, and for every other client of the same pool.
+
+    django-redis makes a client for each thread, and they share a pool.
+    """
+    pool = plain_pool(client)
+    leads_to = client if pool is None else pool
+    with _hubs_guard:
+        hub = _hubs.get(id(leads_to))
+        if hub is None:
+            hub = _hubs[id(leads_to)] = ThreadHub(client)
+        return hub
+
+
+def _forget() -> None:
+    global _hubs_guard  # noqa: PLW0603  a fork may have copied it while it was held
+    _hubs_guard = threading.Lock()
+    _hubs.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class OnThreads(Threaded):
+    """What the lock classes of threads are made of, beside their protocol.
+
+    Attributes:
+        client: a redis-py client; None takes the one that the settings of `IDEMPOTENCY` name.
+    """
+
+    client: Any = None
+    _cached: ThreadHub | None = None
+
+    def hub(self) -> ThreadHub:
+        """Where its steps are performed; another one after a fork."""
+        if self._cached is None or self._cached.process != holder.process():
+            self._cached = hub_of(self.client if self.client is not None else fastpath.client())
+        return self._cached
+
+    def run(self, steps: Steps[T]) -> T:
+        return perform(steps, self.hub().answer)

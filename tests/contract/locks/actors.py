@@ -1,0 +1,120 @@
+"""Actors: threads and asyncio tasks that do one thing after the other when they are told, in any order of ours.
+
+The same test drives both faces of a lock through them: `actor.do` waits for the answer, `actor.begin` does not.
+Each actor is a holder of its own, as a thread or a task is.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+SECONDS = 30.0  # any answer that takes longer is a failure
+
+
+class Actor:
+    """Runs functions one after the other in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.Queue[tuple[Callable[[], Any], Future[Any]] | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def begin(self, job: Callable[[], Any]) -> "Future[Any]":
+        """Have it run after what was begun before."""
+        answer: Future[Any] = Future()
+        self._jobs.put((job, answer))
+        return answer
+
+    def do(self, job: Callable[[], Any]) -> Any:
+        """Have it run, and return or raise what it does."""
+        return self.begin(job).result(SECONDS)
+
+    def end(self) -> None:
+        """No more jobs; the thread has ended afterwards."""
+        self._jobs.put(None)
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive(), "it still waits for something"
+
+    def _work(self) -> None:
+        while (told := self._jobs.get()) is not None:
+            job, answer = told
+            try:
+                answer.set_result(job())
+            except BaseException as error:
+                answer.set_exception(error)
+
+
+class TaskActor:
+    """Runs functions one after the other in a task of its own, and awaits what they return."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: asyncio.Queue[tuple[Callable[[], Any], Future[Any]] | None] = asyncio.Queue()
+        self._task = asyncio.run_coroutine_threadsafe(self._started(), loop).result(SECONDS)
+
+    def begin(self, job: Callable[[], Any]) -> "Future[Any]":
+        answer: Future[Any] = Future()
+        self._loop.call_soon_threadsafe(self._jobs.put_nowait, (job, answer))
+        return answer
+
+    def do(self, job: Callable[[], Any]) -> Any:
+        return self.begin(job).result(SECONDS)
+
+    def cancel(self) -> None:
+        """Interrupt what it does now; the task goes on with its next job."""
+        self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._jobs.put_nowait, None)
+        asyncio.run_coroutine_threadsafe(asyncio.wait([self._task]), self._loop).result(SECONDS)
+
+    async def _started(self) -> "asyncio.Task[None]":
+        return asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        while (told := await self._jobs.get()) is not None:
+            job, answer = told
+            try:
+                result = job()
+                answer.set_result(await result if inspect.isawaitable(result) else result)
+            except asyncio.CancelledError as error:
+                answer.set_exception(error)
+            except BaseException as error:
+                answer.set_exception(error)
+
+
+@contextlib.contextmanager
+def a_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop that runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        asyncio.run_coroutine_threadsafe(_emptied(), loop).result(SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(SECONDS)
+        loop.close()
+
+
+async def _emptied() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def until(true: Callable[[], Any], what: str = "") -> None:
+    """Wait for something that another process or thread brings about, however long it takes up to `SECONDS`."""
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not come true: {what or true}")
+        time.sleep(0.002)

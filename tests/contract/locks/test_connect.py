@@ -1,0 +1,64 @@
+"""The clients that locks have where they are given none."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from idempotency.conf import parse
+from idempotency.locks import aio, connect
+
+made: list[Any] = []
+
+
+def a_client() -> Any:
+    """What `REDIS_ASYNC_CLIENT` names here."""
+    made.append(redis.asyncio.Redis.from_url(os.environ["REDIS_URL"]))
+    return made[-1]
+
+
+async def in_and_out() -> tuple[bool, bool]:
+    first, second = aio.Lock("thing", wait_seconds=0), aio.Lock("thing", wait_seconds=0)
+    try:
+        async with first:
+            held = await asyncio.create_task(second.acquire())
+        return held, connect.async_client() is connect.async_client()
+    finally:
+        tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("locks-")]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await aio.close()
+        await aio.close()  # nothing is left to close
+
+
+def test_it_leads_where_the_alias_does(redis_server: redis.Redis) -> None:
+    assert asyncio.run(in_and_out()) == (False, True)
+    assert redis_server.exists("payonce:lock:{thing}")
+
+
+def test_a_function_of_the_project_makes_it(redis_server: redis.Redis) -> None:
+    made.clear()
+    with override_settings(IDEMPOTENCY={"REDIS_ASYNC_CLIENT": f"{__name__}.a_client"}):
+        assert asyncio.run(in_and_out()) == (False, True)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("given", [{"REDIS_ALIAS": None}, {"REDIS_CLIENT": f"{__name__}.a_client"}])
+def test_without_a_way_to_redis_the_setting_is_named(given: dict[str, Any]) -> None:
+    async def ask() -> None:
+        with pytest.raises(ImproperlyConfigured, match="REDIS_ASYNC_CLIENT"):
+            await aio.Lock("thing").acquire(wait_seconds=0)
+
+    with override_settings(IDEMPOTENCY=given):
+        asyncio.run(ask())
+
+
+def test_a_path_that_leads_nowhere_stops_the_start() -> None:
+    with pytest.raises(ImproperlyConfigured, match="REDIS_ASYNC_CLIENT"):
+        parse({"REDIS_ASYNC_CLIENT": "nowhere.at_all"})

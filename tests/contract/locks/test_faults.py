@@ -1,0 +1,543 @@
+"""What is known to break other locks, done to ours: commands that run twice, answers and messages that are lost."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from asgiref.sync import sync_to_async
+
+from idempotency import locks
+from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, holds, places
+from idempotency.locks.hub import Hub
+from idempotency.locks.script import Script
+from tests.contract.locks.actors import Actor, until
+from tests.contract.locks.conftest import Bench, a_bench
+from tests.contract.locks.worker import workers
+
+
+@pytest.fixture
+def desk(servers: Callable[[str], Any]) -> Iterator[Bench]:
+    """Threads over one Redis."""
+    with a_bench("Redis", servers("Redis"), tasks=False) as made:
+        yield made
+
+
+@pytest.fixture
+def desk_of_tasks(servers: Callable[[str], Any]) -> Iterator[Bench]:
+    """asyncio over one Redis."""
+    with a_bench("Redis", servers("Redis"), tasks=True) as made:
+        yield made
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The watchdog has little time."""
+    monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
+    return 0.3
+
+
+class TestEveryCommandRunsTwice:
+    """As redis-py does by itself when an answer is late."""
+
+    @pytest.fixture(autouse=True)
+    def _twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        once, once_async = Script.run, Script.run_async
+
+        def run(script: Script, *arguments: Any) -> Any:
+            once(script, *arguments)
+            return once(script, *arguments)
+
+        async def run_async(script: Script, *arguments: Any) -> Any:
+            await once_async(script, *arguments)
+            return await once_async(script, *arguments)
+
+        monkeypatch.setattr(Script, "run", run)
+        monkeypatch.setattr(Script, "run_async", run_async)
+
+    def test_a_lock_is_taken_and_given_back_once(self, one: Bench) -> None:
+        lock = one.make("Lock")
+        first, second = one.actors(2)
+        assert first.do(lock.acquire)
+        assert first.do(lock.acquire)
+        first.do(lock.release)
+        assert second.do(lambda: lock.acquire(wait_seconds=0)) is False
+        waiting = second.begin(lock.acquire)
+        one.waits(1)
+        first.do(lock.release)
+        assert waiting.result(30) is True
+        assert first.do(lambda: lock.acquire(wait_seconds=0)) is False
+        second.do(lock.release)
+        with pytest.raises(NotHeld):
+            second.do(lock.release)
+
+    def test_so_is_everything_else(self, one: Bench) -> None:
+        actor = one.actor()
+        semaphore = one.make("Semaphore", permits=2)
+        assert [actor.do(lambda: semaphore.acquire(wait_seconds=0)) for _ in range(3)] == [True, True, False]
+        actor.do(semaphore.release)
+        assert [actor.do(lambda: semaphore.acquire(wait_seconds=0)) for _ in range(2)] == [True, False]
+        latch = one.make("CountDownLatch")
+        actor.do(lambda: latch.open(3))
+        assert [actor.do(latch.count_down) for _ in range(3)] == [2, 1, 0]
+        limiter = one.make("RateLimiter", permits=2, interval_seconds=60)
+        actor.do(limiter.acquire)
+        actor.do(limiter.acquire)
+        with pytest.raises(RateExceeded):
+            actor.do(limiter.acquire)
+        seen = one.make("ExpiringSet", ttl_seconds=60)
+        assert [actor.do(lambda: seen.add("a")) for _ in range(2)] == [True, False]
+
+
+class TestAnAnswerIsLost:
+    """The command was executed, and the client heard nothing."""
+
+    @pytest.fixture(autouse=True)
+    def lose(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+        self.left = 0
+        once, once_async = Script.run, Script.run_async
+
+        def lost(answer: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                raise redis.TimeoutError
+            return answer
+
+        def run(script: Script, *arguments: Any) -> Any:
+            return lost(once(script, *arguments))
+
+        async def run_async(script: Script, *arguments: Any) -> Any:
+            return lost(await once_async(script, *arguments))
+
+        monkeypatch.setattr(Script, "run", run)
+        monkeypatch.setattr(Script, "run_async", run_async)
+
+        def some(count: int) -> None:
+            self.left = count
+
+        return some
+
+    def test_it_is_asked_again(self, one: Bench, lose: Callable[[int], None]) -> None:
+        lock = one.make("Lock")
+        first, second = one.actors(2)
+        lose(2)
+        assert first.do(lock.acquire) is True
+        lose(2)
+        first.do(lock.release)
+        assert second.do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_who_does_not_wait_is_told_and_nothing_stays(self, one: Bench, lose: Callable[[int], None]) -> None:
+        lock = one.make("Lock")
+        first, second = one.actors(2)
+        lose(1)
+        with pytest.raises(LockUnavailable):
+            first.do(lambda: lock.acquire(wait_seconds=0))
+        assert second.do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_an_inner_acquire_that_failed_leaves_the_outer_one(
+        self, one: Bench, lose: Callable[[int], None]
+    ) -> None:
+        lock = one.make("Lock")
+        actor = one.actor()
+        assert actor.do(lock.acquire)
+        hold = actor.do(lock._hold)
+        lose(1)
+        with pytest.raises(LockUnavailable):
+            actor.do(lambda: lock.acquire(wait_seconds=0))
+        assert actor.do(lock._hold) is hold
+        assert one.actor().do(lambda: lock.acquire(wait_seconds=0)) is False
+        actor.do(lock.release)
+        assert one.actor().do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_so_does_one_that_never_arrived(self, one: Bench) -> None:
+        lock = one.make("Lock")
+        actor = one.actor()
+        assert actor.do(lock.acquire)
+        hold = actor.do(lock._hold)
+        undo = lock._places._undo(actor.do(lock.hub), hold.holder, "never sent", shared=0, exclusive=1)
+        actor.do(lambda: lock.run(undo))
+        assert actor.do(lock._hold) is hold
+        actor.do(lock.release)
+
+    def test_an_unanswered_release_and_then_another_hold(self, one: Bench, lose: Callable[[int], None]) -> None:
+        lock = one.make("Lock", release_seconds=0.0)
+        actor = one.actor()
+        assert actor.do(lock.acquire)
+        once = Script.run, Script.run_async
+        with pytest.MonkeyPatch.context() as patched:  # it does not even arrive
+
+            def run(script: Script, *arguments: Any) -> Any:
+                raise redis.TimeoutError
+
+            async def run_async(script: Script, *arguments: Any) -> Any:
+                raise redis.TimeoutError
+
+            patched.setattr(Script, "run", run)
+            patched.setattr(Script, "run_async", run_async)
+            with pytest.raises(LockUnavailable):
+                actor.do(lock.release)
+        assert (Script.run, Script.run_async) == once
+        assert actor.do(lock.acquire)  # to the server the same holder's second one
+        hold = actor.do(lock._hold)
+        actor.do(lock.release)
+        hub = actor.do(lock.hub)
+        assert hub.holds.get(hold.key, hold.owner) is None  # renewed no more: the lease ends it
+
+
+class TestAMessageIsLost:
+    def test_who_waits_gets_in_all_the_same(self, one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        lock = one.make("Lock")
+        first, second = one.actors(2)
+        assert first.do(lock.acquire)
+        waiting = second.begin(lock.acquire)
+        one.waits(1)
+        monkeypatch.setattr(holds.Mail, "deliver", lambda mail, data: None)
+        first.do(lock.release)
+        assert waiting.result(30) is True
+
+    def test_one_message_a_release(self, one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        told: list[bytes] = []
+        deliver = holds.Mail.deliver
+
+        def counted(mail: holds.Mail, data: bytes) -> None:
+            told.append(data)
+            deliver(mail, data)
+
+        monkeypatch.setattr(holds.Mail, "deliver", counted)
+        lock = one.make("Lock")
+        holder, *waiters = one.actors(6)
+        assert holder.do(lock.acquire)
+        answers = [waiter.begin(lock.acquire) for waiter in waiters]
+        one.waits(5)
+        holder.do(lock.release)
+        until(lambda: any(answer.done() for answer in answers))
+        assert (len(told), sum(answer.done() for answer in answers)) == (1, 1)
+        while waiters:
+            winner = next(each for each, answer in zip(waiters, answers, strict=True) if answer.done())
+            at = waiters.index(winner)
+            waiters.pop(at), answers.pop(at)
+            winner.do(lock.release)
+            if answers:
+                until(lambda: any(answer.done() for answer in answers))
+
+
+class TestTheServer:
+    def test_a_restart_is_survived_by_who_waits(self, one: Bench) -> None:
+        lock = one.make("Lock")
+        first, second = one.actors(2)
+        assert first.do(lock.acquire)
+        waiting = second.begin(lock.acquire)
+        one.waits(1)
+        one.servers.kill()
+        one.servers.start()
+        assert waiting.result(30) is True
+        with pytest.raises(LockLost):
+            first.do(lock.release)
+        second.do(lock.release)
+
+    def test_connections_that_are_cut_off_are_made_again(self, one: Bench, short_leases: float) -> None:
+        lock = one.make("Lock")
+        first, second = one.actors(2)
+        assert first.do(lock.acquire)
+        waiting = second.begin(lock.acquire)
+        one.waits(1)
+        for _ in range(3):
+            with one.servers.data_nodes() as (server,):
+                server.client_kill_filter(_type="normal", skipme=True)
+                server.client_kill_filter(_type="pubsub")
+            end = first.do(lock._hold).ends_at
+            until(lambda end=end: first.do(lock._hold).ends_at > end, "it is renewed")
+        assert not waiting.done()
+        first.do(lock.release)
+        assert waiting.result(30) is True
+        second.do(lock.release)
+
+    def test_one_that_does_not_answer_is_named_and_a_release_is_not_waited_for(self, one: Bench) -> None:
+        lock = one.make("Lock", release_seconds=0.0)
+        actor = one.actor()
+        assert actor.do(lock.acquire)
+        one.servers.kill()
+        try:
+            with pytest.raises(LockUnavailable):
+                actor.do(lock.release)
+            with pytest.raises(LockUnavailable):
+                actor.do(lambda: lock.acquire(wait_seconds=0))
+            assert actor.do(lambda: lock.held) is False
+        finally:
+            one.servers.start()
+
+
+class TestTheWatchdog:
+    def test_it_renews_for_longer_than_a_lease(self, one: Bench, short_leases: float) -> None:
+        lock = one.make("Lock")
+        actor = one.actor()
+        assert actor.do(lock.acquire)
+        for _ in range(4):
+            end = actor.do(lock._hold).ends_at
+            until(lambda end=end: actor.do(lock._hold).ends_at > end)
+        assert one.actor().do(lambda: lock.acquire(wait_seconds=0)) is False
+        actor.do(lock.release)
+
+    def test_what_a_waiter_was_granted_is_confirmed(self, one: Bench) -> None:
+        lock = one.make("Lock")
+        first, second = one.actors(2)
+        assert first.do(lock.acquire)
+        waiting = second.begin(lock.acquire)
+        one.waits(1)
+        first.do(lock.release)
+        assert waiting.result(30) is True
+        until(lambda: second.do(lock._hold).confirmed)
+        second.do(lock.release)
+
+    def test_not_for_longer_than_it_may(self, one: Bench, short_leases: float) -> None:
+        lock = one.make("Lock", hold_seconds_max=0.2)
+        first, second = one.actors(2)
+        assert first.do(lock.acquire)
+        assert second.do(lock.acquire) is True
+        assert first.do(lambda: lock.lost) is True
+
+    def test_not_for_a_holder_that_is_gone(self, desk: Bench, short_leases: float) -> None:
+        thread = threading.Thread(target=desk.make("Lock").acquire)
+        thread.start()
+        thread.join()
+        assert desk.make("Lock").acquire() is True
+        desk.make("Lock").release()
+
+    def test_not_under_a_lease_of_ones_own(self, one: Bench) -> None:
+        lock = one.make("Lock", lease_seconds=30)
+        actor = one.actor()
+        assert actor.do(lock.acquire)
+        assert actor.do(lock._hold).due_at is None
+        actor.do(lock.release)
+
+    def test_what_the_server_forgot_is_told(self, one: Bench, short_leases: float) -> None:
+        lock = one.make("Lock")
+        actor = one.actor()
+        assert actor.do(lock.acquire)
+        hold = actor.do(lock._hold)
+        one.forget()
+        until(lambda: hold.gone)
+        assert actor.do(lambda: lock.lost) is True
+        with pytest.raises(LockLost):
+            actor.do(lock.release)
+
+
+def test_a_live_waiter_that_is_cut_off_keeps_its_place_in_a_fair_lock(desk: Bench) -> None:
+    with workers(desk.servers.url, 3) as (cut_off, second, third), desk.servers.data_nodes() as (server,):
+        lock = desk.make("FairLock")
+        assert lock.acquire()
+        others = set(server.pubsub_channels())
+        cut_off.begin("lock.acquire()", kind="FairLock")
+        desk.waits(1)
+        (channel,) = set(server.pubsub_channels()) - others
+        cut_off.stop()
+        server.client_kill_filter(_type="pubsub")
+        second.begin("lock.acquire()", kind="FairLock")
+        desk.waits(2)
+        lock.release()
+        assert second.answer() is True  # the first one is passed over for now
+        assert desk.queue() == 1
+        third.begin("lock.acquire()", kind="FairLock")
+        desk.waits(2)
+        cut_off.go_on()
+        until(lambda: channel in server.pubsub_channels())
+        second.do("lock.release()", kind="FairLock")
+        assert cut_off.answer() is True
+        cut_off.do("lock.release()", kind="FairLock")
+        assert third.answer() is True
+
+
+class TestTasks:
+    def test_a_child_task_is_another_holder(self, desk_of_tasks: Bench) -> None:
+        lock = desk_of_tasks.make("Lock")
+
+        async def story() -> tuple[bool, bool, str]:
+            assert await lock.acquire()
+            child = await asyncio.create_task(lock.acquire(wait_seconds=0))
+            same = await lock.acquire(wait_seconds=0)
+            with pytest.raises(NotHeld) as refused:
+                await asyncio.create_task(lock.release())
+            await lock.release()
+            await lock.release()
+            return child, same, str(refused.value)
+
+        assert desk_of_tasks.run(story())[:2] == (False, True)
+
+    def test_a_cancelled_acquire_leaves_nothing(self, desk_of_tasks: Bench) -> None:
+        lock = desk_of_tasks.make("Lock")
+        holder, waiter = desk_of_tasks.actors(2)
+        assert holder.do(lock.acquire)
+        waiting = waiter.begin(lock.acquire)
+        desk_of_tasks.waits(1)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            waiting.result(30)
+        desk_of_tasks.waits(0)
+        holder.do(lock.release)
+        assert waiter.do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_one_that_is_cancelled_while_it_is_asked_for_is_given_back(
+        self, desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lock = desk_of_tasks.make("Lock")
+        once = Script.run_async
+        asked = threading.Event()
+
+        async def slow(script: Script, *arguments: Any) -> Any:
+            answer = await once(script, *arguments)
+            if not asked.is_set():
+                asked.set()
+                await asyncio.sleep(0.05)  # the answer is on its way; the cancellation comes in this while
+            return answer
+
+        monkeypatch.setattr(Script, "run_async", slow)
+        actor = desk_of_tasks.actor()
+        acquiring = actor.begin(lock.acquire)
+        assert asked.wait(30)
+        actor.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            acquiring.result(30)
+        assert desk_of_tasks.actor().do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_a_cancelled_release_is_done(self, desk_of_tasks: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        lock = desk_of_tasks.make("Lock")
+        once = Script.run_async
+        asked = threading.Event()
+
+        async def slow(script: Script, *arguments: Any) -> Any:
+            asked.set()
+            await asyncio.sleep(0.05)
+            return await once(script, *arguments)
+
+        actor = desk_of_tasks.actor()
+        assert actor.do(lock.acquire)
+        monkeypatch.setattr(Script, "run_async", slow)
+        releasing = actor.begin(lock.release)
+        assert asked.wait(30)
+        actor.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            releasing.result(30)
+        assert actor.do(lambda: lock.held) is False
+        assert desk_of_tasks.actor().do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_a_named_owner_crosses_into_a_thread(self, desk_of_tasks: Bench, desk: Bench) -> None:
+        lock = desk_of_tasks.make("Lock", owner="order 17")
+        beside = desk.make("Lock", owner="order 17")
+        other = desk.make("Lock", owner="order 18")
+
+        async def story() -> list[bool]:
+            assert await lock.acquire()
+            inside = await sync_to_async(beside.acquire)(wait_seconds=0)
+            stranger = await sync_to_async(other.acquire)(wait_seconds=0)
+            await sync_to_async(beside.release)()
+            await lock.release()
+            return [inside, stranger, await sync_to_async(other.acquire)(wait_seconds=0)]
+
+        assert desk_of_tasks.run(story()) == [True, False, True]
+
+    def test_a_loop_has_one_subscriber(self, desk_of_tasks: Bench) -> None:
+        holder, *waiters = desk_of_tasks.actors(30)
+        lock = desk_of_tasks.make("Lock")
+        with desk_of_tasks.servers.data_nodes() as (server,):
+            others = {each["id"] for each in server.client_list(_type="pubsub")}
+            assert holder.do(lock.acquire)
+            answers = [each.begin(lambda: _in_and_out(lock)) for each in waiters]
+            desk_of_tasks.waits(29)
+            assert len({each["id"] for each in server.client_list(_type="pubsub")} - others) == 1
+        holder.do(lock.release)
+        assert [answer.result(30) for answer in answers] == [None] * 29
+
+
+async def _in_and_out(lock: Any) -> None:
+    async with lock:
+        pass
+
+
+class TestCosts:
+    """Counted by the server."""
+
+    def commands(self, bench: Bench, what: Callable[[], Any]) -> dict[str, int]:
+        with bench.servers.data_nodes() as (server,):
+            server.config_resetstat()
+            what()
+            told = server.info("commandstats")
+        # a script's own calls are its affair
+        counted = {"evalsha", "eval", "subscribe"}
+        return {name[8:]: stats["calls"] for name, stats in told.items() if name[8:] in counted}
+
+    def test_uncontended(self, one: Bench) -> None:
+        lock, actor = one.make("Lock"), one.actor()
+        actor.do(lock.acquire)
+        actor.do(lock.release)
+
+        def pair() -> None:
+            actor.do(lock.acquire)
+            actor.do(lock.release)
+
+        assert self.commands(one, pair) == {"evalsha": 2}
+
+    def test_a_hand_over(self, one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(places, "CONFIRM_SECONDS", 10.0)  # however slow this machine is
+        monkeypatch.setattr(places, "CLAIM_SECONDS", 30.0)
+        lock = one.make("FairLock")
+        first, second = one.actors(2)
+        assert first.do(lock.acquire)
+        warm = second.begin(lock.acquire)
+        one.waits(1)
+        first.do(lock.release)
+        assert warm.result(30)
+
+        def change_hands() -> None:
+            waiting = first.begin(lock.acquire)
+            one.waits(1)
+            second.do(lock.release)
+            assert waiting.result(30) is True
+
+        assert self.commands(one, change_hands) == {"evalsha": 2}
+        first.do(lock.release)
+
+
+def test_every_hub_has_a_channel_of_its_own() -> None:
+    class Silent(Hub):
+        def bell(self) -> None: ...
+        def stir(self) -> None: ...
+
+    one, two = Silent(None, cluster=False), Silent(None, cluster=False)
+    assert one.channel != two.channel
+    assert (one.counted, Silent(None, cluster=True).counted) == (True, False)
+
+
+class TestTheProjectsOwnClient:
+    """Without `client=` django-redis gives every thread a client of its own."""
+
+    def test_threads_of_a_process_share_limits_and_a_subscriber(self, redis_server: redis.Redis) -> None:
+        actors = [Actor() for _ in range(4)]
+        limiter = locks.RateLimiter("shared", permits=1, interval_seconds=60)
+
+        def limited() -> bool:
+            try:
+                limiter.acquire()
+            except RateExceeded:
+                return False
+            return True
+
+        assert [actor.do(limited) for actor in actors] == [True, False, False, False]
+        seen = locks.ExpiringSet("shared", ttl_seconds=60)
+        assert [actor.do(lambda: seen.add("a")) for actor in actors] == [True, False, False, False]
+        permits = locks.PermitExpirableSemaphore("shared", permits=1)
+        given = [actor.do(lambda: permits.acquire(lease_seconds=60, wait_seconds=0)) for actor in actors]
+        assert [permit is not None for permit in given] == [True, False, False, False]
+        assert len({id(actor.do(lambda: locks.Lock("shared").hub())) for actor in actors}) == 1
+        for actor in actors:
+            actor.end()
+
+    def test_two_clients_of_one_server_are_told_apart(self, desk: Bench) -> None:
+        with redis.Redis.from_url(desk.servers.url) as other:
+            both = [
+                locks.PermitExpirableSemaphore("thing", permits=1, client=client)
+                for client in (desk.client, other)
+            ]
+            given = [each.acquire(lease_seconds=60, wait_seconds=0) for each in both]
+            assert [permit is not None for permit in given] == [True, False]

@@ -1,0 +1,96 @@
+"""Topics over every kind of server: heard by everyone who listens, on one connection, and a gap is told."""
+
+import threading
+from typing import Any
+
+from tests.contract.locks.actors import until
+from tests.contract.locks.conftest import Bench
+
+
+class Listener:
+    """An actor that listens until it is told to stop; `heard` is what it was told."""
+
+    def __init__(self, bench: Bench, topic: Any) -> None:
+        self.heard: list[str | None] = []
+        self._stop = threading.Event()
+        self._topic = topic
+        self.done = bench.actor().begin(self._threads if bench.loop is None else self._tasks)
+        until(lambda: self.heard[:1] == [None] or self.done.done())
+
+    def _threads(self) -> None:
+        with self._topic.listen() as messages:
+            while not self._stop.is_set():
+                try:
+                    self.heard.append(messages.take(wait_seconds=0.05))
+                except TimeoutError:
+                    continue
+
+    async def _tasks(self) -> None:
+        async with self._topic.listen() as messages:
+            while not self._stop.is_set():
+                try:
+                    self.heard.append(await messages.take(wait_seconds=0.05))
+                except TimeoutError:
+                    continue
+
+    def end(self) -> None:
+        self._stop.set()
+        self.done.result(30)
+
+
+def test_everyone_hears_what_is_told(bench: Bench) -> None:
+    topic = bench.make("Topic")
+    teller = bench.actor()
+    one, two = Listener(bench, topic), Listener(bench, topic)
+    other = Listener(bench, bench.make("Topic", "another"))
+    for word in ("paid", "退款"):
+        teller.do(lambda word=word: topic.tell(word))
+    until(lambda: all(each.heard[-2:] == ["paid", "退款"] for each in (one, two)))
+    one.end()
+    teller.do(lambda: topic.tell("late"))
+    until(lambda: two.heard[-1] == "late")
+    assert "late" not in one.heard
+    assert set(other.heard) == {None}
+    two.end()
+    with bench.servers.data_nodes() as servers:
+        until(lambda: not any(server.pubsub_channels("payonce:topic:{thing}") for server in servers))
+        assert any(server.pubsub_channels("payonce:topic:{another}") for server in servers)
+    again = Listener(bench, topic)
+    teller.do(lambda: topic.tell("again"))
+    until(lambda: again.heard[-1] == "again")
+    again.end()
+    other.end()
+
+
+def test_who_may_have_missed_something_is_told(one: Bench) -> None:
+    topic = one.make("Topic")
+    listener = Listener(one, topic)
+    with one.servers.data_nodes() as (server,):
+        for _ in range(2):
+            heard = len(listener.heard)
+            server.client_kill_filter(_type="pubsub")
+            until(lambda heard=heard: len(listener.heard) > heard)
+            assert listener.heard[-1] is None
+    one.actor().do(lambda: topic.tell("and on"))
+    until(lambda: listener.heard[-1] == "and on")
+    listener.end()
+
+
+def test_a_slow_listener_is_told_that_it_missed_some(one: Bench, monkeypatch: Any) -> None:
+    from idempotency.locks import topic as module
+
+    monkeypatch.setattr(module, "KEPT_MAX", 3)
+    messages = module.Messages() if one.loop is None else one.run(_made(module))
+    for word in "abcdefg":
+        messages.put(word)
+    heard = [
+        messages.take(wait_seconds=1) if one.loop is None else one.run(messages.take(wait_seconds=1))
+        for _ in range(4)
+    ]
+    assert heard == ["a", "b", "c", None]
+    messages.put("h")
+    assert (messages.take(wait_seconds=1) if one.loop is None else one.run(messages.take(wait_seconds=1))) == "h"
+
+
+async def _made(module: Any) -> Any:
+    return module.AsyncMessages()

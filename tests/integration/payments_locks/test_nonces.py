@@ -1,0 +1,81 @@
+"""Nonces of notifications are remembered, and decide nothing: the database alone acknowledges."""
+
+from typing import Any
+
+import pytest
+import redis
+
+from payments import webhooks
+from payments.models import Notification
+from payments.sharing import UNSHARED
+from tests.integration.payments_locks.conftest import OpenAttempt, counted
+from tests.integration.settlement.conftest import letter, payment_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def replayed() -> float:
+    return counted(webhooks.REPLAYED, channel="wechat")
+
+
+def duplicates() -> float:
+    return counted(webhooks.RECEIVED, channel="wechat", verdict="duplicate")
+
+
+def test_the_same_bytes_are_told_from_a_copy_signed_anew(
+    open_attempt: OpenAttempt, redis_server: redis.Redis
+) -> None:
+    attempt = open_attempt()
+    first, anew = letter(attempt, notification_id="n"), letter(attempt, notification_id="n")
+    before = replayed(), duplicates()
+    assert [note.send().status_code for note in (first, anew, first, anew)] == [204] * 4
+    assert (replayed(), duplicates()) == (before[0] + 2, before[1] + 3)
+    assert payment_of(attempt).paid_minor == 1990
+
+
+def test_a_forged_body_does_not_ride_on_a_nonce(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
+    note, before = letter(open_attempt(), notification_id="n"), replayed()
+    assert note.send().status_code == 204
+    known = redis_server.keys("payonce:seen:*")
+    assert note.send(body=note.body + b" ").status_code == 401
+    assert (redis_server.keys("payonce:seen:*"), replayed()) == (known, before)
+
+
+def test_what_redis_remembers_acknowledges_nothing(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
+    """A database that was restored, or a standby promoted too early, must get its notification back from a copy."""
+    note = letter(open_attempt(), notification_id="n")
+    assert note.send().status_code == 204
+    Notification.objects.all().delete()
+    assert note.send().status_code == 204
+    assert Notification.objects.count() == 1
+
+
+def test_what_failed_is_not_remembered(
+    open_attempt: OpenAttempt, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt()
+    note, before = letter(attempt, notification_id="n"), replayed()
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(webhooks, "apply_observation", fail)
+        assert note.send().status_code == 500
+    assert note.send().status_code == 204
+    assert (replayed(), payment_of(attempt).paid_minor) == (before, 1990)
+
+
+def test_without_redis_every_copy_is_acknowledged(open_attempt: OpenAttempt, away: None) -> None:
+    attempt = open_attempt()
+    note, before = letter(attempt), (replayed(), counted(UNSHARED, what="notification nonces"))
+    assert [note.send().status_code for _ in range(3)] == [204] * 3
+    assert (replayed(), counted(UNSHARED, what="notification nonces")) == (before[0], before[1] + 3)
+    assert payment_of(attempt).paid_minor == 1990
+
+
+def test_alipay_signs_no_nonce_and_none_is_remembered(
+    open_attempt: OpenAttempt, redis_server: redis.Redis
+) -> None:
+    assert letter(open_attempt("alipay")).send().content == b"success"
+    assert not redis_server.keys("payonce:seen:*")
