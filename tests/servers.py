@@ -11,6 +11,8 @@ import pytest
 
 from shop.embedded import EmbeddedServers
 
+NOWHERE = "postgresql://nowhere"
+
 _started: list[EmbeddedServers] = []
 _skipped: list[str] = []
 
@@ -19,12 +21,19 @@ os.environ.setdefault("PUBLIC_URL", "http://testserver")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests() -> None:
-    """Start what is missing, in a data folder of the tests' own."""
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Start what is missing, in a data folder of the tests' own; with `-n 2` each process has servers of its own."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker and os.environ.get("DATABASE_URL") == NOWHERE:
+        del os.environ["DATABASE_URL"], os.environ["REDIS_URL"]
     if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
         return
+    if not worker and getattr(early_config.known_args_namespace, "numprocesses", None):
+        # this process only hands tests out: it has settings to load, and nothing to ask a server
+        os.environ.update(DATABASE_URL=NOWHERE, REDIS_URL=NOWHERE)
+        return
     data_dir = Path(os.environ.get("TEST_DATA_DIR", Path(__file__).parent.parent / ".data" / "test"))
-    servers = EmbeddedServers(data_dir, durable=False)
+    servers = EmbeddedServers(data_dir / worker, durable=False)
     servers.start()
     _started.append(servers)
     os.environ.update(servers.environment)

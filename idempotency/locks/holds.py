@@ -76,9 +76,10 @@ class Holds:
         """Keep it in sight."""
         with self._lock:
             self._holds[hold.key, hold.owner] = hold
-            early = hold.due_at is not None and hold.due_at < self._next
-            if early and hold.due_at is not None:
-                self._next = hold.due_at
+            due_at = hold.due_at  # read once: another thread may end the renewals at any time
+            early = due_at is not None and due_at < self._next
+            if early and due_at is not None:
+                self._next = due_at
         if early:
             self._stir()
 
@@ -100,20 +101,20 @@ class Holds:
         found = []
         with self._lock:
             for hold in self._holds.values():
-                if hold.due_at is None:
+                due_at = hold.due_at
+                if due_at is None:
                     continue
                 if hold.lost or not hold.holder.alive() or (hold.confirmed and now >= hold.renew_until):
                     hold.due_at = None
-                elif hold.due_at <= now + min(within_seconds, hold.lease_seconds / 10):
+                elif due_at <= now + min(within_seconds, hold.lease_seconds / 10):
                     found.append(hold)
         return found
 
     def next_due(self) -> float:
         """When the next renewal is due, on our clock; infinite if never. `stir` tells if one comes before it."""
         with self._lock:
-            self._next = min(
-                (hold.due_at for hold in self._holds.values() if hold.due_at is not None), default=float("inf")
-            )
+            every = [hold.due_at for hold in self._holds.values()]
+            self._next = min((due_at for due_at in every if due_at is not None), default=float("inf"))
             return self._next
 
     def forget_ended(self) -> None:
