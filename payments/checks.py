@@ -1,4 +1,4 @@
-"""System checks: the order listener exists, and every configured channel can be built."""
+"""System checks: what the settings name exists, and every configured channel can be built."""
 
 from typing import Any
 
@@ -10,16 +10,19 @@ from payments.providers import registry
 
 
 @register(Tags.compatibility)
-def check_listener(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """`PAYMENT_ORDER_LISTENER` names a function."""
-    path = getattr(settings, "PAYMENT_ORDER_LISTENER", "")
-    try:
-        found = import_string(path)
-    except ImportError as error:
-        return [Error(f"PAYMENT_ORDER_LISTENER = {path!r} cannot be imported: {error}", id="payments.E001")]
-    if not callable(found):
-        return [Error(f"PAYMENT_ORDER_LISTENER = {path!r} is not a function.", id="payments.E002")]
-    return []
+def check_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """`PAYMENT_ORDER_LISTENER` and `PAYMENT_EVENT_HANDLER` name functions."""
+    found: list[CheckMessage] = []
+    for name in ("PAYMENT_ORDER_LISTENER", "PAYMENT_EVENT_HANDLER"):
+        path = getattr(settings, name, "")
+        try:
+            function = import_string(path)
+        except ImportError as error:
+            found.append(Error(f"{name} = {path!r} cannot be imported: {error}", id="payments.E001"))
+        else:
+            if not callable(function):
+                found.append(Error(f"{name} = {path!r} is not a function.", id="payments.E002"))
+    return found
 
 
 @register(Tags.security)

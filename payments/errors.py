@@ -85,3 +85,9 @@ class ChannelUnavailable(PaymentRefused):
     """This payment channel is not configured here."""
 
     code = "channel_unavailable"
+
+
+class MethodUnavailable(PaymentRefused):
+    """This payment channel has no such method."""
+
+    code = "method_unavailable"

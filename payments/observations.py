@@ -20,14 +20,26 @@ from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
 
+from payments import inbox, journal, sequence
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact, FactKind
-from payments.states import LIVE_ATTEMPTS, NEXT, AttemptStatus, PaymentStatus, RefundStatus, derive_status
+from payments.states import (
+    LIVE_ATTEMPTS,
+    NEXT,
+    OPEN_REFUNDS,
+    AttemptStatus,
+    PaymentStatus,
+    RefundStatus,
+    derive_status,
+)
 
 Kind = Anomaly.Kind
 
 # kinds whose money we hold and give back by ourselves; the others wait for a person
 REFUNDED_BY_POLICY = frozenset({Kind.AMOUNT_MISMATCH, Kind.PAID_AFTER_CLOSE, Kind.PAID_TWICE})
+
+# what somebody does something about, in order; the others only wait for a provider
+ACTED_ON = frozenset(PaymentStatus) - {PaymentStatus.PENDING, PaymentStatus.UNCERTAIN}
 
 
 class Outcome(StrEnum):
@@ -36,6 +48,7 @@ class Outcome(StrEnum):
     APPLIED = "applied"
     DUPLICATE = "duplicate"
     ANOMALY = "anomaly"
+    HELD = "held"  # a refund whose payment nobody told us of yet; it counts as soon as somebody does
 
 
 def apply_observation(fact: Fact, *, source: str) -> Outcome:
@@ -46,7 +59,8 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
         source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``operator``.
 
     Returns:
-        `DUPLICATE` if it was known; `ANOMALY` if it was kept without being credited.
+        `DUPLICATE` if it was known; `ANOMALY` if it was kept without being credited; `HELD` if it came before
+        what it follows from.
 
     Raises:
         RuntimeError: no transaction is open.
@@ -86,7 +100,16 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
         file_anomaly(Kind.MERCHANT_MISMATCH, fact=fact, payment=payment)
         return Outcome.ANOMALY
     outcome = _FOLDS[fact.kind](payment, attempt, observation, fact)
+    counted = _count_refunds(payment)
+    late = [other for other in counted if other != observation]
+    observation.credited |= len(late) < len(counted)
+    journal.book_moved(observation)
+    for other in late:
+        journal.book_counted(other)
+    inbox.release_held(late)
     rederive(payment)
+    if fact.kind is FactKind.REFUNDED and outcome is Outcome.APPLIED and not _is_paid(attempt):
+        return Outcome.HELD
     return outcome
 
 
@@ -96,9 +119,6 @@ def rederive(payment: Payment) -> None:
     Args:
         payment: its row locked by the caller in this transaction.
     """
-    paid_attempts = payment.attempts.filter(observations__kind=FactKind.PAID, observations__credited=True)
-    ours = Observation.objects.filter(merchant=F("attempt__merchant"), currency=F("attempt__currency"))
-    ours.filter(attempt__in=paid_attempts, kind=FactKind.REFUNDED).update(credited=True)
     sums = dict(
         Observation.objects.filter(attempt__payment=payment, credited=True)
         .order_by()
@@ -118,8 +138,9 @@ def rederive(payment: Payment) -> None:
         refunded_minor = paid_minor
     statuses = [AttemptStatus(status) for status in payment.attempts.values_list("status", flat=True)]
     status = derive_status(paid_minor=paid_minor, refunded_minor=refunded_minor, attempts=statuses)
-    before = (payment.status, payment.paid_minor, payment.refunded_minor)
-    if before == (status.value, paid_minor, refunded_minor):
+    reserved_minor = min(_reserved(payment), paid_minor - refunded_minor)
+    before = (payment.status, payment.paid_minor, payment.refunded_minor, payment.reserved_minor)
+    if before == (status.value, paid_minor, refunded_minor, reserved_minor):
         return
     if status not in NEXT[PaymentStatus(payment.status)]:
         raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
@@ -127,12 +148,15 @@ def rederive(payment: Payment) -> None:
         status=status.value,
         paid_minor=paid_minor,
         refunded_minor=refunded_minor,
+        reserved_minor=reserved_minor,
         version=payment.version + 1,
         updated_at=Now(),
     )
     if not changed:
         raise RuntimeError(f"payment {payment.id.hex} changed under its lock")
     payment.refresh_from_db()
+    if before[:3] != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
+        sequence.stage(payment)
     if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
         order_listener()(order_id=payment.order_id, event=status.value)
 
@@ -231,6 +255,33 @@ def _fold_refunded(payment: Payment, attempt: Attempt, observation: Observation,
                 resolved_at=Now(), resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}"
             )
     return Outcome.APPLIED
+
+
+def _count_refunds(payment: Payment) -> list[Observation]:
+    """Let the refunds of credited attempts count, also those that came early; the ones that did not before."""
+    paid_attempts = payment.attempts.filter(observations__kind=FactKind.PAID, observations__credited=True)
+    ours = Observation.objects.filter(merchant=F("attempt__merchant"), currency=F("attempt__currency"))
+    found = list(
+        ours.filter(attempt__in=paid_attempts, kind=FactKind.REFUNDED, credited=False).select_related("attempt")
+    )
+    for observation in found:
+        observation.credited = True
+        observation.save(update_fields=["credited"])
+    return found
+
+
+def _reserved(payment: Payment) -> int:
+    """The sum of the payer's refunds that are not over; what our policy gives back was never credited."""
+    if not payment.paid_minor:
+        return 0  # nothing could be reserved of nothing
+    open_refunds = payment.refunds.filter(
+        anomaly__isnull=True, status__in=[status.value for status in OPEN_REFUNDS]
+    )
+    return open_refunds.aggregate(total=Sum("amount_minor"))["total"] or 0
+
+
+def _is_paid(attempt: Attempt) -> bool:
+    return attempt.observations.filter(kind=FactKind.PAID).exists()
 
 
 def _fold_closed(payment: Payment, attempt: Attempt, observation: Observation, fact: Fact) -> Outcome:

@@ -1,4 +1,4 @@
-"""Refunds: reserved as rows under the payment's lock, so that together they never exceed what was captured.
+"""Refunds: reserved under the payment's version, so that together they never exceed what was captured.
 
 The row is committed before the provider hears of it; its id is the refund's number there, so asking twice moves
 nothing twice, and a notification that arrives before our own call returned finds its row.
@@ -9,14 +9,14 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import F
 from django.db.models.functions import Now
 
 from idempotency.ids import new_id
 from payments import services
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Observation, Payment, Refund
-from payments.observations import file_anomaly
+from payments.observations import file_anomaly, rederive
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
 from payments.schedule import after
@@ -39,17 +39,18 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     Raises:
         RefundExceedsPaid: not so much is left.
 
-    Transaction: needs the caller's; locks the payment's row, so racing refunds go one after the other.
+    Transaction: needs the caller's; the payment's row is locked from the reservation on, so racing refunds go one
+    after the other, and the CHECK `payment_refunds_within_paid` judges them.
     """
-    payment = Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
     if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
         return known
-    reserved = payment.refunds.filter(anomaly__isnull=True, status__in=_OPEN).aggregate(total=Sum("amount_minor"))[
-        "total"
-    ]
-    # what has succeeded is in the payment's total, and so is what went back by hand at the provider
-    if amount_minor > payment.paid_minor - payment.refunded_minor - (reserved or 0):
+    # what has succeeded is in the refunded total, and so is what went back by hand at the provider
+    reserved = Payment.objects.filter(
+        pk=payment_id, paid_minor__gte=F("refunded_minor") + F("reserved_minor") + amount_minor
+    ).update(reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now())
+    if not reserved:
         raise RefundExceedsPaid
+    payment = Payment.objects.get(pk=payment_id)
     captured = payment.attempts.get(observations__kind=FactKind.PAID.value, observations__credited=True)
     return Refund.objects.create(
         id=refund_id or new_id(),
@@ -93,6 +94,7 @@ def submit_refund(refund_id: UUID) -> Refund:
                 currency=charged.currency,
                 reason=refund.reason,
                 notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
+                reference=refund.attempt.reference,
             )
     except OutcomeUnknown as error:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
@@ -111,7 +113,11 @@ def submit_refund(refund_id: UUID) -> Refund:
 def _ask(channel: Provider, refund: Refund) -> RefundResult:
     """What became of it; a question that is refused leaves the refund as unknown, and as reserved, as it was."""
     try:
-        return channel.query_refund(out_trade_no=refund.attempt.out_trade_no, out_refund_no=refund.out_refund_no)
+        return channel.query_refund(
+            out_trade_no=refund.attempt.out_trade_no,
+            out_refund_no=refund.out_refund_no,
+            reference=refund.attempt.reference,
+        )
     except ProviderRejected as error:
         raise OutcomeUnknown(f"the question was refused: {error}") from error
 
@@ -136,4 +142,7 @@ def _failed(refund: Refund, message: str) -> Refund:
             payment=refund.payment,
             detail={"amount_minor": refund.amount_minor, "message": message},
         )
-        return _set(refund, RefundStatus.FAILED, message=message[:255])
+        payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+        _set(refund, RefundStatus.FAILED, message=message[:255])
+        rederive(payment)  # what was reserved for it is free again
+    return refund

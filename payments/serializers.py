@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from payments.models import Attempt, Payment, Refund
-from payments.providers.base import NextActionType
+from payments.providers.base import NextActionType, PayMethod
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 
 
@@ -24,11 +24,14 @@ def represent_payment(payment: Payment) -> dict[str, Any]:
 
 
 def _represent_attempt(attempt: Attempt) -> dict[str, Any]:
-    action = None
+    action: dict[str, Any] | None = None
     if attempt.status == AttemptStatus.PENDING:
         action = {"type": attempt.next_action_type, "url": attempt.next_action_url}
+        if attempt.next_action_params:
+            action["params"] = attempt.next_action_params
     return {
         "channel": attempt.channel,
+        "method": attempt.method,
         "out_trade_no": attempt.out_trade_no,
         "status": attempt.status,
         "next_action": action,
@@ -54,11 +57,15 @@ class MoneySerializer(serializers.Serializer[Any]):
 
 class NextActionSerializer(serializers.Serializer[Any]):
     type = serializers.ChoiceField(choices=[kind.value for kind in NextActionType])
-    url = serializers.CharField()
+    url = serializers.CharField(help_text="to draw or to go to; empty for jsapi")
+    params = serializers.DictField(
+        child=serializers.CharField(), required=False, help_text="jsapi: arguments of the wallet's own script"
+    )
 
 
 class AttemptSerializer(serializers.Serializer[Any]):
     channel = serializers.CharField()
+    method = serializers.ChoiceField(choices=[method.value for method in PayMethod])
     out_trade_no = serializers.CharField(help_text="our number at the provider")
     status = serializers.ChoiceField(choices=[status.value for status in AttemptStatus])
     next_action = NextActionSerializer(allow_null=True, help_text="how the shopper goes on; only while pending")

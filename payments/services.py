@@ -8,16 +8,16 @@ for is known, and asking under it is all that is ever needed.
 import logging
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from payments import limits
+from payments import channels
 from payments.errors import (
     ChannelUnavailable,
+    MethodUnavailable,
     OrderAlreadyPaid,
     OutcomeUnknown,
     ProviderError,
@@ -25,8 +25,17 @@ from payments.errors import (
 )
 from payments.models import Attempt, Payment
 from payments.observations import apply_observation, rederive
-from payments.providers import registry
-from payments.providers.base import Fact, NextAction, Provider, TradeStatus
+from payments.providers.base import (
+    NEEDED,
+    NOBODY,
+    Fact,
+    NextAction,
+    Payer,
+    PayMethod,
+    Provider,
+    Trade,
+    TradeStatus,
+)
 from payments.schedule import after
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
@@ -45,19 +54,14 @@ class CloseResult(StrEnum):
     UNCERTAIN = "uncertain"  # a provider did not answer: try again
 
 
-@lru_cache(maxsize=1)
-def _built() -> dict[str, Provider]:
-    return registry.build(settings.PAYMENT_CHANNELS, limits=limits.outbound)
-
-
 def provider(channel: str) -> Provider:
-    """The configured provider of `channel`, one a process.
+    """The configured provider of `channel`.
 
     Raises:
         ChannelUnavailable: it is not configured here.
     """
     try:
-        return _built()[channel]
+        return channels.current()[channel]
     except KeyError:
         raise ChannelUnavailable from None
 
@@ -81,28 +85,36 @@ def open_attempt(
     channel: str,
     description: str,
     expires_at: datetime,
+    method: PayMethod | None = None,
+    payer: Payer = NOBODY,
 ) -> Attempt:
-    """Commit to a number: the live attempt of this order by this channel, made if there is none.
+    """Commit to a number: the live attempt of this order by this channel and method, made if there is none.
 
     Args:
         order_id: the shop's; one payment each.
         owner_id: the user who may see the payment.
         amount_minor: what is to be paid, in minor units.
         currency: ISO 4217.
-        channel: ``wechat`` or ``alipay``.
+        channel: ``wechat``, ``alipay`` or ``stripe``.
         description: what the shopper's wallet shows, at most 127 bytes.
         expires_at: aware; the provider takes no money after it.
+        method: one of the channel's; None is its first.
+        payer: what the method must know of the shopper; kept until the attempt is open.
 
     Raises:
         OrderAlreadyPaid: money has been credited.
         ChannelUnavailable: the channel is not configured.
+        MethodUnavailable: the channel has no such method.
 
     Transaction: needs the caller's, with the order's row locked, so that an order that is being closed gets no
     new attempt. Only inserts here; payment rows are not locked. No network.
     """
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("open_attempt needs a transaction")
-    merchant = provider(channel).merchant
+    found = provider(channel)
+    chosen = method or found.methods[0]
+    if chosen not in found.methods:
+        raise MethodUnavailable
     # the insert that loses to a twin's committed payment leaves the twin's to be used
     Payment.objects.bulk_create(
         [Payment(order_id=order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
@@ -111,16 +123,18 @@ def open_attempt(
     payment = Payment.objects.get(order_id=order_id)
     if payment.paid_minor:
         raise OrderAlreadyPaid
-    live = payment.attempts.filter(channel=channel, status__in=_LIVE).first()
+    live = payment.attempts.filter(channel=channel, method=chosen.value, status__in=_LIVE).first()
     if live is not None:
         return live
     return Attempt.objects.create(
         payment=payment,
         channel=channel,
-        merchant=merchant,
+        merchant=found.merchant,
         amount_minor=payment.amount_minor,
         currency=payment.currency,
         description=description,
+        method=chosen.value,
+        payer={name: getattr(payer, name) for name in [NEEDED.get(chosen)] if name},
         expires_at=expires_at,
         next_query_at=after(query_count=0),
     )
@@ -159,6 +173,8 @@ def submit_attempt(attempt_id: UUID) -> Payment:
             notify_url=f"{settings.PUBLIC_URL}/webhooks/{attempt.channel}",
             return_url=f"{settings.PUBLIC_URL}/orders/{attempt.payment.order_id.hex}",
             expires_at=attempt.expires_at,
+            method=PayMethod(attempt.method),
+            payer=Payer(**attempt.payer),
         )
     except OutcomeUnknown as error:
         log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
@@ -195,9 +211,9 @@ def close_payment(*, order_id: UUID) -> CloseResult:
         return CloseResult.NONE
     for attempt in payment.attempts.filter(status__in=_LIVE):
         try:
-            trade = provider(attempt.channel).close(out_trade_no=attempt.out_trade_no)
+            trade = _close(provider(attempt.channel), attempt)
             if trade.status is TradeStatus.PAID and not trade.facts:
-                trade = provider(attempt.channel).query(out_trade_no=attempt.out_trade_no)
+                trade = _query(provider(attempt.channel), attempt)
         except ProviderError as error:
             log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
             continue
@@ -216,8 +232,16 @@ def fold(facts: tuple[Fact, ...], *, source: str) -> None:
             apply_observation(fact, source=source)
 
 
+def _query(channel: Provider, attempt: Attempt) -> Trade:
+    return channel.query(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+
+
+def _close(channel: Provider, attempt: Attempt) -> Trade:
+    return channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+
+
 def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
-    trade = channel.query(out_trade_no=attempt.out_trade_no)
+    trade = _query(channel, attempt)
     fold(trade.facts, source="query")
     return trade.status
 
@@ -248,6 +272,9 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction) -> Payment:
             status=AttemptStatus.PENDING.value,
             next_action_type=action.type.value,
             next_action_url=action.url,
+            next_action_params=dict(action.params),
+            reference=action.reference,
+            payer={},
         )
         if changed:
             rederive(payment)
@@ -256,5 +283,6 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction) -> Payment:
     if attempt.status == AttemptStatus.CLOSED:
         # it was closed while our call was on its way, which opened it again: nobody may pay it now
         log.warning("attempt %s was opened after it had been closed; closing it again", attempt.out_trade_no)
-        fold(channel.close(out_trade_no=attempt.out_trade_no).facts, source="close")
+        attempt.reference = action.reference
+        fold(_close(channel, attempt).facts, source="close")
     return Payment.objects.get(pk=attempt.payment_id)

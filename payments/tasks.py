@@ -1,11 +1,11 @@
-"""Background work on the durable queue: the reconciliation timer, and refunds that our policy makes."""
+"""Background work on the durable queue: the timers, what follows from payments, and our policy's refunds."""
 
 from uuid import UUID
 
 from procrastinate import RetryStrategy
 from procrastinate.contrib.django import app
 
-from payments import reconcile, refunds
+from payments import reconcile, refunds, sequence
 from payments.errors import ProviderError
 
 
@@ -32,3 +32,24 @@ def submit_refund(refund_id: str) -> None:
         refund_id: 32 hexadecimal characters.
     """
     refunds.submit_refund(UUID(hex=refund_id))
+
+
+@app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))
+def handle_events(payment_id: str) -> int:
+    """Act on what happened to a payment, in order; `handle_overdue_events` goes on where the retries end.
+
+    Args:
+        payment_id: 32 hexadecimal characters.
+    """
+    return sequence.handle(UUID(hex=payment_id))
+
+
+@app.periodic(cron="* * * * * */30")
+@app.task(name="payments.handle_overdue_events", queueing_lock="payments.handle_overdue_events")
+def handle_overdue_events(timestamp: int) -> int:
+    """Twice a minute: events whose job was lost, or whose worker was killed while it held the payment's lock.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    return sequence.handle_overdue()

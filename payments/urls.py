@@ -13,4 +13,5 @@ api_urlpatterns = [
 webhook_urlpatterns = [
     path("wechat", views.wechat_webhook, name="webhook-wechat"),
     path("alipay", views.alipay_webhook, name="webhook-alipay"),
+    path("stripe", views.stripe_webhook, name="webhook-stripe"),
 ]

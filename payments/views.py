@@ -131,6 +131,33 @@ def alipay_webhook(request: HttpRequest) -> HttpResponse:
     return HttpResponse("success", content_type="text/plain")
 
 
+@csrf_exempt
+@require_POST
+def stripe_webhook(request: HttpRequest) -> HttpResponse:
+    """`POST /webhooks/stripe` (CONTRACT [3]).
+
+    Source: Stripe, "Receive Stripe events in your webhook endpoint": any 2xx acknowledges, anything else is sent
+    again for up to three days (read 2026-11).
+    """
+    try:
+        webhooks.receive(channel="stripe", headers=request.headers, body=_body(request))
+    except SignatureInvalid:
+        return _stripe_says(400, "The signature does not verify.")
+    except NotificationMalformed:
+        return _stripe_says(400, "The event cannot be read.")
+    except webhooks.ProcessingFailed:
+        return _stripe_says(500, "The event could not be processed; please send it again.")
+    except (OperationalError, InterfaceError):
+        return _stripe_says(503, "The event could not be stored; please send it again.")
+    return _stripe_says(200, "received")
+
+
+def _stripe_says(status: int, message: str) -> HttpResponse:
+    """For a person who looks at the endpoint's deliveries; Stripe itself reads the status only."""
+    headers = {"Retry-After": "1"} if status >= 500 else {}
+    return HttpResponse(message, status=status, content_type="text/plain", headers=headers)
+
+
 def _body(request: HttpRequest) -> bytes:
     """The raw bytes up to one more than the limit, which `receive` then refuses."""
     return request.read(webhooks.MAX_BODY_BYTES + 1)

@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from django.db import IntegrityError, InterfaceError, OperationalError, transaction
-from django.db.models.functions import Now
 from prometheus_client import Counter
 
 from idempotency.locks import ExpiringSet
-from payments import services
+from payments import inbox, services
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Anomaly, Notification
 from payments.observations import Outcome, apply_observation, file_anomaly
@@ -51,14 +50,10 @@ _KEPT_HEADERS = (
     "wechatpay-nonce",
     "wechatpay-serial",
     "wechatpay-signature",
+    "stripe-signature",
     "content-type",
 )
 _SIGNED_HEADERS = ("wechatpay-serial", "wechatpay-timestamp", "wechatpay-nonce", "wechatpay-signature")
-_VERDICTS = {
-    Outcome.APPLIED: Verdict.APPLIED,
-    Outcome.DUPLICATE: Verdict.DUPLICATE,
-    Outcome.ANOMALY: Verdict.ANOMALY,
-}
 
 
 class ProcessingFailed(Exception):
@@ -69,7 +64,7 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
     """Take one notification in.
 
     Args:
-        channel: ``wechat`` or ``alipay``.
+        channel: ``wechat``, ``alipay`` or ``stripe``.
         headers: of the request, names in any case.
         body: as received.
 
@@ -119,6 +114,40 @@ def _remember_nonce(channel: str, *, headers: Mapping[str, str], body: bytes) ->
         log.info("a %s notification came again byte for byte, not signed anew", channel)
 
 
+def replay(notification_pk: int) -> str:
+    """Process a kept notification again, whatever became of it; its facts still count once only.
+
+    Its bytes are verified as of the moment when they came, with the keys that we hold now.
+
+    Args:
+        notification_pk: of its row.
+
+    Returns:
+        The new verdict.
+
+    Raises:
+        Notification.DoesNotExist: there is none.
+        SignatureInvalid, NotificationMalformed: our keys no longer verify or read it; nothing changed.
+        ProcessingFailed: it failed again, and why is kept with it.
+
+    Transaction: opens its own. No network.
+    """
+    row = Notification.objects.get(pk=notification_pk)
+    notice = services.provider(row.channel).read_notification(
+        headers=row.headers, body=bytes(row.body), now=row.received_at
+    )
+    try:
+        with transaction.atomic():
+            verdict = _fold(notice)
+            inbox.settle(row, verdict=verdict)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        inbox.keep_failed(row, error=error)
+        raise ProcessingFailed(row.notification_id) from error
+    return verdict
+
+
 def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: bytes) -> str:
     row = Notification(
         channel=channel,
@@ -143,7 +172,7 @@ def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: 
 
 def _apply_once(row: Notification, notice: Notice) -> str:
     """Fold the facts and keep the row, unless an earlier copy did; its unique constraint is the judge."""
-    known = Notification.objects.filter(channel=row.channel, notification_id=row.notification_id).first()
+    known = inbox.find(row)
     if known is not None and known.digest != row.digest:
         with transaction.atomic():
             file_anomaly(
@@ -152,44 +181,36 @@ def _apply_once(row: Notification, notice: Notice) -> str:
                 reference=row.notification_id,
                 detail={"first_sha256": known.digest, "sha256": row.digest},
             )
-        return Verdict.ANOMALY
+            inbox.quarantine(row)
+        return Verdict.QUARANTINED
     if known is not None and known.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
     with transaction.atomic():
-        outcomes = [apply_observation(fact, source="notification") for fact in notice.facts]
-        row.verdict, row.processed_at, row.detail = _verdict(outcomes), datetime.now(UTC), ""
+        verdict = _fold(notice)
         if known is None:
-            row.save(force_insert=True)
+            inbox.keep(row, verdict=verdict)
         else:
-            Notification.objects.filter(pk=known.pk).update(
-                verdict=row.verdict, processed_at=row.processed_at, detail=""
-            )
-            Anomaly.objects.filter(
-                kind=Anomaly.Kind.NOTIFICATION_FAILED,
-                channel=row.channel,
-                reference=row.notification_id,
-                resolved_at__isnull=True,
-            ).update(resolved_at=Now(), resolution="a later copy was processed")
-    return row.verdict
+            inbox.settle(known, verdict=verdict)
+    return verdict
 
 
-def _verdict(outcomes: list[Outcome]) -> Notification.Verdict:
-    """Of several facts in one notification, the verdict that a person should see."""
-    for outcome in (Outcome.ANOMALY, Outcome.APPLIED, Outcome.DUPLICATE):
+def _fold(notice: Notice) -> Notification.Verdict:
+    """Fold every fact; of their outcomes, the verdict that a person should see."""
+    outcomes = [apply_observation(fact, source="notification") for fact in notice.facts]
+    for outcome in (Outcome.ANOMALY, Outcome.HELD, Outcome.APPLIED, Outcome.DUPLICATE):
         if outcome in outcomes:
-            return _VERDICTS[outcome]
+            return Verdict(outcome.value)
     return Verdict.IGNORED
 
 
 def _keep_failed(row: Notification, error: Exception) -> str:
-    row.verdict, row.processed_at, row.detail = Verdict.ERROR, None, f"{type(error).__name__}: {error}"[:2000]
+    detail = inbox.keep_failed(row, error=error)
     with transaction.atomic():
-        Notification.objects.bulk_create([row], ignore_conflicts=True)
         file_anomaly(
             Anomaly.Kind.NOTIFICATION_FAILED,
             channel=row.channel,
             reference=row.notification_id,
-            detail={"error": row.detail},
+            detail={"error": detail},
         )
     return Verdict.ERROR
 

@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 
 from idempotency.drf import idempotent
 from idempotency.modes import PHASED
+from payments.providers.base import Payer, PayMethod
 from payments.serializers import PaymentSerializer, represent_payment
 from shop import catalog, checkout, orders, schema
 from shop.errors import PreconditionRequired
@@ -279,7 +280,7 @@ class OrderPayment(APIView):
             {
                 **ORDER_MISSING,
                 400: "validation_failed, malformed",
-                409: "order_paid, order_closed, channel_unavailable",
+                409: "order_paid, order_closed, channel_unavailable, method_unavailable",
                 502: "provider_refused",
                 503: "provider_unavailable",
             },
@@ -293,6 +294,8 @@ class OrderPayment(APIView):
             order_id=order_id,
             user_id=_user_id(request),
             channel=data["channel"],
+            method=PayMethod(data["method"]) if "method" in data else None,
+            payer=Payer(openid=data.get("openid", ""), client_ip=request.META.get("REMOTE_ADDR") or ""),
             resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
         )
         document = represent_payment(payment)

@@ -13,6 +13,7 @@ from django.db import transaction
 from payments import services
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
+from payments.providers.base import NOBODY, Payer, PayMethod
 from payments.states import AttemptStatus
 from shop import orders
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
@@ -27,13 +28,23 @@ ASKED = (AttemptStatus.PENDING, AttemptStatus.UNCERTAIN)
 NAME_BYTES = 100  # of UTF-8; the narrowest channel takes 127 for the whole description
 
 
-def start_payment(*, order_id: UUID, user_id: int, channel: str, resumed: bool = False) -> Payment:
-    """Open an attempt for the order, or go on with the live one of the same channel.
+def start_payment(
+    *,
+    order_id: UUID,
+    user_id: int,
+    channel: str,
+    method: PayMethod | None = None,
+    payer: Payer = NOBODY,
+    resumed: bool = False,
+) -> Payment:
+    """Open an attempt for the order, or go on with the live one of the same channel and method.
 
     Args:
         order_id: which order.
         user_id: whose.
-        channel: ``wechat`` or ``alipay``.
+        channel: ``wechat``, ``alipay`` or ``stripe``.
+        method: one of the channel's; None is its first.
+        payer: what the method must know of the shopper.
         resumed: an earlier run for the same intent was cut off or ended uncertain; it may have been paid since,
             which then is its outcome and no refusal.
 
@@ -41,15 +52,15 @@ def start_payment(*, order_id: UUID, user_id: int, channel: str, resumed: bool =
         The payment; `uncertain` where the provider's answer is missing.
 
     Raises:
-        Problem: `order_not_found`, `order_paid`, `order_closed`, `channel_unavailable`, `provider_refused`,
-            `provider_unavailable`.
+        Problem: `order_not_found`, `order_paid`, `order_closed`, `channel_unavailable`, `method_unavailable`,
+            `provider_refused`, `provider_unavailable`.
 
     Transaction: NONE may be open; opens a short one of its own, then calls the provider. May run again.
     """
     if not resumed and known_paid(order_id=order_id, user_id=user_id):
         raise OrderPaid
     try:
-        attempt_id = _open(order_id=order_id, user_id=user_id, channel=channel)
+        attempt_id = _open(order_id=order_id, user_id=user_id, channel=channel, method=method, payer=payer)
     except (OrderPaid, OrderClosed) as refused:
         if isinstance(refused, OrderPaid):
             remember_paid(order_id=order_id, user_id=user_id)
@@ -88,7 +99,7 @@ def is_uncertain(document: dict[str, Any], *, channel: str) -> bool:
     return document["status"] == "uncertain" or tried[-1:] == ["uncertain"]
 
 
-def _open(*, order_id: UUID, user_id: int, channel: str) -> UUID:
+def _open(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | None, payer: Payer) -> UUID:
     with transaction.atomic():
         order = orders.lock_payable(order_id=order_id, user_id=user_id)
         first = not orders.payment_ids(order_ids=[order_id])
@@ -101,6 +112,8 @@ def _open(*, order_id: UUID, user_id: int, channel: str) -> UUID:
                 channel=channel,
                 description=describe(order),
                 expires_at=order.expires_at,
+                method=method,
+                payer=payer,
             )
         except PaymentRefused as refused:
             raise from_payment(refused) from refused

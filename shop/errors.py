@@ -11,6 +11,7 @@ code                             status when
 `order_paid`                     409    the order is already paid (or was, and is refunded)
 `order_closed`                   409    the order is closed, closing or past its time
 `channel_unavailable`            409    the payment channel is not set up here
+`method_unavailable`             409    the payment channel has no such method
 `version_conflict`               412    `If-Match` names an older version
 `precondition_required`          428    `If-Match` is missing
 `provider_refused`               502    the payment provider refused to open the payment

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from shop.serializers import MAX_QUANTITY
 
-CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay")}
+CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
 
 
 class BuyForm(forms.Form):

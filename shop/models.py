@@ -133,3 +133,35 @@ class OrderItem(models.Model):
     def subtotal_minor(self) -> int:
         """Price times quantity, in minor units."""
         return self.price_minor * self.quantity
+
+
+class Fulfilment(models.Model):
+    """What the warehouse is told about an order: to send it, or to leave it. One an order, made by its payment.
+
+    `number` is that of the last event that was acted on; it only grows, so nothing is told in a wrong order.
+    """
+
+    class Status(models.TextChoices):
+        """What the warehouse does."""
+
+        RELEASED = "released", _("To be sent")
+        RECALLED = "recalled", _("Not to be sent")
+
+    order = models.OneToOneField(Order, on_delete=models.PROTECT, related_name="fulfilment")
+    status = models.CharField(max_length=8, choices=Status)
+    number = models.PositiveBigIntegerField()
+    released_at = models.DateTimeField(null=True, editable=False)
+    recalled_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(status="released", released_at__isnull=False, recalled_at__isnull=True)
+                | Q(status="recalled", recalled_at__isnull=False),
+                name="fulfilment_times_fit_status",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.order_id.hex} {self.status}"

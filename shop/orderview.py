@@ -138,8 +138,9 @@ def _attempts_of(payment: Payment | None) -> tuple[Action | None, bool]:
     document = represent_payment(payment)
     action = None
     for attempt in document["attempts"]:
-        if attempt["status"] == "pending" and attempt["next_action"]:
-            told = attempt["next_action"]
+        told = attempt["next_action"]
+        # a page inside the wallet goes on by its own script, not by ours
+        if attempt["status"] == "pending" and told and told["type"] != NextActionType.JSAPI:
             action = Action(
                 channel=attempt["channel"],
                 out_trade_no=attempt["out_trade_no"],

@@ -28,6 +28,12 @@ WORKER_RESTART_LIMIT = 5
 
 PYTHON = sys.executable
 
+_SANDBOX_PATHS = {
+    "WECHAT_API_URL": "/wechat",
+    "ALIPAY_GATEWAY_URL": "/alipay/gateway.do",
+    "STRIPE_API_URL": "/stripe",
+}
+
 
 class RunError(Exception):
     """The start or the run cannot go on; the message says why."""
@@ -94,11 +100,13 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     if not full.get("SECRET_KEY"):
         full["SECRET_KEY"] = _kept_secret(plan.data_dir / "secret_key")
     made = keys.ensure(plan.data_dir / "sandbox")
-    for channel, url in (("WECHAT_", "WECHAT_API_URL"), ("ALIPAY_", "ALIPAY_GATEWAY_URL")):
-        if any(full.get(name) for name in (*made, url) if name.startswith(channel)):
+    for url, path in _SANDBOX_PATHS.items():
+        channel = url.partition("_")[0] + "_"
+        names = [url, *(name for name in made if name.startswith(channel))]
+        if any(full.get(name) or full.get(f"{name}_FILE") for name in names):
             continue
         full |= {name: value for name, value in made.items() if name.startswith(channel)}
-        full[url] = plan.sandbox_url + ("/wechat" if channel == "WECHAT_" else "/alipay/gateway.do")
+        full[url] = plan.sandbox_url + path
         full["SANDBOX_URL"] = plan.sandbox_url
     return full
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from rest_framework import serializers
 
+from payments.providers.base import PayMethod
 from payments.serializers import MoneySerializer
 from shop.models import Order, OrderStatus
 
@@ -57,6 +58,19 @@ class PaymentRequest(serializers.Serializer[Any]):
     """How to pay."""
 
     channel = serializers.ChoiceField(choices=["wechat", "alipay", "stripe"])
+    method = serializers.ChoiceField(
+        choices=[method.value for method in PayMethod],
+        required=False,
+        help_text="wechat: native, h5 or jsapi; alipay: page or precreate; stripe: intent. default: the first.",
+    )
+    openid = serializers.RegexField(
+        r"^[0-9A-Za-z_-]{1,128}$", required=False, help_text="WeChat's id of the shopper, for jsapi"
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs.get("method") == PayMethod.JSAPI and not attrs.get("openid"):
+            raise serializers.ValidationError({"openid": "jsapi needs the shopper's openid."})
+        return attrs
 
 
 class OrderItemResponse(serializers.Serializer[Any]):

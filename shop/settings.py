@@ -240,6 +240,7 @@ if _body_keys:
 
 ORDER_TTL_SECONDS = 1800
 PAYMENT_ORDER_LISTENER = "shop.orders.on_payment"
+PAYMENT_EVENT_HANDLER = "shop.fulfilment.on_event"
 
 # for each channel, over all processes (payments.limits)
 PROVIDER_CALLS_MAX = _count("PROVIDER_CALLS_MAX", default=32)
@@ -265,16 +266,39 @@ _CHANNELS: dict[str, dict[str, str]] = {
         "APP_KEY_FILE": "ALIPAY_APP_KEY_FILE",
         "PUBLIC_KEY_FILE": "ALIPAY_PUBLIC_KEY_FILE",
     },
+    "stripe": {
+        "API_URL": "STRIPE_API_URL",
+        "SECRET_KEY": "STRIPE_SECRET_KEY",
+        "WEBHOOK_SECRET": "STRIPE_WEBHOOK_SECRET",
+    },
+}
+# what a channel can do without: a secret's file is read again when it changes, so it can be rotated while running
+_OPTIONAL: dict[str, dict[str, str]] = {
+    "wechat": {"API_V3_KEY_FILE": "WECHAT_API_V3_KEY_FILE"},
+    "alipay": {
+        "APP_CERT_FILE": "ALIPAY_APP_CERT_FILE",
+        "PUBLIC_CERT_FILE": "ALIPAY_PUBLIC_CERT_FILE",
+        "ROOT_CERT_FILE": "ALIPAY_ROOT_CERT_FILE",
+    },
+    "stripe": {
+        "METHOD": "STRIPE_METHOD",
+        "SECRET_KEY_FILE": "STRIPE_SECRET_KEY_FILE",
+        "WEBHOOK_SECRET_FILE": "STRIPE_WEBHOOK_SECRET_FILE",
+    },
 }
 
 
-def _channel(names: dict[str, str]) -> dict[str, str]:
-    return {field: env.str(name, default="") for field, name in names.items()}
+def _channel(channel: str) -> dict[str, str]:
+    """What is set of the channel's fields; a required one that is not set is there, empty, to be named."""
+    optional = {field: env.str(name, default="") for field, name in _OPTIONAL[channel].items()}
+    found = {field: value for field, value in optional.items() if value}
+    required = {field: env.str(name, default="") for field, name in _CHANNELS[channel].items()}
+    if not found and not any(required.values()):
+        return {}
+    return found | {name: value for name, value in required.items() if value or f"{name}_FILE" not in found}
 
 
-PAYMENT_CHANNELS = {
-    channel: _channel(names) for channel, names in _CHANNELS.items() if any(_channel(names).values())
-}
+PAYMENT_CHANNELS = {channel: settings for channel in _CHANNELS if (settings := _channel(channel))}
 
 # the sandbox's address where the channels point at it: pages then link to the shopper's pretended phone
 SANDBOX_URL = env.str("SANDBOX_URL", default="").rstrip("/")

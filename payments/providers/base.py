@@ -7,8 +7,8 @@ caller knows whether a transaction is open and which number was promised.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -29,8 +29,9 @@ class Fact:
 
     Attributes:
         kind: what happened.
-        channel: ``wechat`` or ``alipay``.
-        merchant: the account the money went to (WeChat mchid, Alipay seller_id), as the provider states it.
+        channel: ``wechat``, ``alipay`` or ``stripe``.
+        merchant: the account the money went to (WeChat mchid, Alipay seller_id, Stripe account), as the provider
+            states it.
         out_trade_no: our number for the attempt, 32 characters.
         provider_txn_id: the provider's number: of the payment (`PAID`), of the refund (`REFUNDED`; for
             channels that number no refunds, our `out_refund_no`), our own `out_trade_no` for `CLOSED`.
@@ -69,19 +70,57 @@ def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str
     )
 
 
-class NextActionType(StrEnum):
-    """What the shopper's page does with `NextAction.url`."""
+class PayMethod(StrEnum):
+    """By which of a channel's ways the shopper pays; `Provider.methods` tells which ones a channel has."""
 
-    QR_CODE = "qr_code"
-    REDIRECT = "redirect"
+    NATIVE = "native"  # WeChat: a QR code on our page
+    H5 = "h5"  # WeChat: a phone's browser changes over to the wallet
+    JSAPI = "jsapi"  # WeChat: a page inside the wallet
+    PAGE = "page"  # Alipay: its own page
+    PRECREATE = "precreate"  # Alipay: a QR code on our page
+    INTENT = "intent"  # Stripe: a PaymentIntent, confirmed at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payer:
+    """What some methods must know of the shopper.
+
+    Attributes:
+        openid: WeChat's id of the shopper for our app (`PayMethod.JSAPI`).
+        client_ip: the address of the shopper's device (`PayMethod.H5`).
+    """
+
+    openid: str = field(default="", repr=False)
+    client_ip: str = field(default="", repr=False)
+
+
+NOBODY = Payer()
+
+NEEDED: Mapping[PayMethod, str] = {PayMethod.JSAPI: "openid", PayMethod.H5: "client_ip"}  # the field of `Payer`
+
+
+class NextActionType(StrEnum):
+    """What the shopper's page does next."""
+
+    QR_CODE = "qr_code"  # draw `NextAction.url`
+    REDIRECT = "redirect"  # send the browser to `NextAction.url`
+    JSAPI = "jsapi"  # hand `NextAction.params` to the wallet's script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextAction:
-    """How the shopper goes on: draw `url` as a QR code, or send the browser there."""
+    """How the shopper goes on.
+
+    Attributes:
+        url: to draw or to go to; empty for `JSAPI`.
+        params: for `JSAPI`, the signed arguments of the wallet's script.
+        reference: the provider's own number of what was opened, where it needs it to be asked (Stripe).
+    """
 
     type: NextActionType
     url: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    reference: str = ""
 
 
 class TradeStatus(StrEnum):
@@ -133,11 +172,38 @@ class Notice:
     facts: tuple[Fact, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillLine:
+    """One line of a provider's daily bill: money that moved that day, as the provider counts it.
+
+    Attributes:
+        kind: `FactKind.PAID` or `FactKind.REFUNDED`.
+        out_trade_no: our number of the trade.
+        provider_txn_id: as in `Fact` of that kind.
+        out_refund_no: our number of the refund; empty for `PAID`.
+        amount_minor: above zero for both kinds.
+        occurred_at: the provider's time, aware; None where the bill gives none.
+    """
+
+    kind: FactKind
+    out_trade_no: str
+    provider_txn_id: str
+    out_refund_no: str
+    amount_minor: int
+    currency: str
+    occurred_at: datetime | None
+
+
 class Provider(Protocol):
-    """One configured merchant account of one channel. Thread-safe."""
+    """One configured merchant account of one channel. Thread-safe.
+
+    `reference` is what `create` gave as `NextAction.reference`, empty where that is not known; a channel that is
+    asked by our number alone ignores it.
+    """
 
     channel: str
     merchant: str
+    methods: tuple[PayMethod, ...]  # the first is the one that is used where none is asked for
 
     def create(
         self,
@@ -149,15 +215,21 @@ class Provider(Protocol):
         notify_url: str,
         return_url: str,
         expires_at: datetime,
+        method: PayMethod | None = None,
+        payer: Payer = NOBODY,
     ) -> NextAction:
-        """Open the trade `out_trade_no`. Calling again with equal arguments is safe and opens nothing new."""
+        """Open the trade `out_trade_no`. Calling again with equal arguments is safe and opens nothing new.
+
+        Raises:
+            ValueError: not one of `methods`, or `payer` lacks what the method needs.
+        """
         ...
 
-    def query(self, *, out_trade_no: str) -> Trade:
+    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """What the provider knows of `out_trade_no`; a number it never heard of is `NOT_FOUND`, no error."""
         ...
 
-    def close(self, *, out_trade_no: str) -> Trade:
+    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """Close it unpaid. The answer is `CLOSED` (with its fact), or `PAID` if the shopper was faster.
 
         A number the provider never heard of counts as closed: it can never be paid once `create` is not
@@ -175,12 +247,21 @@ class Provider(Protocol):
         currency: str,
         reason: str,
         notify_url: str,
+        reference: str = "",
     ) -> RefundResult:
         """Give back `amount_minor` of `paid_minor`. The same `out_refund_no` again moves nothing twice."""
         ...
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str) -> RefundResult:
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         """What became of `out_refund_no`."""
+        ...
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        """Everything that moved on `day`, in the provider's own time zone; empty for a day on which nothing did.
+
+        Raises:
+            ProviderError: the bill is not there (yet), or what came is not the bill that was announced.
+        """
         ...
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:

@@ -2,15 +2,19 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from payments.providers.base import (
+    NOBODY,
+    BillLine,
     Fact,
     FactKind,
     NextAction,
     NextActionType,
     Notice,
+    Payer,
+    PayMethod,
     RefundResult,
     RefundStatus,
     Trade,
@@ -71,6 +75,7 @@ class Bank:
     """
 
     merchant = MERCHANT
+    methods = tuple(PayMethod)
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
@@ -104,19 +109,21 @@ class Bank:
         notify_url: str,
         return_url: str,
         expires_at: datetime,
+        method: PayMethod | None = None,
+        payer: Payer = NOBODY,
     ) -> NextAction:
         self._enter("create")
         self.trades.setdefault(out_trade_no, TradeStatus.PENDING)
         self._leave("create")
         return NextAction(type=NextActionType.QR_CODE, url=f"weixin://wxpay/bizpayurl?pr={out_trade_no[:8]}")
 
-    def query(self, *, out_trade_no: str) -> Trade:
+    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         self._enter("query")
         trade = self._trade(out_trade_no)
         self._leave("query")
         return trade
 
-    def close(self, *, out_trade_no: str) -> Trade:
+    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         self._enter("close")
         if self.trades.get(out_trade_no) is not TradeStatus.PAID:
             self.trades[out_trade_no] = TradeStatus.CLOSED
@@ -133,6 +140,7 @@ class Bank:
         currency: str,
         reason: str,
         notify_url: str,
+        reference: str = "",
     ) -> RefundResult:
         self._enter("refund")
         with self._lock:
@@ -140,11 +148,14 @@ class Bank:
         self._leave("refund")
         return self._refund(out_refund_no)
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str) -> RefundResult:
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         self._enter("query_refund")
         if out_refund_no not in self.refunds:
             return RefundResult(status=RefundStatus.NOT_FOUND)
         return self._refund(out_refund_no)
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        raise NotImplementedError("bills are tested with the real providers")
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         raise NotImplementedError("notifications are tested with the real providers")

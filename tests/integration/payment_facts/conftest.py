@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from payments import services
+from payments import channels, services
 from payments.models import Attempt
 from shop import orders
 from shop.models import Order, Product
@@ -20,7 +20,7 @@ PRICE_MINOR = 1990
 def banks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Bank]:
     """Two providers that the test scripts, in place of both channels."""
     made = {name: Bank(name) for name in ("wechat", "alipay")}
-    monkeypatch.setattr(services, "_built", lambda: made)
+    monkeypatch.setattr(channels, "current", lambda: made)
     return made
 
 

@@ -9,6 +9,7 @@ import redis
 from django.db import connections
 from prometheus_client import Counter
 
+from payments import channels as configured
 from payments import services
 from payments.models import Attempt
 from payments.providers.base import Provider
@@ -28,12 +29,12 @@ OpenAttempt = Callable[..., Attempt]
 def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
     """Both channels, built as the project builds them."""
     settings.PAYMENT_CHANNELS = channels_at(company)
-    services._built.cache_clear()
+    configured.forget()
     company.answer = signed({"trade_state": "NOTPAY"})
     yield
-    for provider in services._built().values():
+    for provider in configured.current().values():
         provider._http.close()  # type: ignore[attr-defined]
-    services._built.cache_clear()
+    configured.forget()
 
 
 @pytest.fixture

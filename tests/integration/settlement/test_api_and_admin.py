@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from idempotency.completer import complete_stalled
 from payments import services
-from payments.checks import check_channels, check_listener
+from payments.checks import check_channels, check_functions
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus
@@ -56,7 +56,7 @@ class Teller(ScriptedProvider):
         )
         return RefundResult(status=answer, facts=(fact,))
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str) -> RefundResult:
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         return RefundResult(status=RefundStatus.NOT_FOUND)
 
 
@@ -90,7 +90,7 @@ def test_a_payment_is_shown_to_its_owner_and_to_staff_alone(caller: APIClient, p
         *("id", "order", "status", "version", "amount", "paid_minor", "refunded_minor", "attempts"),
     }
     assert (shown["status"], shown["amount"]) == ("succeeded", {"amount_minor": 1990, "currency": "CNY"})
-    assert set(shown["attempts"][0]) == {"channel", "out_trade_no", "status", "next_action"}
+    assert set(shown["attempts"][0]) == {"channel", "method", "out_trade_no", "status", "next_action"}
     stranger = APIClient()
     assert stranger.get(address).status_code == 401
     other = User.objects.create_user("bob")
@@ -202,11 +202,11 @@ def test_checks_name_the_setting() -> None:
         assert all(isinstance(message, Error) for message in found)
         return " ".join(str(message.msg) for message in found)
 
-    assert check_listener(None) == []
-    with override_settings(PAYMENT_ORDER_LISTENER="nowhere.to.be_found"):
-        assert "PAYMENT_ORDER_LISTENER" in messages(check_listener(None))
-    with override_settings(PAYMENT_ORDER_LISTENER="shop.orders.CLOSING_GRACE_SECONDS"):
-        assert "PAYMENT_ORDER_LISTENER" in messages(check_listener(None))
+    assert check_functions(None) == []
+    for name in ("PAYMENT_ORDER_LISTENER", "PAYMENT_EVENT_HANDLER"):
+        for wrong in ("nowhere.to.be_found", "shop.orders.CLOSING_GRACE_SECONDS"):
+            with override_settings(**{name: wrong}):
+                assert f"{name} = {wrong!r}" in messages(check_functions(None))
     with override_settings(PAYMENT_CHANNELS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}}):
         assert "WECHAT_API_V3_KEY is not set" in messages(check_channels(None))
     with override_settings(PAYMENT_CHANNELS={"coins": {}}):

@@ -53,7 +53,7 @@ def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider
 
     monkeypatch.setattr(made, "_begin", begin)
 
-    def query_refund(*, out_trade_no: str, out_refund_no: str) -> RefundResult:
+    def query_refund(*, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         begin("query_refund", out_trade_no)
         return RefundResult(status=RefundStatus.NOT_FOUND)
 
@@ -105,7 +105,7 @@ def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[
     with pytest.raises(RuntimeError):
         services.open_attempt(channel="wechat", **arguments)
     with pytest.raises(ChannelUnavailable), transaction.atomic():
-        services.open_attempt(channel="stripe", **arguments)
+        services.open_attempt(channel="coins", **arguments)
     assert Payment.objects.count() == 0
 
 
@@ -332,7 +332,7 @@ def test_one_that_fails_does_not_stop_the_others(
     failures = [RuntimeError("a fault"), OutcomeUnknown("no answer")]
     original = provider.query
 
-    def query(*, out_trade_no: str) -> Any:
+    def query(*, out_trade_no: str, reference: str = "") -> Any:
         if failures:
             raise failures.pop()
         return original(out_trade_no=out_trade_no)

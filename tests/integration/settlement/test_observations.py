@@ -233,6 +233,7 @@ def test_the_database_refuses_a_second_payment_attempt_or_fact(open_attempt: Ope
         Attempt(
             payment=payment_of(second),
             channel=second.channel,
+            method=second.method,
             merchant="m",
             amount_minor=1,
             currency="CNY",

@@ -5,14 +5,18 @@ It stands in for the other company, not for any part of this project; the wire p
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 
 from payments.providers.base import (
+    NOBODY,
+    BillLine,
     Fact,
     FactKind,
     NextAction,
     NextActionType,
     Notice,
+    Payer,
+    PayMethod,
     RefundResult,
     RefundStatus,
     Trade,
@@ -35,6 +39,7 @@ class ScriptedProvider:
 
     channel: str
     merchant: str = "1900000001"
+    methods: tuple[PayMethod, ...] = tuple(PayMethod)
     trades: dict[str, Opened] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     failing: frozenset[str] = frozenset()
@@ -79,6 +84,8 @@ class ScriptedProvider:
         notify_url: str,
         return_url: str,
         expires_at: datetime,
+        method: PayMethod | None = None,
+        payer: Payer = NOBODY,
     ) -> NextAction:
         self._begin("create", out_trade_no)
         self.trades.setdefault(out_trade_no, Opened(amount_minor, currency))
@@ -86,7 +93,7 @@ class ScriptedProvider:
             return NextAction(type=NextActionType.QR_CODE, url="weixin://wxpay/bizpayurl?pr=p4lpSuKzz")
         return NextAction(type=NextActionType.REDIRECT, url=f"https://alipay.invalid/gateway.do?n={out_trade_no}")
 
-    def query(self, *, out_trade_no: str) -> Trade:
+    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         self._begin("query", out_trade_no)
         trade = self.trades.get(out_trade_no)
         if trade is None:
@@ -95,7 +102,7 @@ class ScriptedProvider:
         kind = kinds.get(trade.status)
         return Trade(status=trade.status, facts=(self.fact(kind, out_trade_no),) if kind else ())
 
-    def close(self, *, out_trade_no: str) -> Trade:
+    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         self._begin("close", out_trade_no)
         if self.before_close:
             self.before_close(out_trade_no)
@@ -116,13 +123,17 @@ class ScriptedProvider:
         currency: str,
         reason: str,
         notify_url: str,
+        reference: str = "",
     ) -> RefundResult:
         self._begin("refund", out_trade_no)
         return RefundResult(status=RefundStatus.PROCESSING)
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str) -> RefundResult:
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         self._begin("query_refund", out_trade_no)
         return RefundResult(status=RefundStatus.PROCESSING)
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        raise NotImplementedError("bills are tested with the real providers")
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         raise NotImplementedError("these tests hand facts over directly")

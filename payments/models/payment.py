@@ -1,9 +1,4 @@
-"""What is known about money: payments, attempts, observed facts, notifications, refunds, anomalies.
-
-Fields and constraints only. Writers: `payments.services` (payments and attempts until a provider has spoken),
-`payments.observations` (facts, and every state that follows from them), `payments.refunds` (refunds),
-`payments.webhooks` (notifications). Amounts are integers in the currency's minor unit.
-"""
+"""An order's payment, its attempts and its refunds. Amounts are integers in the currency's minor unit."""
 
 from django.conf import settings
 from django.db import models
@@ -11,14 +6,10 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from idempotency.ids import new_id
-from payments.providers.base import FactKind, NextActionType
+from payments.models.choices import choices
+from payments.models.facts import Anomaly
+from payments.providers.base import NextActionType, PayMethod
 from payments.states import LIVE_ATTEMPTS, AttemptStatus, PaymentStatus, RefundStatus
-
-
-def _choices(
-    values: type[PaymentStatus | AttemptStatus | RefundStatus | FactKind | NextActionType],
-) -> list[tuple[str, str]]:
-    return [(value.value, value.value.replace("_", " ")) for value in values]
 
 
 class Payment(models.Model):
@@ -33,10 +24,11 @@ class Payment(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+", null=True)
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
-    status = models.CharField(max_length=20, choices=_choices(PaymentStatus), default=PaymentStatus.PENDING.value)
+    status = models.CharField(max_length=20, choices=choices(PaymentStatus), default=PaymentStatus.PENDING.value)
     version = models.PositiveBigIntegerField(default=1)
     paid_minor = models.BigIntegerField(default=0)
     refunded_minor = models.BigIntegerField(default=0)
+    reserved_minor = models.BigIntegerField(default=0, help_text="on its way back: refunds that are not over yet")
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
 
@@ -51,7 +43,8 @@ class Payment(models.Model):
                 condition=Q(paid_minor=0) | Q(paid_minor=F("amount_minor")), name="payment_paid_in_full"
             ),
             models.CheckConstraint(
-                condition=Q(refunded_minor__gte=0, refunded_minor__lte=F("paid_minor")),
+                condition=Q(refunded_minor__gte=0, reserved_minor__gte=0)
+                & Q(refunded_minor__lte=F("paid_minor") - F("reserved_minor")),
                 name="payment_refunds_within_paid",
             ),
             # the status can only say what the totals say
@@ -81,9 +74,13 @@ class Attempt(models.Model):
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     description = models.CharField(max_length=127)
-    status = models.CharField(max_length=12, choices=_choices(AttemptStatus), default=AttemptStatus.CREATED.value)
-    next_action_type = models.CharField(max_length=8, choices=_choices(NextActionType), blank=True)
+    method = models.CharField(max_length=16, choices=choices(PayMethod))
+    payer = models.JSONField(default=dict, help_text="what the method must know of the shopper; until it is open")
+    status = models.CharField(max_length=12, choices=choices(AttemptStatus), default=AttemptStatus.CREATED.value)
+    next_action_type = models.CharField(max_length=8, choices=choices(NextActionType), blank=True)
     next_action_url = models.TextField(blank=True)
+    next_action_params = models.JSONField(default=dict)
+    reference = models.CharField(max_length=64, blank=True, help_text="the provider's own number, if asked by it")
     message = models.CharField(max_length=255, blank=True, help_text="the provider's word on a refusal")
     # recovery point: from here on the provider may know the number, so ask before anything else
     submitted_at = models.DateTimeField(null=True)
@@ -100,9 +97,9 @@ class Attempt(models.Model):
                 condition=Q(status__in=[status.value for status in AttemptStatus]), name="attempt_status_is_known"
             ),
             models.UniqueConstraint(
-                fields=["payment", "channel"],
+                fields=["payment", "channel", "method"],
                 condition=Q(status__in=sorted(status.value for status in LIVE_ATTEMPTS)),
-                name="attempt_one_live_per_payment_and_channel",
+                name="attempt_one_live_per_payment_and_method",
             ),
         )
         indexes = (
@@ -127,110 +124,6 @@ class Attempt(models.Model):
         return self.status in LIVE_ATTEMPTS
 
 
-class Observation(models.Model):
-    """A fact about money at a provider, kept once, whoever told it and however often.
-
-    Its unique constraint is what makes ten copies of a notification one credit.
-    """
-
-    channel = models.CharField(max_length=16)
-    merchant = models.CharField(max_length=64)
-    provider_txn_id = models.CharField(max_length=64)
-    kind = models.CharField(max_length=8, choices=_choices(FactKind))
-    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="observations")
-    amount_minor = models.BigIntegerField()
-    currency = models.CharField(max_length=3)
-    out_refund_no = models.CharField(max_length=64, blank=True)
-    credited = models.BooleanField(default=False, help_text="counts towards the payment's totals")
-    source = models.CharField(max_length=32, help_text="who told us first")
-    occurred_at = models.DateTimeField(null=True)
-    observed_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        ordering = ("id",)
-        constraints = (
-            models.UniqueConstraint(
-                fields=["channel", "merchant", "provider_txn_id", "kind"], name="observation_once_per_fact"
-            ),
-            models.CheckConstraint(condition=Q(amount_minor__gte=0), name="observation_amount_not_negative"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.provider_txn_id}"
-
-
-class Notification(models.Model):
-    """The raw word of a provider, genuine and kept before it is acknowledged. One row, however many copies."""
-
-    class Verdict(models.TextChoices):
-        """What became of it; a row without a final verdict is processed again when its next copy arrives."""
-
-        APPLIED = "applied", "applied"
-        DUPLICATE = "duplicate", "told nothing new"
-        ANOMALY = "anomaly", "anomaly"
-        IGNORED = "ignored", "moves no money"
-        ERROR = "error", "failed, will be processed again"
-
-    channel = models.CharField(max_length=16)
-    notification_id = models.CharField(max_length=128)
-    event_type = models.CharField(max_length=64)
-    headers = models.JSONField(default=dict)
-    body = models.BinaryField()
-    digest = models.CharField(max_length=64, help_text="SHA-256 of what it says, hexadecimal")
-    verdict = models.CharField(max_length=12, choices=Verdict)
-    detail = models.TextField(blank=True)
-    out_trade_no = models.CharField(max_length=64, blank=True, db_index=True)
-    received_at = models.DateTimeField(db_default=Now())
-    processed_at = models.DateTimeField(null=True)
-
-    class Meta:
-        ordering = ("-id",)
-        constraints = (
-            models.UniqueConstraint(fields=["channel", "notification_id"], name="notification_once_per_id"),
-            models.CheckConstraint(
-                condition=Q(verdict="error") | Q(processed_at__isnull=False),
-                name="notification_verdict_has_a_time",
-            ),
-        )
-
-    def __str__(self) -> str:
-        return self.notification_id
-
-
-class Anomaly(models.Model):
-    """Something about money that a person should look at; the machine has already done what the policy says."""
-
-    class Kind(models.TextChoices):
-        UNKNOWN_TRADE = "unknown_trade", "a fact about a number that is not ours"
-        AMOUNT_MISMATCH = "amount_mismatch", "paid in another amount or currency"
-        MERCHANT_MISMATCH = "merchant_mismatch", "paid to another merchant"
-        PAID_AFTER_CLOSE = "paid_after_close", "paid after the order was closed"
-        PAID_TWICE = "paid_twice", "paid by a second channel"
-        CONTENT_CHANGED = "content_changed", "told again with other content"
-        REFUND_EXCEEDS_PAID = "refund_exceeds_paid", "refunded more than was paid"
-        REFUND_FAILED = "refund_failed", "a refund was refused"
-        NOTIFICATION_FAILED = "notification_failed", "a notification could not be processed"
-
-    kind = models.CharField(max_length=24, choices=Kind)
-    channel = models.CharField(max_length=16)
-    reference = models.CharField(max_length=160, help_text="number of the trade, refund or notification")
-    payment = models.ForeignKey(Payment, on_delete=models.PROTECT, related_name="anomalies", null=True)
-    detail = models.JSONField(default=dict)
-    resolution = models.CharField(max_length=160, blank=True)
-    resolved_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        ordering = ("-id",)
-        verbose_name_plural = "anomalies"
-        constraints = (
-            models.UniqueConstraint(fields=["kind", "channel", "reference"], name="anomaly_filed_once"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.reference}"
-
-
 class Refund(models.Model):
     """Money on its way back. The row, reserved under the payment's lock, is committed before the provider hears.
 
@@ -242,7 +135,7 @@ class Refund(models.Model):
     payment = models.ForeignKey(Payment, on_delete=models.PROTECT, related_name="refunds")
     amount_minor = models.BigIntegerField()
     reason = models.CharField(max_length=80, blank=True)
-    status = models.CharField(max_length=12, choices=_choices(RefundStatus), default=RefundStatus.REQUESTED.value)
+    status = models.CharField(max_length=12, choices=choices(RefundStatus), default=RefundStatus.REQUESTED.value)
     message = models.CharField(max_length=255, blank=True)
     # a refund that our policy makes gives back what was never credited; it does not touch the payment's totals
     anomaly = models.OneToOneField(Anomaly, on_delete=models.PROTECT, related_name="refund", null=True)

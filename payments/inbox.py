@@ -1,0 +1,88 @@
+"""Notifications as they were received: the only writer of their table.
+
+A row is the raw word of a provider and what became of it. `verdict` says that; a row that is there was not
+therefore applied. The unique (channel, notification id) makes copies one row. What comes under a known id with
+other content is kept beside it, in quarantine, under the id and the beginning of its digest.
+"""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from payments.models import Anomaly, Notification, Observation
+
+Verdict = Notification.Verdict
+
+
+def find(row: Notification) -> Notification | None:
+    """The kept row of this id."""
+    return Notification.objects.filter(channel=row.channel, notification_id=row.notification_id).first()
+
+
+def keep(row: Notification, *, verdict: Notification.Verdict) -> None:
+    """Keep it with what became of it.
+
+    Raises:
+        IntegrityError: a twin was faster.
+
+    Transaction: the one of its effect.
+    """
+    row.verdict, row.processed_at = verdict, Now()
+    row.save(force_insert=True)
+
+
+def settle(known: Notification, *, verdict: Notification.Verdict) -> None:
+    """A row that was kept before has been processed again, and is done now.
+
+    Transaction: the one of its effect.
+    """
+    Notification.objects.filter(pk=known.pk).update(
+        verdict=verdict, processed_at=Now(), detail="", attempts=F("attempts") + 1
+    )
+    Anomaly.objects.filter(
+        kind=Anomaly.Kind.NOTIFICATION_FAILED,
+        channel=known.channel,
+        reference=known.notification_id,
+        resolved_at__isnull=True,
+    ).update(resolved_at=Now(), resolution="processed later")
+
+
+def keep_failed(row: Notification, *, error: Exception) -> str:
+    """Keep its bytes although its effect failed and was rolled back; what went wrong, in one line.
+
+    Transaction: opens its own.
+    """
+    detail = f"{type(error).__name__}: {error}"[:2000]
+    row.verdict, row.processed_at, row.detail = Verdict.ERROR, None, detail
+    with transaction.atomic():
+        known = Notification.objects.filter(channel=row.channel, notification_id=row.notification_id)
+        # one that was applied meanwhile stays so
+        if not known.filter(verdict=Verdict.ERROR).update(detail=detail, attempts=F("attempts") + 1):
+            Notification.objects.bulk_create([row], ignore_conflicts=True)
+    return detail
+
+
+def quarantine(row: Notification) -> None:
+    """Keep what came under an id that we know with other content, once; a person decides about it.
+
+    Transaction: needs the caller's.
+    """
+    row.notification_id = f"{row.notification_id[:100]}#{row.digest[:24]}"
+    row.verdict, row.processed_at = Verdict.QUARANTINED, Now()
+    Notification.objects.bulk_create([row], ignore_conflicts=True)
+
+
+def release_held(facts: Sequence[Observation]) -> None:
+    """The notifications of these facts waited for their payment, and count now.
+
+    Transaction: the one in which they begin to count.
+    """
+    if not facts:
+        return
+    Notification.objects.filter(
+        channel__in={fact.channel for fact in facts},
+        out_trade_no__in={fact.attempt.out_trade_no for fact in facts},
+        verdict=Verdict.HELD,
+    ).update(verdict=Verdict.APPLIED, detail="it came before its payment, and was applied after it")

@@ -1,0 +1,24 @@
+"""What is known about money. Fields and constraints only.
+
+Writers: `payments.services` (payments, and attempts until a provider has spoken), `payments.observations` (facts
+and every state that follows from them), `payments.refunds` (refunds), `payments.inbox` (notifications),
+`payments.journal` (the journal), `payments.sequence` (events). Amounts are integers in the currency's minor
+unit.
+"""
+
+from payments.models.event import PaymentEvent
+from payments.models.facts import Anomaly, Notification, Observation
+from payments.models.journal import JournalEntry, JournalLine
+from payments.models.payment import Attempt, Payment, Refund
+
+__all__ = [
+    "Anomaly",
+    "Attempt",
+    "JournalEntry",
+    "JournalLine",
+    "Notification",
+    "Observation",
+    "Payment",
+    "PaymentEvent",
+    "Refund",
+]

@@ -1,0 +1,115 @@
+"""What providers told: observed facts, raw notifications, and what a person should look at."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from payments.models.choices import choices
+from payments.providers.base import FactKind
+
+
+class Observation(models.Model):
+    """A fact about money at a provider, kept once, whoever told it and however often.
+
+    Its unique constraint is what makes ten copies of a notification one credit.
+    """
+
+    channel = models.CharField(max_length=16)
+    merchant = models.CharField(max_length=64)
+    provider_txn_id = models.CharField(max_length=64)
+    kind = models.CharField(max_length=8, choices=choices(FactKind))
+    attempt = models.ForeignKey("payments.Attempt", on_delete=models.PROTECT, related_name="observations")
+    amount_minor = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    out_refund_no = models.CharField(max_length=64, blank=True)
+    credited = models.BooleanField(default=False, help_text="counts towards the payment's totals")
+    source = models.CharField(max_length=32, help_text="who told us first")
+    occurred_at = models.DateTimeField(null=True)
+    observed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["channel", "merchant", "provider_txn_id", "kind"], name="observation_once_per_fact"
+            ),
+            models.CheckConstraint(condition=Q(amount_minor__gte=0), name="observation_amount_not_negative"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.provider_txn_id}"
+
+
+class Notification(models.Model):
+    """The raw word of a provider, genuine and kept before it is acknowledged. One row, however many copies."""
+
+    class Verdict(models.TextChoices):
+        """What became of it; a row without a final verdict is processed again when its next copy arrives."""
+
+        APPLIED = "applied", "applied"
+        DUPLICATE = "duplicate", "told nothing new"
+        HELD = "held", "came early, waits for its payment"
+        QUARANTINED = "quarantined", "an id that we know with other content"
+        ANOMALY = "anomaly", "anomaly"
+        IGNORED = "ignored", "moves no money"
+        ERROR = "error", "failed, will be processed again"
+
+    channel = models.CharField(max_length=16)
+    notification_id = models.CharField(max_length=128)
+    event_type = models.CharField(max_length=64)
+    headers = models.JSONField(default=dict)
+    body = models.BinaryField()
+    digest = models.CharField(max_length=64, help_text="SHA-256 of what it says, hexadecimal")
+    verdict = models.CharField(max_length=12, choices=Verdict)
+    detail = models.TextField(blank=True)
+    attempts = models.PositiveIntegerField(default=1, help_text="how often it was processed; copies do not count")
+    out_trade_no = models.CharField(max_length=64, blank=True, db_index=True)
+    received_at = models.DateTimeField(db_default=Now())
+    processed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(fields=["channel", "notification_id"], name="notification_once_per_id"),
+            models.CheckConstraint(
+                condition=Q(verdict="error") | Q(processed_at__isnull=False),
+                name="notification_verdict_has_a_time",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.notification_id
+
+
+class Anomaly(models.Model):
+    """Something about money that a person should look at; the machine has already done what the policy says."""
+
+    class Kind(models.TextChoices):
+        UNKNOWN_TRADE = "unknown_trade", "a fact about a number that is not ours"
+        AMOUNT_MISMATCH = "amount_mismatch", "paid in another amount or currency"
+        MERCHANT_MISMATCH = "merchant_mismatch", "paid to another merchant"
+        PAID_AFTER_CLOSE = "paid_after_close", "paid after the order was closed"
+        PAID_TWICE = "paid_twice", "paid by a second channel"
+        CONTENT_CHANGED = "content_changed", "told again with other content"
+        REFUND_EXCEEDS_PAID = "refund_exceeds_paid", "refunded more than was paid"
+        REFUND_FAILED = "refund_failed", "a refund was refused"
+        NOTIFICATION_FAILED = "notification_failed", "a notification could not be processed"
+
+    kind = models.CharField(max_length=24, choices=Kind)
+    channel = models.CharField(max_length=16)
+    reference = models.CharField(max_length=160, help_text="number of the trade, refund or notification")
+    payment = models.ForeignKey("payments.Payment", on_delete=models.PROTECT, related_name="anomalies", null=True)
+    detail = models.JSONField(default=dict)
+    resolution = models.CharField(max_length=160, blank=True)
+    resolved_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+        verbose_name_plural = "anomalies"
+        constraints = (
+            models.UniqueConstraint(fields=["kind", "channel", "reference"], name="anomaly_filed_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.reference}"

@@ -1,0 +1,54 @@
+"""The money journal: append-only, double entry, zero-sum by the database (migration 0004)."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from payments.models.facts import Observation
+
+
+class JournalEntry(models.Model):
+    """One movement of money, of one observed fact. Its lines add up to zero in each currency.
+
+    The unique (observation, kind) is what makes a fact move money once in the books, whoever folds it.
+    """
+
+    class Kind(models.TextChoices):
+        """What is booked of the fact."""
+
+        MOVED = "moved", "money came in or went out"
+        COUNTED = "counted", "what was held is now the order's"
+
+    observation = models.ForeignKey(Observation, on_delete=models.PROTECT, related_name="entries")
+    kind = models.CharField(max_length=8, choices=Kind)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+        verbose_name_plural = "journal entries"
+        constraints = (models.UniqueConstraint(fields=["observation", "kind"], name="journal_once_per_fact"),)
+
+    def __str__(self) -> str:
+        return f"{self.pk} {self.kind}"
+
+
+class JournalLine(models.Model):
+    """One side of an entry: above zero is a debit, below zero a credit."""
+
+    entry = models.ForeignKey(JournalEntry, on_delete=models.PROTECT, related_name="lines")
+    account = models.CharField(max_length=96)
+    amount_minor = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.CheckConstraint(condition=~Q(amount_minor=0), name="journal_line_moves_something"),
+            models.UniqueConstraint(
+                fields=["entry", "account", "currency"], name="journal_account_once_per_entry"
+            ),
+        )
+        indexes = (models.Index(fields=["account", "currency"], name="journal_by_account"),)
+
+    def __str__(self) -> str:
+        return f"{self.account} {self.amount_minor} {self.currency}"

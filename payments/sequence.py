@@ -1,0 +1,104 @@
+"""What follows from a payment's new status, done once and in the order in which it happened.
+
+A change is staged in its own transaction as a numbered event, with a job for the queue: the queue's lock of the
+payment lets one worker at a time act for it, while other payments go on beside it. What keeps the order is not
+that lock but the rows: an event is acted on under its payment's row lock, its predecessors first, and marked in
+the same transaction. So a worker that is killed, or a job that is lost, delays events and never doubles or swaps
+them.
+
+`PAYMENT_EVENT_HANDLER` names what acts: ``(event: PaymentEvent) -> None``, called inside that transaction. It
+must not call out; what it raises leaves the event and all later ones of its payment waiting.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from functools import lru_cache
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.utils.module_loading import import_string
+from procrastinate.contrib.django import app
+
+from payments.models import Payment, PaymentEvent
+
+log = logging.getLogger(__name__)
+
+# a job is picked up within a second; who waits for longer was left by a worker that died, or failed before
+OVERDUE_SECONDS = 30
+BATCH = 100
+
+
+@lru_cache(maxsize=1)
+def _import_handler(path: str) -> Callable[[PaymentEvent], None]:
+    handler: Callable[[PaymentEvent], None] = import_string(path)
+    return handler
+
+
+def stage(payment: Payment) -> None:
+    """Note the payment's present status as its next event, and have it acted on.
+
+    Transaction: needs the caller's, in which the status changed and the version with it.
+    """
+    PaymentEvent.objects.create(
+        payment=payment,
+        number=payment.version,
+        status=payment.status,
+        paid_minor=payment.paid_minor,
+        refunded_minor=payment.refunded_minor,
+    )
+    app.configure_task("payments.handle_events", lock=f"events {payment.id.hex}").defer(payment_id=payment.id.hex)
+
+
+def handle(payment_id: UUID) -> int:
+    """Act on the payment's waiting events, oldest first, each in a transaction of its own; how many there were.
+
+    Raises:
+        Exception: whatever the handler raised; that event and the later ones wait.
+
+    Transaction: NONE may be open. Any number may run at once.
+    """
+    done = 0
+    while _handle_next(payment_id):
+        done += 1
+    return done
+
+
+def handle_overdue() -> int:
+    """Act on events that no job got to; how many there were. One that fails keeps only its own payment waiting.
+
+    Transaction: NONE may be open.
+    """
+    overdue = PaymentEvent.objects.filter(
+        handled_at__isnull=True, created_at__lt=Now() - timedelta(seconds=OVERDUE_SECONDS)
+    )
+    done = 0
+    # those that failed less often first, so that a batch of hopeless ones does not keep the others waiting
+    payments = overdue.order_by("attempts", "id").values_list("payment_id", flat=True)[:BATCH]
+    for payment_id in dict.fromkeys(payments):
+        try:
+            done += handle(payment_id)
+        except Exception:
+            log.exception("events of payment %s wait", payment_id.hex)
+    return done
+
+
+def _handle_next(payment_id: UUID) -> bool:
+    event = None
+    try:
+        with transaction.atomic():
+            # the row lock makes all workers take turns, so the first event that waits is the next one in order
+            Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
+            event = PaymentEvent.objects.filter(payment_id=payment_id, handled_at__isnull=True).first()
+            if event is None:
+                return False
+            _import_handler(settings.PAYMENT_EVENT_HANDLER)(event)
+            PaymentEvent.objects.filter(pk=event.pk, handled_at__isnull=True).update(handled_at=Now())
+    except Exception:
+        if event is not None:
+            PaymentEvent.objects.filter(pk=event.pk).update(attempts=F("attempts") + 1)
+        raise
+    return True

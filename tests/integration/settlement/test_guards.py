@@ -1,0 +1,134 @@
+"""What the database refuses by itself, whoever asks: raw SQL cannot unpay an order, change a fact or the journal."""
+
+from collections.abc import Callable
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from payments import services
+from payments.models import Attempt
+from tests.integration.settlement.conftest import order_of, paid, payment_of, refunded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+def refused(sql: str, *parameters: object) -> str:
+    """The name of the constraint that refused it."""
+
+    def ask() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            assert cursor.rowcount, "it touched nothing, so nothing could be refused"
+
+    with pytest.raises(DatabaseError) as caught:
+        ask()
+    return str(caught.value.__cause__.diag.constraint_name)  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def attempt(open_attempt: OpenAttempt) -> Attempt:
+    """One that was paid, and half of it went back."""
+    attempt = open_attempt()
+    services.fold((paid(attempt), refunded(attempt, 990, "a" * 32)), source="query")
+    attempt.refresh_from_db()
+    return attempt
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ("status = 'pending', paid_minor = 0, refunded_minor = 0", "payment_totals_only_grow"),
+        ("status = 'succeeded', refunded_minor = 0", "payment_totals_only_grow"),
+        ("refunded_minor = 100", "payment_totals_only_grow"),
+        ("amount_minor = 1", "payment_identity_is_fixed"),
+        ("order_id = gen_random_uuid()", "payment_identity_is_fixed"),
+        ("version = version - 1", "payment_version_only_grows"),
+        ("status = 'refunded', refunded_minor = paid_minor", "payment_version_only_grows"),
+        ("reserved_minor = 1001, version = version + 1", "payment_refunds_within_paid"),
+        ("refunded_minor = 1991, version = version + 1", "payment_refunds_within_paid"),
+        ("status = 'succeeded', version = version + 1", "payment_step_is_allowed"),
+    ],
+)
+def test_a_payment_only_goes_forward(attempt: Attempt, change: str, constraint: str) -> None:
+    before = payment_of(attempt)
+    assert refused(f"UPDATE payments_payment SET {change} WHERE id = %s", attempt.payment_id) == constraint
+    assert vars(payment_of(attempt)) | {"_state": 0} == vars(before) | {"_state": 0}
+
+
+@pytest.mark.parametrize("status", ["pending", "closed", "created", "failed", "uncertain"])
+def test_what_was_paid_stays_paid(attempt: Attempt, status: str) -> None:
+    assert refused("UPDATE payments_attempt SET status = %s WHERE id = %s", status, attempt.pk) == (
+        "attempt_step_is_allowed"
+    )
+    order = order_of(attempt)
+    if status in {"pending", "closed"}:
+        assert refused(
+            "UPDATE shop_order SET status = %s, paid_at = NULL, closed_at = now() WHERE id = %s", status, order.pk
+        )
+
+
+@pytest.mark.parametrize(
+    "change", ["amount_minor = 1", "credited = false", "merchant = 'x'", "kind = 'closed'", "source = 'me'"]
+)
+def test_a_fact_stays_as_it_was_told(attempt: Attempt, change: str) -> None:
+    assert refused(
+        f"UPDATE payments_observation SET {change} WHERE attempt_id = %s AND kind = 'paid'", attempt.pk
+    ) == ("money_is_append_only")
+
+
+@pytest.mark.parametrize("table", ["journalline", "journalentry", "observation", "attempt", "payment"])
+def test_nothing_about_money_is_deleted(attempt: Attempt, table: str) -> None:
+    assert refused(f"DELETE FROM payments_{table}") == "money_is_append_only"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "journalline SET amount_minor = amount_minor + 1",
+        "journalline SET account = 'x'",
+        "journalentry SET kind = 'counted'",
+    ],
+)
+def test_the_journal_is_append_only(attempt: Attempt, change: str) -> None:
+    assert refused(f"UPDATE payments_{change}") == "money_is_append_only"
+
+
+def test_an_entry_that_does_not_add_up_is_refused_when_it_commits(attempt: Attempt) -> None:
+    one_sided = """
+        WITH entry AS (
+            INSERT INTO payments_journalentry (observation_id, kind)
+            SELECT id, 'counted' FROM payments_observation WHERE attempt_id = %s AND kind = 'paid' RETURNING id)
+        INSERT INTO payments_journalline (entry_id, account, amount_minor, currency)
+        SELECT id, 'orders', 100, 'CNY' FROM entry
+    """
+    assert refused(one_sided, attempt.pk) == "journal_adds_up_to_zero"
+    two_currencies = one_sided.replace(
+        "SELECT id, 'orders', 100, 'CNY' FROM entry",
+        "SELECT id, 'orders', 100, 'CNY' FROM entry UNION ALL SELECT id, 'held', -100, 'USD' FROM entry",
+    )
+    assert refused(two_currencies, attempt.pk) == "journal_adds_up_to_zero"
+    empty = one_sided[: one_sided.index(")\n        INSERT INTO payments_journalline")].replace(
+        "WITH entry AS (", ""
+    )
+    assert refused(empty, attempt.pk) == "journal_adds_up_to_zero"
+    third_side = (
+        "INSERT INTO payments_journalline (entry_id, account, amount_minor, currency) "
+        "SELECT max(id), 'elsewhere', 1, 'CNY' FROM payments_journalentry"
+    )
+    assert refused(third_side) == "journal_adds_up_to_zero"
+
+
+def test_a_refund_keeps_its_amount_and_its_end(attempt: Attempt) -> None:
+    from payments import refunds
+
+    with transaction.atomic():
+        refund = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=500, reason="")
+    services.fold((refunded(attempt, 500, refund.out_refund_no),), source="query")
+    assert refused("UPDATE payments_refund SET amount_minor = 1 WHERE id = %s", refund.pk) == (
+        "refund_identity_is_fixed"
+    )
+    assert refused("UPDATE payments_refund SET status = 'requested' WHERE id = %s", refund.pk) == (
+        "refund_step_is_allowed"
+    )

@@ -1,0 +1,132 @@
+"""Notifications as rows: held when early, in quarantine when changed, processed again on demand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from payments import services, webhooks
+from payments.models import Anomaly, Attempt, JournalEntry, Notification, Observation
+from payments.providers.base import Notice
+from tests.integration.settlement.conftest import CHANNELS, letter, order_of, paid, payment_of, refunded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+def take_in(notification_id: str, *facts: Any) -> str:
+    notice = Notice(notification_id=notification_id, event_type="test", facts=facts)
+    return webhooks._take_in("wechat", notice, headers={}, body=b"{}")
+
+
+def test_a_refund_that_comes_early_is_held_and_applied_after_its_payment(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    assert take_in("refund", refunded(attempt, 990, "a" * 32)) == "held"
+    payment = payment_of(attempt)
+    assert (payment.status, payment.refunded_minor) == ("pending", 0)
+    assert letter(attempt).send().status_code == 204
+    payment.refresh_from_db()
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("partially_refunded", 1990, 990)
+    held = Notification.objects.get(notification_id="refund")
+    assert (held.verdict, held.detail) == ("applied", "it came before its payment, and was applied after it")
+
+
+def test_a_held_one_is_released_by_whoever_tells_of_the_payment(open_attempt: OpenAttempt) -> None:
+    attempt, other = open_attempt(), open_attempt()
+    for number, one in enumerate((attempt, other)):
+        assert take_in(f"refund {number}", refunded(one, 100, f"{number:032}")) == "held"
+    services.fold((paid(attempt),), source="query")
+    verdicts = dict(Notification.objects.values_list("notification_id", "verdict"))
+    assert verdicts == {"refund 0": "applied", "refund 1": "held"}
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_known_id_with_other_content_goes_into_quarantine_once(open_attempt: OpenAttempt, channel: str) -> None:
+    attempt, other = open_attempt(channel), open_attempt(channel)
+    assert letter(attempt, notification_id="same").send().status_code in {200, 204}
+    for _ in range(2):
+        answer = letter(other, notification_id="same").send()
+        assert (answer.status_code, answer.content) == ((204, b"") if channel == "wechat" else (200, b"success"))
+    kept, aside = Notification.objects.order_by("id")
+    assert (kept.verdict, aside.verdict) == ("applied", "quarantined")
+    assert aside.notification_id == f"same#{aside.digest[:24]}"
+    assert aside.out_trade_no == other.out_trade_no
+    assert (payment_of(other).status, order_of(other).status) == ("pending", "pending")
+    assert Anomaly.objects.get().kind == "content_changed"
+    # a person has looked at it and found that it is right
+    assert webhooks.replay(aside.pk) == "applied"
+    assert order_of(other).status == "paid"
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_failed_one_is_processed_again_on_demand(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("a fault of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "apply_observation", broken)
+        for _ in range(2):
+            assert letter(attempt, notification_id="n").send().content != b"success"
+        row = Notification.objects.get()
+        assert (row.verdict, row.attempts, row.detail) == ("error", 2, "ValueError: a fault of ours")
+        with pytest.raises(webhooks.ProcessingFailed):
+            webhooks.replay(row.pk)
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts) == ("error", 3)
+    assert webhooks.replay(row.pk) == "applied"
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts, row.detail) == ("applied", 4, "")
+    assert Anomaly.objects.get().resolution == "processed later"
+    assert order_of(attempt).status == "paid"
+
+
+def test_replaying_what_was_applied_moves_nothing(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    letter(attempt).send()
+    before = vars(payment_of(attempt)) | {"_state": None}
+    assert webhooks.replay(Notification.objects.get().pk) == "duplicate"
+    assert vars(payment_of(attempt)) | {"_state": None} == before
+    assert (Observation.objects.count(), JournalEntry.objects.count()) == (1, 1)
+
+
+def test_the_command_replays_by_verdict_with_progress(open_attempt: OpenAttempt, capsys: Any) -> None:
+    attempts = [open_attempt() for _ in range(3)]
+    for attempt in attempts:
+        letter(attempt).send()
+    Notification.objects.update(verdict="error", processed_at=None)
+    call_command("notifications", "replay", "--verdict", "error")
+    printed = capsys.readouterr().out
+    assert "3 of 3" in printed
+    assert "duplicate: 3" in printed
+    assert not Notification.objects.filter(verdict="error").exists()
+
+
+def test_the_command_shows_and_replays_one(open_attempt: OpenAttempt, capsys: Any) -> None:
+    attempt = open_attempt()
+    letter(attempt, notification_id="n-1").send()
+    call_command("notifications", "show", "n-1")
+    printed = capsys.readouterr().out
+    assert "TRANSACTION.SUCCESS" in printed
+    assert attempt.out_trade_no in printed
+    call_command("notifications", "replay", "n-1")
+    assert "duplicate: 1" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="no notification"):
+        call_command("notifications", "show", "n-2")
+
+
+def test_the_command_goes_on_after_one_that_cannot_be_read(open_attempt: OpenAttempt, capsys: Any) -> None:
+    for _ in range(2):
+        letter(open_attempt()).send()
+    first = Notification.objects.order_by("id").first()
+    assert first is not None
+    Notification.objects.filter(pk=first.pk).update(headers={})
+    Notification.objects.update(verdict="error", processed_at=None)
+    with pytest.raises(CommandError, match="1 could not be processed"):
+        call_command("notifications", "replay", "--verdict", "error")
+    assert list(Notification.objects.order_by("id").values_list("verdict", flat=True)) == ["error", "duplicate"]
