@@ -5,13 +5,11 @@ therefore applied. The unique (channel, notification id) makes copies one row. W
 other content is kept beside it, in quarantine, under the id and the beginning of its digest.
 """
 
-from collections.abc import Sequence
-
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from payments.models import Anomaly, Notification, Observation
+from payments.models import Anomaly, Attempt, Notification
 
 Verdict = Notification.Verdict
 
@@ -74,15 +72,13 @@ def quarantine(row: Notification) -> None:
     Notification.objects.bulk_create([row], ignore_conflicts=True)
 
 
-def release_held(facts: Sequence[Observation]) -> None:
-    """The notifications of these facts waited for their payment, and count now.
+def release_held(attempt: Attempt, *, facts: int) -> None:
+    """So many facts about the attempt waited for its payment, and count now; and so do their notifications.
 
     Transaction: the one in which they begin to count.
     """
     if not facts:
         return
     Notification.objects.filter(
-        channel__in={fact.channel for fact in facts},
-        out_trade_no__in={fact.attempt.out_trade_no for fact in facts},
-        verdict=Verdict.HELD,
+        channel=attempt.channel, out_trade_no=attempt.out_trade_no, verdict=Verdict.HELD
     ).update(verdict=Verdict.APPLIED, detail="it came before its payment, and was applied after it")

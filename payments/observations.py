@@ -11,32 +11,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Sum
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
 
-from payments import inbox, journal, sequence
+from payments import anomalies, inbox, journal, position, sequence
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
+from payments.position import Position, as_id
 from payments.providers.base import Fact, FactKind
-from payments.states import (
-    LIVE_ATTEMPTS,
-    NEXT,
-    OPEN_REFUNDS,
-    AttemptStatus,
-    PaymentStatus,
-    RefundStatus,
-    derive_status,
-)
+from payments.states import LIVE_ATTEMPTS, NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
 Kind = Anomaly.Kind
-
-# kinds whose money we hold and give back by ourselves; the others wait for a person
-REFUNDED_BY_POLICY = frozenset({Kind.AMOUNT_MISMATCH, Kind.PAID_AFTER_CLOSE, Kind.PAID_TWICE})
 
 # what somebody does something about, in order; the others only wait for a provider
 ACTED_ON = frozenset(PaymentStatus) - {PaymentStatus.PENDING, PaymentStatus.UNCERTAIN}
@@ -56,7 +44,7 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
 
     Args:
         fact: genuine (its bytes were verified) and complete.
-        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``operator``.
+        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``bill``, ``operator``.
 
     Returns:
         `DUPLICATE` if it was known; `ANOMALY` if it was kept without being credited; `HELD` if it came before
@@ -71,46 +59,14 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
         raise RuntimeError("apply_observation needs a transaction")
     if fact.kind is FactKind.REFUNDED and fact.paid_txn_id and fact.paid_minor is not None:
         apply_observation(_implied_payment(fact), source=source)
-    known = _known(fact)
+    stands = position.lock(fact)
+    if stands is None:
+        anomalies.file_anomaly(Kind.UNKNOWN_TRADE, fact=fact)
+        return Outcome.ANOMALY
+    known = stands.find(fact)
     if known is not None:
         return _told_again(known, fact)
-    attempt = _attempt_of(fact)
-    if attempt is None:
-        file_anomaly(Kind.UNKNOWN_TRADE, fact=fact)
-        return Outcome.ANOMALY
-    payment = Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
-    known = _known(fact)  # again: a twin may have been faster to the lock
-    if known is not None:
-        return _told_again(known, fact)
-    observation = Observation.objects.create(
-        channel=fact.channel,
-        merchant=fact.merchant,
-        provider_txn_id=fact.provider_txn_id,
-        kind=fact.kind.value,
-        attempt=attempt,
-        amount_minor=fact.amount_minor,
-        currency=fact.currency,
-        out_refund_no=fact.out_refund_no,
-        source=source,
-        occurred_at=fact.occurred_at,
-    )
-    attempt.refresh_from_db(fields=["status"])
-    if fact.kind is not FactKind.PAID and fact.merchant != attempt.merchant:
-        # another account's word neither closes our trade nor gives our money back
-        file_anomaly(Kind.MERCHANT_MISMATCH, fact=fact, payment=payment)
-        return Outcome.ANOMALY
-    outcome = _FOLDS[fact.kind](payment, attempt, observation, fact)
-    counted = _count_refunds(payment)
-    late = [other for other in counted if other != observation]
-    observation.credited |= len(late) < len(counted)
-    journal.book_moved(observation)
-    for other in late:
-        journal.book_counted(other)
-    inbox.release_held(late)
-    rederive(payment)
-    if fact.kind is FactKind.REFUNDED and outcome is Outcome.APPLIED and not _is_paid(attempt):
-        return Outcome.HELD
-    return outcome
+    return _fold(stands, fact, source=source)
 
 
 def rederive(payment: Payment) -> None:
@@ -119,71 +75,7 @@ def rederive(payment: Payment) -> None:
     Args:
         payment: its row locked by the caller in this transaction.
     """
-    sums = dict(
-        Observation.objects.filter(attempt__payment=payment, credited=True)
-        .order_by()
-        .values_list("kind")
-        .annotate(Sum("amount_minor"))
-    )
-    paid_minor = sums.get(FactKind.PAID.value, 0)
-    refunded_minor = sums.get(FactKind.REFUNDED.value, 0)
-    if refunded_minor > paid_minor:
-        file_anomaly(
-            Kind.REFUND_EXCEEDS_PAID,
-            channel="",
-            reference=payment.id.hex,
-            payment=payment,
-            detail={"paid_minor": paid_minor, "refunded_minor": refunded_minor},
-        )
-        refunded_minor = paid_minor
-    statuses = [AttemptStatus(status) for status in payment.attempts.values_list("status", flat=True)]
-    status = derive_status(paid_minor=paid_minor, refunded_minor=refunded_minor, attempts=statuses)
-    reserved_minor = min(_reserved(payment), paid_minor - refunded_minor)
-    before = (payment.status, payment.paid_minor, payment.refunded_minor, payment.reserved_minor)
-    if before == (status.value, paid_minor, refunded_minor, reserved_minor):
-        return
-    if status not in NEXT[PaymentStatus(payment.status)]:
-        raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
-    changed = Payment.objects.filter(pk=payment.pk, version=payment.version).update(
-        status=status.value,
-        paid_minor=paid_minor,
-        refunded_minor=refunded_minor,
-        reserved_minor=reserved_minor,
-        version=payment.version + 1,
-        updated_at=Now(),
-    )
-    if not changed:
-        raise RuntimeError(f"payment {payment.id.hex} changed under its lock")
-    payment.refresh_from_db()
-    if before[:3] != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
-        sequence.stage(payment)
-    if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
-        order_listener()(order_id=payment.order_id, event=status.value)
-
-
-def file_anomaly(
-    kind: Anomaly.Kind,
-    *,
-    fact: Fact | None = None,
-    channel: str = "",
-    reference: str = "",
-    payment: Payment | None = None,
-    detail: dict[str, Any] | None = None,
-) -> Anomaly:
-    """Keep it for a person to look at; the same one again is the same row. Needs the caller's transaction."""
-    if fact is not None:
-        channel, reference = fact.channel, f"{fact.merchant}/{fact.provider_txn_id}"
-        detail = {
-            "out_trade_no": fact.out_trade_no,
-            "amount_minor": fact.amount_minor,
-            "currency": fact.currency,
-            "merchant": fact.merchant,
-            **(detail or {}),
-        }
-    anomaly, _ = Anomaly.objects.get_or_create(
-        kind=kind, channel=channel, reference=reference, defaults={"payment": payment, "detail": detail or {}}
-    )
-    return anomaly
+    _settle(position.read(payment))
 
 
 @lru_cache(maxsize=1)
@@ -197,31 +89,67 @@ def order_listener() -> Callable[..., bool]:
     return _import_listener(settings.PAYMENT_ORDER_LISTENER)
 
 
-def _fold_paid(payment: Payment, attempt: Attempt, observation: Observation, fact: Fact) -> Outcome:
-    refused = _why_not_credited(payment, attempt, fact)
-    if refused is None:
-        observation.credited = True
-        observation.save(update_fields=["credited"])
-    else:
-        anomaly = file_anomaly(
-            refused, fact=fact, payment=payment, detail={"expected_minor": attempt.amount_minor}
-        )
-        if refused in REFUNDED_BY_POLICY and fact.amount_minor:
-            _give_back(payment, attempt, anomaly, amount_minor=fact.amount_minor)
-    _set_attempt(attempt, AttemptStatus.SUCCEEDED)
-    return Outcome.APPLIED if refused is None else Outcome.ANOMALY
+def _fold(stands: Position, fact: Fact, *, source: str) -> Outcome:
+    attempt = stands.attempts[uuid.UUID(hex=fact.out_trade_no)]
+    refused = _why_not_credited(stands, attempt, fact)
+    observation = Observation.objects.create(
+        channel=fact.channel,
+        merchant=fact.merchant,
+        provider_txn_id=fact.provider_txn_id,
+        kind=fact.kind.value,
+        attempt=attempt,
+        amount_minor=fact.amount_minor,
+        currency=fact.currency,
+        out_refund_no=fact.out_refund_no,
+        credited=refused is None and (fact.kind is FactKind.PAID or stands.is_credited(attempt)),
+        source=source,
+        occurred_at=fact.occurred_at,
+    )
+    stands.facts.append(observation)
+    journal.book_moved(observation)
+    if refused is not None:
+        _file(refused, stands.payment, attempt, fact)
+    if fact.kind is FactKind.PAID:
+        _set_attempt(attempt, AttemptStatus.SUCCEEDED)
+        _count_early_refunds(stands, attempt)
+    elif refused is None and fact.kind is FactKind.CLOSED:
+        _set_attempt(attempt, AttemptStatus.CLOSED)
+    elif refused is None:
+        _end_refund(attempt, fact)
+    _settle(stands)
+    if refused is not None:
+        return Outcome.ANOMALY
+    early = fact.kind is FactKind.REFUNDED and not stands.of(attempt, FactKind.PAID)
+    return Outcome.HELD if early else Outcome.APPLIED
 
 
-def _why_not_credited(payment: Payment, attempt: Attempt, fact: Fact) -> Anomaly.Kind | None:
+def _why_not_credited(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly.Kind | None:
     if fact.merchant != attempt.merchant:
+        # another account's word neither pays nor closes our trade, nor gives our money back
         return Kind.MERCHANT_MISMATCH
-    if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
+    if fact.kind is FactKind.CLOSED:
+        return None
+    if fact.currency != attempt.currency:
         return Kind.AMOUNT_MISMATCH
-    if payment.paid_minor:
+    return _why_not_taken(stands, attempt, fact) if fact.kind is FactKind.PAID else None
+
+
+def _why_not_taken(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly.Kind | None:
+    """Why the order does not take this money; asked last, because the order then is paid."""
+    if fact.amount_minor != attempt.amount_minor:
+        return Kind.AMOUNT_MISMATCH
+    if stands.payment.paid_minor:
         return Kind.PAID_TWICE
-    if not order_listener()(order_id=payment.order_id, event="paid"):
+    if not order_listener()(order_id=stands.payment.order_id, event="paid"):
         return Kind.PAID_AFTER_CLOSE
     return None
+
+
+def _file(kind: Anomaly.Kind, payment: Payment, attempt: Attempt, fact: Fact) -> None:
+    detail = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else None
+    anomaly = anomalies.file_anomaly(kind, fact=fact, payment=payment, detail=detail)
+    if fact.kind is FactKind.PAID and kind in anomalies.REFUNDED_BY_POLICY and fact.amount_minor:
+        _give_back(payment, attempt, anomaly, amount_minor=fact.amount_minor)
 
 
 def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_minor: int) -> None:
@@ -241,59 +169,25 @@ def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_m
     )
 
 
-def _fold_refunded(payment: Payment, attempt: Attempt, observation: Observation, fact: Fact) -> Outcome:
-    """Counted by `rederive` as soon as the attempt's own payment is credited, so an early refund just waits."""
-    if fact.currency != attempt.currency:
-        file_anomaly(Kind.AMOUNT_MISMATCH, fact=fact, payment=payment)
-        return Outcome.ANOMALY
-    refund_id = _as_id(fact.out_refund_no)
+def _count_early_refunds(stands: Position, attempt: Attempt) -> None:
+    """What came before its payment counts from now on, if that does."""
+    late = stands.uncounted_refunds(attempt) if stands.is_credited(attempt) else []
+    for fact in late:
+        fact.credited = True
+        fact.save(update_fields=["credited"])
+        journal.book_counted(fact)
+    inbox.release_held(attempt, facts=len(late))
+
+
+def _end_refund(attempt: Attempt, fact: Fact) -> None:
+    """The refund of ours that the fact is about has succeeded."""
+    refund_id = as_id(fact.out_refund_no)
     refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt).first()
     if refund:
         Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None)
-        if refund.anomaly_id is not None:
-            Anomaly.objects.filter(pk=refund.anomaly_id, resolved_at__isnull=True).update(
-                resolved_at=Now(), resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}"
-            )
-    return Outcome.APPLIED
-
-
-def _count_refunds(payment: Payment) -> list[Observation]:
-    """Let the refunds of credited attempts count, also those that came early; the ones that did not before."""
-    paid_attempts = payment.attempts.filter(observations__kind=FactKind.PAID, observations__credited=True)
-    ours = Observation.objects.filter(merchant=F("attempt__merchant"), currency=F("attempt__currency"))
-    found = list(
-        ours.filter(attempt__in=paid_attempts, kind=FactKind.REFUNDED, credited=False).select_related("attempt")
-    )
-    for observation in found:
-        observation.credited = True
-        observation.save(update_fields=["credited"])
-    return found
-
-
-def _reserved(payment: Payment) -> int:
-    """The sum of the payer's refunds that are not over; what our policy gives back was never credited."""
-    if not payment.paid_minor:
-        return 0  # nothing could be reserved of nothing
-    open_refunds = payment.refunds.filter(
-        anomaly__isnull=True, status__in=[status.value for status in OPEN_REFUNDS]
-    )
-    return open_refunds.aggregate(total=Sum("amount_minor"))["total"] or 0
-
-
-def _is_paid(attempt: Attempt) -> bool:
-    return attempt.observations.filter(kind=FactKind.PAID).exists()
-
-
-def _fold_closed(payment: Payment, attempt: Attempt, observation: Observation, fact: Fact) -> Outcome:
-    _set_attempt(attempt, AttemptStatus.CLOSED)
-    return Outcome.APPLIED
-
-
-_FOLDS: dict[FactKind, Callable[[Payment, Attempt, Observation, Fact], Outcome]] = {
-    FactKind.PAID: _fold_paid,
-    FactKind.REFUNDED: _fold_refunded,
-    FactKind.CLOSED: _fold_closed,
-}
+        anomalies.resolve(
+            refund.anomaly_id, resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}"
+        )
 
 
 def _set_attempt(attempt: Attempt, status: AttemptStatus) -> None:
@@ -301,39 +195,56 @@ def _set_attempt(attempt: Attempt, status: AttemptStatus) -> None:
     before = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
     if status is AttemptStatus.SUCCEEDED:
         before.add(AttemptStatus.CLOSED)
-    Attempt.objects.filter(pk=attempt.pk, status__in=[known.value for known in before]).update(
-        status=status.value, next_query_at=None
-    )
+    names = [known.value for known in before]
+    if Attempt.objects.filter(pk=attempt.pk, status__in=names).update(status=status.value, next_query_at=None):
+        attempt.status = status.value
 
 
-def _known(fact: Fact) -> Observation | None:
-    return Observation.objects.filter(
-        channel=fact.channel, merchant=fact.merchant, provider_txn_id=fact.provider_txn_id, kind=fact.kind.value
-    ).first()
+def _settle(stands: Position) -> None:
+    """Totals and status of the payment, by compare-and-set on its version; and whoever acts on them is told."""
+    payment = stands.payment
+    paid_minor, refunded_minor = stands.total_minor(FactKind.PAID), stands.total_minor(FactKind.REFUNDED)
+    if refunded_minor > paid_minor:
+        anomalies.file_anomaly(
+            Kind.REFUND_EXCEEDS_PAID,
+            reference=payment.id.hex,
+            payment=payment,
+            detail={"paid_minor": paid_minor, "refunded_minor": refunded_minor},
+        )
+        refunded_minor = paid_minor
+    reserved_minor = min(stands.reserved_minor(), paid_minor - refunded_minor)
+    status = stands.status(paid_minor=paid_minor, refunded_minor=refunded_minor)
+    told = (payment.status, payment.paid_minor, payment.refunded_minor)
+    if (*told, payment.reserved_minor) == (status.value, paid_minor, refunded_minor, reserved_minor):
+        return
+    if status not in NEXT[PaymentStatus(payment.status)]:
+        raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
+    after = {
+        "status": status.value,
+        "paid_minor": paid_minor,
+        "refunded_minor": refunded_minor,
+        "reserved_minor": reserved_minor,
+        "version": payment.version + 1,
+    }
+    if not Payment.objects.filter(pk=payment.pk, version=payment.version).update(**after, updated_at=Now()):
+        raise RuntimeError(f"payment {payment.id.hex} changed under its lock")
+    for name, value in after.items():
+        setattr(payment, name, value)
+    if told != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
+        sequence.stage(payment)
+    if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
+        order_listener()(order_id=payment.order_id, event=status.value)
 
 
 def _told_again(known: Observation, fact: Fact) -> Outcome:
     if (known.amount_minor, known.currency, known.attempt_id) == (
         fact.amount_minor,
         fact.currency,
-        _as_id(fact.out_trade_no),
+        as_id(fact.out_trade_no),
     ):
         return Outcome.DUPLICATE
-    file_anomaly(Kind.CONTENT_CHANGED, fact=fact, detail={"first_minor": known.amount_minor})
+    anomalies.file_anomaly(Kind.CONTENT_CHANGED, fact=fact, detail={"first_minor": known.amount_minor})
     return Outcome.ANOMALY
-
-
-def _attempt_of(fact: Fact) -> Attempt | None:
-    attempt_id = _as_id(fact.out_trade_no)
-    return None if attempt_id is None else Attempt.objects.filter(pk=attempt_id, channel=fact.channel).first()
-
-
-def _as_id(number: str) -> uuid.UUID | None:
-    """Our own 32-character number as the key it stands for; None for anybody else's."""
-    try:
-        return uuid.UUID(hex=number) if len(number) == 32 else None
-    except ValueError:
-        return None
 
 
 def _implied_payment(fact: Fact) -> Fact:

@@ -14,9 +14,10 @@ from django.db.models.functions import Now
 
 from idempotency.ids import new_id
 from payments import services
+from payments.anomalies import file_anomaly, reference_of
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Observation, Payment, Refund
-from payments.observations import file_anomaly, rederive
+from payments.observations import rederive
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
 from payments.schedule import after
@@ -74,7 +75,7 @@ def submit_refund(refund_id: UUID) -> Refund:
     Transaction: NONE may be open. May run any number of times.
     """
     services.must_be_outside_transactions()
-    refund = Refund.objects.select_related("attempt").get(pk=refund_id)
+    refund = Refund.objects.select_related("attempt", "anomaly").get(pk=refund_id)
     if refund.status not in _OPEN:
         return refund
     channel = services.provider(refund.attempt.channel)
@@ -123,8 +124,14 @@ def _ask(channel: Provider, refund: Refund) -> RefundResult:
 
 
 def _charge(refund: Refund) -> Observation:
-    """What the attempt was really paid with; in a wrong amount that is not what we asked for."""
-    return Observation.objects.get(attempt=refund.attempt, kind=FactKind.PAID.value)
+    """The charge it takes back: the credited one, or the one that its anomaly is about."""
+    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
+    if refund.anomaly is None:
+        return charges.get(credited=True)
+    references = {
+        reference_of(merchant=charge.merchant, provider_txn_id=charge.provider_txn_id): charge for charge in charges
+    }
+    return references[refund.anomaly.reference]
 
 
 def _set(refund: Refund, status: RefundStatus, *, message: str = "") -> Refund:

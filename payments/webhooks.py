@@ -19,9 +19,10 @@ from prometheus_client import Counter
 
 from idempotency.locks import ExpiringSet
 from payments import inbox, services
+from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Anomaly, Notification
-from payments.observations import Outcome, apply_observation, file_anomaly
+from payments.observations import Outcome, apply_observation
 from payments.providers.base import Notice
 from payments.sharing import shared
 

@@ -1,0 +1,57 @@
+"""What a person should look at; the only writer of its table. By then the policy has been carried out."""
+
+from typing import Any
+
+from django.db.models.functions import Now
+
+from payments.models import Anomaly, Payment
+from payments.providers.base import Fact
+
+Kind = Anomaly.Kind
+
+# kinds whose money we hold and give back by ourselves; the others wait for a person
+REFUNDED_BY_POLICY = frozenset({Kind.AMOUNT_MISMATCH, Kind.PAID_AFTER_CLOSE, Kind.PAID_TWICE})
+
+
+def file_anomaly(
+    kind: Anomaly.Kind,
+    *,
+    fact: Fact | None = None,
+    channel: str = "",
+    reference: str = "",
+    payment: Payment | None = None,
+    detail: dict[str, Any] | None = None,
+) -> Anomaly:
+    """Keep it for a person to look at; the same one again is the same row. Needs the caller's transaction."""
+    if fact is not None:
+        channel, reference = (
+            fact.channel,
+            reference_of(merchant=fact.merchant, provider_txn_id=fact.provider_txn_id),
+        )
+        detail = {
+            "out_trade_no": fact.out_trade_no,
+            "amount_minor": fact.amount_minor,
+            "currency": fact.currency,
+            "merchant": fact.merchant,
+            **(detail or {}),
+        }
+    anomaly, _ = Anomaly.objects.get_or_create(
+        kind=kind, channel=channel, reference=reference, defaults={"payment": payment, "detail": detail or {}}
+    )
+    return anomaly
+
+
+def reference_of(*, merchant: str, provider_txn_id: str) -> str:
+    """What an anomaly about a fact is called."""
+    return f"{merchant}/{provider_txn_id}"
+
+
+def resolve(anomaly_id: int | None, *, resolution: str) -> None:
+    """It is settled, unless it was before; nothing for None.
+
+    Transaction: needs the caller's.
+    """
+    if anomaly_id is not None:
+        Anomaly.objects.filter(pk=anomaly_id, resolved_at__isnull=True).update(
+            resolved_at=Now(), resolution=resolution[:160]
+        )

@@ -1,0 +1,107 @@
+"""Where a payment stands: its row under lock, its attempts, and every fact about them. Reads only."""
+
+import uuid
+from dataclasses import dataclass
+
+from django.db.models import Q, Sum
+
+from payments.models import Attempt, Observation, Payment
+from payments.providers.base import Fact, FactKind
+from payments.states import OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
+
+
+@dataclass(slots=True, kw_only=True)
+class Position:
+    """Read after the payment's row was locked, so nobody changes any of it before the caller commits.
+
+    Attributes:
+        attempts: by their ids, all of the payment's.
+        facts: about these attempts; and the one with the identity that was asked for, whosever it is.
+    """
+
+    payment: Payment
+    attempts: dict[uuid.UUID, Attempt]
+    facts: list[Observation]
+
+    def find(self, fact: Fact) -> Observation | None:
+        """The kept fact of the same identity."""
+        wanted = (fact.channel, fact.merchant, fact.provider_txn_id, fact.kind.value)
+        for kept in self.facts:
+            if (kept.channel, kept.merchant, kept.provider_txn_id, kept.kind) == wanted:
+                return kept
+        return None
+
+    def of(self, attempt: Attempt, kind: FactKind) -> list[Observation]:
+        """The attempt's facts of that kind."""
+        return [fact for fact in self.facts if fact.attempt_id == attempt.pk and fact.kind == kind]
+
+    def is_credited(self, attempt: Attempt) -> bool:
+        """Whether what it was paid with counts for the order."""
+        return any(fact.credited for fact in self.of(attempt, FactKind.PAID))
+
+    def uncounted_refunds(self, attempt: Attempt) -> list[Observation]:
+        """Refunds that came before their payment; those of another account or currency never count."""
+        return [
+            fact
+            for fact in self.of(attempt, FactKind.REFUNDED)
+            if not fact.credited and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
+        ]
+
+    def total_minor(self, kind: FactKind) -> int:
+        """The sum of what counts."""
+        return sum(
+            fact.amount_minor
+            for fact in self.facts
+            if fact.kind == kind and fact.credited and fact.attempt_id in self.attempts
+        )
+
+    def reserved_minor(self) -> int:
+        """The sum of the payer's refunds that are not over; what our policy gives back was never credited."""
+        if not self.payment.paid_minor:
+            return 0  # before anything was credited, nothing could be reserved of it
+        statuses = [status.value for status in OPEN_REFUNDS]
+        found = self.payment.refunds.filter(anomaly__isnull=True, status__in=statuses)
+        return found.aggregate(total=Sum("amount_minor"))["total"] or 0
+
+    def status(self, *, paid_minor: int, refunded_minor: int) -> PaymentStatus:
+        """What totals and attempts add up to."""
+        statuses = [AttemptStatus(attempt.status) for attempt in self.attempts.values()]
+        return derive_status(paid_minor=paid_minor, refunded_minor=refunded_minor, attempts=statuses)
+
+
+def lock(fact: Fact) -> Position | None:
+    """Lock the payment that the fact is about, and read where it stands; None if its number is not ours.
+
+    Transaction: needs the caller's.
+    """
+    attempt_id = as_id(fact.out_trade_no)
+    if attempt_id is None:
+        return None
+    payment = (
+        Payment.objects.filter(attempts=attempt_id, attempts__channel=fact.channel)
+        .select_for_update(no_key=True, of=("self",))
+        .first()
+    )
+    return None if payment is None else read(payment, also=fact)
+
+
+def read(payment: Payment, *, also: Fact | None = None) -> Position:
+    """Where a payment stands whose row the caller has locked; with the fact of the identity of `also`."""
+    attempts = {attempt.pk: attempt for attempt in payment.attempts.order_by("id")}
+    about = Q(attempt__in=list(attempts))
+    if also is not None:
+        about |= Q(
+            channel=also.channel,
+            merchant=also.merchant,
+            provider_txn_id=also.provider_txn_id,
+            kind=also.kind.value,
+        )
+    return Position(payment=payment, attempts=attempts, facts=list(Observation.objects.filter(about)))
+
+
+def as_id(number: str) -> uuid.UUID | None:
+    """Our own 32-character number as the key it stands for; None for anybody else's."""
+    try:
+        return uuid.UUID(hex=number) if len(number) == 32 else None
+    except ValueError:
+        return None
