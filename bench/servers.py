@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -107,6 +108,24 @@ def start(variant: Variant, guardian: Guardian, *, redis_database: int) -> Serve
     return Server(port, child, environment["DATABASE_URL"], redis_url)
 
 
+def start_shop(guardian: Guardian, environment: dict[str, str]) -> int:
+    """The shop's own application over the benchmark's stores, in as many processes; its port.
+
+    Raises:
+        PeerUnavailableError: it does not come up.
+    """
+    port, log = _free_port(), LOGS / "shop.log"
+    log.unlink(missing_ok=True)
+    command = [
+        *(sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", str(WORKERS)),
+        *("--no-control-socket", "--log-level", "warning", "--keep-alive", "30"),
+        *("--worker-class", "gthread", "--threads", str(THREADS), "shop.wsgi"),
+    ]
+    child = guardian.start(command, log=log, environment={**os.environ, **environment}, cwd=ROOT)
+    _wait_up(port, child, log, path="/healthz")
+    return port
+
+
 def stop(server: Server, guardian: Guardian) -> None:
     """End one server before its guardian ends them all."""
     guardian.stop(server.child)
@@ -139,11 +158,11 @@ def _free_port() -> int:
         return port
 
 
-def _wait_up(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_up(port: int, child: "subprocess.Popen[bytes]", log: Path, *, path: str = "/up") -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/up", timeout=5):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5):
                 return
         except urllib.error.HTTPError as error:
             # it answers; a peer that asks every request for a key may refuse this one

@@ -128,10 +128,9 @@ def _charge(refund: Refund) -> Observation:
     charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
     if refund.anomaly is None:
         return charges.get(credited=True)
-    references = {
-        reference_of(merchant=charge.merchant, provider_txn_id=charge.provider_txn_id): charge for charge in charges
-    }
-    return references[refund.anomaly.reference]
+    about = refund.anomaly.reference
+    named = {reference_of(merchant=one.merchant, provider_txn_id=one.provider_txn_id): one for one in charges}
+    return named[about]
 
 
 def _set(refund: Refund, status: RefundStatus, *, message: str = "") -> Refund:

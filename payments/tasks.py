@@ -1,11 +1,12 @@
 """Background work on the durable queue: the timers, what follows from payments, and our policy's refunds."""
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 from procrastinate import RetryStrategy
 from procrastinate.contrib.django import app
 
-from payments import reconcile, refunds, sequence
+from payments import bills, certificates, reconcile, refunds, sequence
 from payments.errors import ProviderError
 
 
@@ -53,3 +54,25 @@ def handle_overdue_events(timestamp: int) -> int:
         timestamp: Unix seconds of the run that the queue scheduled.
     """
     return sequence.handle_overdue()
+
+
+@app.periodic(cron="30 2,5,8 * * *")
+@app.task(name="payments.compare_bills", queueing_lock="payments.compare_bills")
+def compare_bills(timestamp: int) -> int:
+    """Thrice a day, 10:30 China time first, when yesterday's bills are ready; see `payments.bills.compare_recent`.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    return bills.compare_recent(today=datetime.fromtimestamp(timestamp, UTC).date())
+
+
+@app.periodic(cron="41 */6 * * *")
+@app.task(name="payments.refresh_certificates", queueing_lock="payments.refresh_certificates")
+def refresh_certificates(timestamp: int) -> int:
+    """Four times a day: keep the platform's new certificates before it signs with them; how many were new.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    return certificates.refresh()

@@ -64,6 +64,7 @@ class Sandbox:
             **self.keys.settings,
             "WECHAT_API_URL": f"{self.url}/wechat",
             "ALIPAY_GATEWAY_URL": f"{self.url}/alipay/gateway.do",
+            "STRIPE_API_URL": f"{self.url}/stripe",
         }
 
     def channels(self) -> dict[str, dict[str, str]]:

@@ -2,10 +2,11 @@
 
 Writers: `payments.services` (payments, and attempts until a provider has spoken), `payments.observations` (facts
 and every state that follows from them), `payments.refunds` (refunds), `payments.inbox` (notifications),
-`payments.journal` (the journal), `payments.sequence` (events). Amounts are integers in the currency's minor
-unit.
+`payments.bills` (comparisons and differences), `payments.journal` (the journal), `payments.sequence` (events).
+Amounts are integers in the currency's minor unit.
 """
 
+from payments.models.bill import BillComparison, Difference
 from payments.models.event import PaymentEvent
 from payments.models.facts import Anomaly, Notification, Observation
 from payments.models.journal import JournalEntry, JournalLine
@@ -14,6 +15,8 @@ from payments.models.payment import Attempt, Payment, Refund
 __all__ = [
     "Anomaly",
     "Attempt",
+    "BillComparison",
+    "Difference",
     "JournalEntry",
     "JournalLine",
     "Notification",

@@ -69,6 +69,7 @@ class Notification(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        permissions = [("replay_notification", "Can process a notification again")]
         constraints = (
             models.UniqueConstraint(fields=["channel", "notification_id"], name="notification_once_per_id"),
             models.CheckConstraint(
@@ -107,6 +108,7 @@ class Anomaly(models.Model):
     class Meta:
         ordering = ("-id",)
         verbose_name_plural = "anomalies"
+        permissions = [("resolve_anomaly", "Can resolve an anomaly")]
         constraints = (
             models.UniqueConstraint(fields=["kind", "channel", "reference"], name="anomaly_filed_once"),
         )

@@ -34,6 +34,10 @@ class Payment(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        permissions = [
+            ("query_payment", "Can ask the provider about a payment"),
+            ("refund_payment", "Can refund a payment"),
+        ]
         constraints = (
             models.CheckConstraint(condition=Q(amount_minor__gt=0), name="payment_amount_is_positive"),
             models.CheckConstraint(condition=Q(currency__regex=r"^[A-Z]{3}$"), name="payment_currency_is_iso"),

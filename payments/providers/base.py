@@ -8,7 +8,7 @@ caller knows whether a transaction is open and which number was promised.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from enum import StrEnum
 from typing import Protocol
 
@@ -204,6 +204,7 @@ class Provider(Protocol):
     channel: str
     merchant: str
     methods: tuple[PayMethod, ...]  # the first is the one that is used where none is asked for
+    zone: tzinfo  # in which its days begin
 
     def create(
         self,
@@ -257,7 +258,7 @@ class Provider(Protocol):
         ...
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
-        """Everything that moved on `day`, in the provider's own time zone; empty for a day on which nothing did.
+        """Everything that moved on `day`, in the provider's `zone`; empty for a day on which nothing did.
 
         Raises:
             ProviderError: the bill is not there (yet), or what came is not the bill that was announced.

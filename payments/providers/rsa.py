@@ -6,9 +6,10 @@ decryption"; Alipay open platform, "RSA2 signing" (all read 2026-11).
 
 import base64
 import binascii
+import re
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
@@ -33,6 +34,24 @@ def load_public_key(pem: bytes) -> RSAPublicKey:
     if not isinstance(key, RSAPublicKey):
         raise ValueError("not an RSA public key")
     return key
+
+
+_PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
+
+
+def load_public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
+    """Every public key or certificate of `pem`, in its order: today's key and the one that comes after it.
+
+    Raises:
+        ValueError: there is none, or one of them is not an RSA public key.
+    """
+    try:
+        keys = tuple(load_public_key(block.group()) for block in _PEM_BLOCK.finditer(pem))
+    except UnsupportedAlgorithm as error:
+        raise ValueError("a key of an unknown kind") from error
+    if not keys:
+        raise ValueError("no PEM block")
+    return keys
 
 
 def sign(message: bytes, key: RSAPrivateKey) -> str:

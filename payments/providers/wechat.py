@@ -1,48 +1,44 @@
-"""WeChat Pay API v3, native (QR code) payments: requests, answers and notifications.
+"""WeChat Pay API v3: native (QR code), H5 and JSAPI payments, refunds, notifications, bills and certificates.
 
-Source: WeChat Pay API v3 documentation, "Native payment", "signature", "notification" (read 2026-11). Amounts are
-integers in fen. A request without a genuine signature on its answer counts as unknown, not as done.
+Source: WeChat Pay API v3 documentation, "Native payment", "H5 payment", "JSAPI payment", "notification", "apply
+for trade bill", "download bill", "platform certificates" (read 2026-11). Amounts are integers in fen.
 """
 
+import hashlib
+import ipaddress
 import json
-import secrets
-import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from collections.abc import Mapping
+from datetime import date, datetime, tzinfo
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-
-from payments.errors import (
-    NotificationMalformed,
-    OutcomeUnknown,
-    ProviderRejected,
-    SignatureInvalid,
-)
-from payments.providers import rsa
+from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers.base import (
+    NEEDED,
+    NOBODY,
+    BillLine,
     Fact,
     NextAction,
     NextActionType,
     Notice,
+    Payer,
+    PayMethod,
     RefundResult,
     RefundStatus,
     Trade,
     TradeStatus,
     closed_fact,
 )
-from payments.providers.transport import Limits, client, reading, send
+from payments.providers.transport import reading
+from payments.providers.wechat_bill import CHINA, parse
+from payments.providers.wechat_calls import SignedCalls, WeChatConfig
 from payments.providers.wechat_facts import facts_of, paid_fact, refunded_fact, text_of
+from payments.providers.wechat_keys import PUBLIC_KEY_PREFIX, serial_of
+from payments.providers.wechat_signing import answer_message, request_message
 
-AUTHORIZATION_SCHEME = "WECHATPAY2-SHA256-RSA2048"
-MAX_SKEW_SECONDS = 300
-# the platform sends notifications signed with this prefix to see whether we really verify
-PROBE_PREFIX = "WECHATPAY/SIGNTEST/"
-PUBLIC_KEY_PREFIX = "PUB_KEY_ID_"
-CHINA = timezone(timedelta(hours=8))
+__all__ = ["PUBLIC_KEY_PREFIX", "WeChatConfig", "WeChatPay", "answer_message", "request_message"]
+
+BILL_BYTES_MAX = 50_000_000
 
 _NOT_FOUND = frozenset({"ORDER_NOT_EXIST", "ORDERNOTEXIST", "RESOURCE_NOT_EXISTS"})
 _TRADE_STATES = {
@@ -63,65 +59,15 @@ _REFUND_STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeChatConfig:
-    """One merchant account.
-
-    Attributes:
-        api_url: base URL, without a trailing slash.
-        api_v3_key: 32 bytes.
-        mch_private_key_pem: our key, the one of certificate `mch_serial`.
-        platform_keys: the platform's certificates by upper-case serial, its public keys by ``PUB_KEY_ID_…``.
-    """
-
-    api_url: str
-    mch_id: str
-    app_id: str
-    mch_serial: str
-    api_v3_key: bytes = field(repr=False)
-    mch_private_key_pem: bytes = field(repr=False)
-    platform_keys: Mapping[str, bytes]
-
-
-def request_message(*, method: str, target: str, timestamp: str, nonce: str, body: str) -> bytes:
-    """What the signature of a request covers; `target` is path and query, from ``/v3`` on."""
-    return f"{method}\n{target}\n{timestamp}\n{nonce}\n{body}\n".encode()
-
-
-def answer_message(*, timestamp: str, nonce: str, body: bytes) -> bytes:
-    """What the signature of an answer or notification covers."""
-    return f"{timestamp}\n{nonce}\n".encode() + body + b"\n"
-
-
-class WeChatPay:
+class WeChatPay(SignedCalls):
     """One merchant account at WeChat Pay; implements `payments.providers.base.Provider`. Thread-safe.
 
-    Args:
-        config: the account.
-        timeout_seconds: for one call in all its parts.
-        clock: seconds since the epoch; for tests.
-        limits: around every call that goes out.
+    The `reference` of calls is ignored: the platform is asked by our own number.
     """
 
     channel = "wechat"
-
-    def __init__(
-        self,
-        config: WeChatConfig,
-        *,
-        timeout_seconds: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        limits: Limits = nullcontext,
-    ) -> None:
-        if len(config.api_v3_key) != 32:
-            raise ValueError("the API v3 key must have 32 bytes")
-        self.config = config
-        self.merchant = config.mch_id
-        self._clock = clock
-        self._limits = limits
-        self._key = rsa.load_private_key(config.mch_private_key_pem)
-        self._platform = {serial: rsa.load_public_key(pem) for serial, pem in config.platform_keys.items()}
-        self._http = client(timeout_seconds=timeout_seconds)
+    methods: tuple[PayMethod, ...] = (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
+    zone: tzinfo = CHINA
 
     def create(
         self,
@@ -133,24 +79,53 @@ class WeChatPay:
         notify_url: str,
         return_url: str,
         expires_at: datetime,
+        method: PayMethod | None = None,
+        payer: Payer = NOBODY,
     ) -> NextAction:
-        answer = self._call(
-            "POST",
-            "/v3/pay/transactions/native",
-            {
-                "appid": self.config.app_id,
-                "mchid": self.config.mch_id,
-                "description": description,
-                "out_trade_no": out_trade_no,
-                "time_expire": expires_at.astimezone(CHINA).isoformat(timespec="seconds"),
-                "notify_url": notify_url,
-                "amount": {"total": amount_minor, "currency": currency},
-            },
-        )
+        chosen = self.methods[0] if method is None else method
+        body: dict[str, Any] = {
+            "appid": self.config.app_id,
+            "mchid": self.config.mch_id,
+            "description": description,
+            "out_trade_no": out_trade_no,
+            "time_expire": expires_at.astimezone(CHINA).isoformat(timespec="seconds"),
+            "notify_url": notify_url,
+            "amount": {"total": amount_minor, "currency": currency},
+            **self._payer_part(chosen, payer),
+        }
+        answer = self._call("POST", f"/v3/pay/transactions/{chosen.value}", body)
+        return self._next_action(chosen, answer, return_url=return_url)
+
+    def _payer_part(self, method: PayMethod, payer: Payer) -> dict[str, Any]:
+        """What the method wants to be told of the shopper; ValueError if it is not known."""
+        if method not in self.methods:
+            raise ValueError(f"{method!r} is not one of {', '.join(self.methods)}")
+        needed = NEEDED.get(method)
+        if needed and not getattr(payer, needed):
+            raise ValueError(f"{method.value} needs the payer's {needed}")
+        if method is PayMethod.JSAPI:
+            return {"payer": {"openid": payer.openid}}
+        if method is PayMethod.H5:
+            address = str(ipaddress.ip_address(payer.client_ip))
+            return {"scene_info": {"payer_client_ip": address, "h5_info": {"type": "Wap"}}}
+        return {}
+
+    def _next_action(self, method: PayMethod, answer: Mapping[str, Any], *, return_url: str) -> NextAction:
+        if method is PayMethod.JSAPI:
+            with reading("prepay_id"):
+                prepay_id = text_of(answer, "prepay_id")
+            params = self._signer.wallet_params(app_id=self.config.app_id, prepay_id=prepay_id, now=self._clock())
+            return NextAction(type=NextActionType.JSAPI, url="", params=params)
+        if method is PayMethod.H5:
+            with reading("h5_url"):
+                url = text_of(answer, "h5_url")
+            if return_url:
+                url += f"{'&' if '?' in url else '?'}redirect_url={quote(return_url, safe='')}"
+            return NextAction(type=NextActionType.REDIRECT, url=url)
         with reading("code_url"):
             return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "code_url"))
 
-    def query(self, *, out_trade_no: str) -> Trade:
+    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         path = (
             f"/v3/pay/transactions/out-trade-no/{quote(out_trade_no, safe='')}?mchid={quote(self.config.mch_id)}"
         )
@@ -168,7 +143,7 @@ class WeChatPay:
             return Trade(status=status, facts=(self._closed_fact(out_trade_no),))
         return Trade(status=status)
 
-    def close(self, *, out_trade_no: str) -> Trade:
+    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         path = f"/v3/pay/transactions/out-trade-no/{quote(out_trade_no, safe='')}/close"
         try:
             self._call("POST", path, {"mchid": self.config.mch_id})
@@ -189,6 +164,7 @@ class WeChatPay:
         currency: str,
         reason: str,
         notify_url: str,
+        reference: str = "",
     ) -> RefundResult:
         body: dict[str, Any] = {
             "out_trade_no": out_trade_no,
@@ -200,7 +176,7 @@ class WeChatPay:
             body["reason"] = reason
         return self._refund_result(self._call("POST", "/v3/refund/domestic/refunds", body))
 
-    def query_refund(self, *, out_trade_no: str, out_refund_no: str) -> RefundResult:
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         try:
             answer = self._call("GET", f"/v3/refund/domestic/refunds/{quote(out_refund_no, safe='')}")
         except ProviderRejected as refused:
@@ -209,20 +185,49 @@ class WeChatPay:
             raise
         return self._refund_result(answer)
 
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        """The day is China's. The platform has a day's bill from ten o'clock of the next morning on."""
+        try:
+            announced = self._call("GET", f"/v3/bill/tradebill?bill_date={day:%Y-%m-%d}&bill_type=ALL")
+        except ProviderRejected as refused:
+            if refused.code == "NO_STATEMENT_EXIST":
+                return ()
+            if refused.code == "STATEMENT_CREATING":
+                raise ProviderUnavailable(f"the bill of {day} is still being made") from refused
+            raise
+        with reading("bill"):
+            if announced["hash_type"] != "SHA1":
+                raise ValueError(f"unknown hash {announced['hash_type']!r}")
+            address, digest = text_of(announced, "download_url"), text_of(announced, "hash_value")
+        content = self._download(address, bytes_max=BILL_BYTES_MAX)
+        # nobody signs the file: it is genuine because the signed answer holds its hash, of a kind we cannot choose
+        if hashlib.sha1(content).hexdigest() != digest.lower():  # noqa: S324
+            raise OutcomeUnknown("what was downloaded is not the bill that was announced")
+        with reading("bill"):
+            return parse(content)
+
+    def download_certificates(self) -> dict[str, bytes]:
+        """The platform's certificates as of now, in PEM by serial; `wechat_keys.keep_certificates` keeps them.
+
+        Believed because the answer is signed with a key that we hold already and only we can decrypt it. Not for
+        the path of a request: a timer fetches what will be needed.
+        """
+        answer = self._call("GET", "/v3/certificates")
+        with reading("certificates"):
+            found = {}
+            for each in answer["data"]:
+                pem = self._decrypt(each["encrypt_certificate"])
+                serial = serial_of(pem)
+                if serial != text_of(each, "serial_no").upper().lstrip("0"):
+                    raise ValueError(f"{each['serial_no']} is announced, but the certificate is {serial}")
+                found[serial] = pem
+            return found
+
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         self._verify(headers, body, now=now.timestamp())
         try:
             envelope = json.loads(body)
-            resource = envelope["resource"]
-            if resource["algorithm"] != "AEAD_AES_256_GCM":
-                raise ValueError(f"unknown algorithm {resource['algorithm']!r}")
-            plain = rsa.decrypt(
-                resource["ciphertext"],
-                key=self.config.api_v3_key,
-                nonce=resource["nonce"].encode(),
-                associated_data=resource.get("associated_data", "").encode(),
-            )
-            content = json.loads(plain)
+            content = json.loads(self._decrypt(envelope["resource"]))
             event_type = envelope["event_type"]
             return Notice(
                 notification_id=text_of(envelope, "id"),
@@ -241,69 +246,3 @@ class WeChatPay:
 
     def _closed_fact(self, out_trade_no: str) -> Fact:
         return closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)
-
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One signed request; the decoded, verified answer ({} for 204)."""
-        text = "" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-        request = self._http.build_request(
-            method, self.config.api_url + path, content=text.encode(), headers=self._headers(method, path, text)
-        )
-        response = send(self._http, request, limits=self._limits)
-        self._verify_answer(response)
-        try:
-            answer = json.loads(response.content) if response.content else {}
-        except ValueError as error:
-            raise OutcomeUnknown("the answer is not JSON") from error
-        if not isinstance(answer, dict):
-            raise OutcomeUnknown("the answer is not a JSON object")
-        if response.status_code >= 300:
-            raise ProviderRejected(str(answer.get("code", response.status_code)), str(answer.get("message", "")))
-        return answer
-
-    def _headers(self, method: str, path: str, body: str) -> dict[str, str]:
-        timestamp, nonce = str(int(self._clock())), secrets.token_hex(16)
-        message = request_message(method=method, target=path, timestamp=timestamp, nonce=nonce, body=body)
-        authorization = (
-            f'{AUTHORIZATION_SCHEME} mchid="{self.config.mch_id}",nonce_str="{nonce}",'
-            f'signature="{rsa.sign(message, self._key)}",timestamp="{timestamp}",'
-            f'serial_no="{self.config.mch_serial}"'
-        )
-        headers = {
-            "Authorization": authorization,
-            "Accept": "application/json",
-            "Content-Type": "application/json",
-            "User-Agent": "payonce",
-        }
-        # naming a public key asks the platform to sign its answer with it instead of a certificate
-        for serial in self._platform:
-            if serial.startswith(PUBLIC_KEY_PREFIX):
-                headers["Wechatpay-Serial"] = serial
-        return headers
-
-    def _verify_answer(self, response: httpx.Response) -> None:
-        try:
-            self._verify(response.headers, response.content, now=self._clock())
-        except SignatureInvalid as error:
-            # a refusal that nobody signed may come from anything on the way; it proves nothing
-            raise OutcomeUnknown(
-                f"answer {response.status_code} is not signed by the platform: {error}"
-            ) from error
-
-    def _verify(self, headers: Mapping[str, str], body: bytes, *, now: float) -> None:
-        """Raises SignatureInvalid unless the platform signed `body` within the last five minutes."""
-        given = {name.lower(): value for name, value in headers.items()}
-        timestamp, nonce = given.get("wechatpay-timestamp", ""), given.get("wechatpay-nonce", "")
-        signature, serial = given.get("wechatpay-signature", ""), given.get("wechatpay-serial", "")
-        if not (timestamp and nonce and signature and serial):
-            raise SignatureInvalid("a Wechatpay header is missing")
-        if not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 15:
-            raise SignatureInvalid("the time stamp is not a number")
-        if abs(now - int(timestamp)) >= MAX_SKEW_SECONDS:
-            raise SignatureInvalid("the time stamp is stale or of the future")
-        if signature.startswith(PROBE_PREFIX):
-            raise SignatureInvalid("a probe of the platform")
-        key = self._platform.get(serial) or self._platform.get(serial.upper())
-        if key is None:
-            raise SignatureInvalid("signed with a key that we do not hold")
-        if not rsa.verifies(answer_message(timestamp=timestamp, nonce=nonce, body=body), signature, key):
-            raise SignatureInvalid("the signature does not verify")

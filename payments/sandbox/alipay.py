@@ -7,8 +7,7 @@ Documents: Alipay open platform (read 2026-11). ``GET`` with `alipay.trade.page.
 import json
 import sqlite3
 import time
-from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -16,12 +15,17 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from payments import money
-from payments.providers import rsa
-from payments.providers.alipay import TIME_FORMAT, signed_text
-from payments.sandbox import state, trades
+from payments.sandbox import alipay_bill, alipay_codes, state, trades
+from payments.sandbox.alipay_wire import (
+    Call,
+    signed_answer,
+    signed_form,
+    told,
+    wanted_trade,
+    why_not_genuine,
+    yuan,
+)
 from payments.sandbox.store import expired
-
-CHINA = timezone(timedelta(hours=8))
 
 _REFUSALS = {
     "not_found": ("ACQ.TRADE_NOT_EXIST", "交易不存在"),
@@ -29,7 +33,9 @@ _REFUSALS = {
     "paid": ("ACQ.TRADE_STATUS_ERROR", "交易状态不合法"),
     "closed": ("ACQ.TRADE_HAS_CLOSE", "交易已经关闭"),
     "exceeds": ("ACQ.REFUND_AMT_NOT_EQUAL_TOTAL", "退款金额超限"),
+    "no bill": ("isp.bill_not_exist", "账单不存在"),
 }
+_PRECREATE = "alipay.trade.precreate"
 
 
 @require_http_methods(["GET", "POST"])
@@ -37,124 +43,108 @@ def gateway(request: HttpRequest) -> HttpResponse:
     """``/alipay/gateway.do``"""
     given: dict[str, str] = {**request.GET.dict(), **request.POST.dict()}
     method = given.get("method", "")
-    problem = _why_not_genuine(given)
+    problem = why_not_genuine(given)
+    base_url = request.build_absolute_uri("/").rstrip("/")
     if method == "alipay.trade.page.pay":
         if problem is not None:
             return HttpResponse(f"调试错误 {problem}", status=400, content_type="text/plain; charset=utf-8")
-        return _page_pay(given)
+        return _page_pay(Call(content=json.loads(given["biz_content"]), given=given, base_url=base_url))
     request.changes_something = method in _CHANGING  # type: ignore[attr-defined]
-    return _answer(method, _business(method, given, problem))
+    return signed_answer(method, _business(method, given, problem, base_url), given)
 
 
-def _business(method: str, given: dict[str, str], problem: str | None) -> dict[str, Any]:
+def _business(method: str, given: Mapping[str, str], problem: str | None, base_url: str) -> dict[str, Any]:
     """The member that is signed: a result, or why there is none."""
     if problem is not None:
         return {"code": "40002", "msg": "Invalid Arguments", "sub_code": problem, "sub_msg": "验签出错"}
     if method not in _METHODS:
         return {"code": "40001", "msg": "Missing Method", "sub_code": "isv.invalid-method", "sub_msg": method}
     try:
-        return {"code": "10000", "msg": "Success", **_METHODS[method](json.loads(given["biz_content"]))}
+        call = Call(content=json.loads(given["biz_content"]), given=given, base_url=base_url)
+        return {"code": "10000", "msg": "Success", **_METHODS[method](call)}
     except trades.Refused as refused:
         code, message = _REFUSALS[refused.reason]
-    except (KeyError, TypeError, ValueError) as error:
+        if method == _PRECREATE and refused.reason == "paid":
+            code, message = "ACQ.TRADE_HAS_SUCCESS", "交易已被支付"
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         code, message = "ACQ.INVALID_PARAMETER", f"{type(error).__name__}: {error}"
     return {"code": "40004", "msg": "Business Failed", "sub_code": code, "sub_msg": message}
 
 
-def _why_not_genuine(given: dict[str, str]) -> str | None:
-    keys = state.keys()
-    if given.get("app_id") != keys.settings["ALIPAY_APP_ID"]:
-        return "isv.invalid-app-id"
-    if given.get("sign_type") != "RSA2":
-        return "isv.invalid-signature-type"
-    if not rsa.verifies(signed_text(given), given.get("sign", ""), keys.app.public_key()):
-        return "isv.invalid-signature"
-    return None
-
-
-def _page_pay(given: dict[str, str]) -> HttpResponse:
+def _page_pay(call: Call) -> HttpResponse:
     """The shopper arrives: the trade begins to exist, and its page is shown."""
-    content = json.loads(given["biz_content"])
-    expires = content.get("time_expire")
-    when = datetime.strptime(expires, TIME_FORMAT).replace(tzinfo=CHINA).timestamp() if expires else None
     try:
-        trades.open_trade(
-            channel="alipay",
-            out_trade_no=content["out_trade_no"],
-            amount_minor=money.from_decimal(str(content["total_amount"]), "CNY"),
-            description=content["subject"],
-            notify_url=given.get("notify_url", ""),
-            return_url=given.get("return_url", ""),
-            expires_at=when,
-        )
+        trades.open_trade(channel="alipay", **wanted_trade(call))
     except trades.Refused as refused:
         if refused.reason == "used":
             return HttpResponse("交易信息被篡改", status=400, content_type="text/plain; charset=utf-8")
-    return redirect(f"/pay/{content['out_trade_no']}")
+    return redirect(f"/pay/{call.content['out_trade_no']}")
 
 
-def _query(content: dict[str, Any]) -> dict[str, Any]:
-    return _trade_document(_trade_of(content))
+def _query(call: Call) -> dict[str, Any]:
+    return _trade_document(_trade_of(call.content))
 
 
-def _close(content: dict[str, Any]) -> dict[str, Any]:
-    trade = _trade_of(content)
+def _close(call: Call) -> dict[str, Any]:
+    trade = _trade_of(call.content)
     if trade["state"] == "CLOSED":
         raise trades.Refused("closed")
     trades.close(channel="alipay", out_trade_no=trade["out_trade_no"])
     return {"trade_no": trade["transaction_id"], "out_trade_no": trade["out_trade_no"]}
 
 
-def _refund(content: dict[str, Any]) -> dict[str, Any]:
-    trade = _trade_of(content)
+def _refund(call: Call) -> dict[str, Any]:
+    trade = _trade_of(call.content)
     made, moved = trades.refund(
         channel="alipay",
         out_trade_no=trade["out_trade_no"],
-        out_refund_no=content.get("out_request_no") or trade["out_trade_no"],
-        amount_minor=money.from_decimal(str(content["refund_amount"]), "CNY"),
+        out_refund_no=call.content.get("out_request_no") or trade["out_trade_no"],
+        amount_minor=money.from_decimal(str(call.content["refund_amount"]), "CNY"),
     )
-    after = _trade_of(content)
+    after = _trade_of(call.content)
     return {
         "trade_no": trade["transaction_id"],
         "out_trade_no": trade["out_trade_no"],
         "buyer_logon_id": "san***@sandbox.example",
         "fund_change": "Y" if moved else "N",
-        "refund_fee": _yuan(after["refunded_minor"]),
-        "gmt_refund_pay": _time(made["created_at"]),
+        "refund_fee": yuan(after["refunded_minor"]),
+        "gmt_refund_pay": told(made["created_at"]),
     }
 
 
-def _refund_query(content: dict[str, Any]) -> dict[str, Any]:
-    trade = _trade_of(content)
-    made = trades.find_refund(trade["out_trade_no"], content["out_request_no"])
+def _refund_query(call: Call) -> dict[str, Any]:
+    trade = _trade_of(call.content)
+    made = trades.find_refund(trade["out_trade_no"], call.content["out_request_no"])
     document = {"trade_no": trade["transaction_id"], "out_trade_no": trade["out_trade_no"]}
     if made is None:
         return document  # as the platform does: success, and nothing said of a refund
     return document | {
         "out_request_no": made["out_refund_no"],
-        "refund_amount": _yuan(made["amount_minor"]),
-        "total_amount": _yuan(trade["charged_minor"]),
+        "refund_amount": yuan(made["amount_minor"]),
+        "total_amount": yuan(trade["charged_minor"]),
         "refund_status": "REFUND_SUCCESS",
     }
 
 
-_METHODS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+_METHODS: dict[str, Callable[[Call], dict[str, Any]]] = {
+    _PRECREATE: alipay_codes.precreate,
     "alipay.trade.query": _query,
     "alipay.trade.close": _close,
     "alipay.trade.refund": _refund,
     "alipay.trade.fastpay.refund.query": _refund_query,
+    "alipay.data.dataservice.bill.downloadurl.query": alipay_bill.query,
 }
-_CHANGING = frozenset({"alipay.trade.close", "alipay.trade.refund"})
+_CHANGING = frozenset({_PRECREATE, "alipay.trade.close", "alipay.trade.refund"})
 
 
-def notification(told: dict[str, Any]) -> dict[str, str]:
+def notification(notice: dict[str, Any]) -> dict[str, str]:
     """The parameters of one copy, signed anew."""
-    trade, refund = told["trade"], told["refund"]
+    trade, refund = notice["trade"], notice["refund"]
     keys = state.keys()
     parameters = {
-        "notify_time": _time(time.time()),
+        "notify_time": told(time.time()),
         "notify_type": "trade_status_sync",
-        "notify_id": told["id"],
+        "notify_id": notice["id"],
         "charset": "utf-8",
         "version": "1.0",
         "app_id": keys.settings["ALIPAY_APP_ID"],
@@ -165,20 +155,19 @@ def notification(told: dict[str, Any]) -> dict[str, str]:
         "out_trade_no": trade["out_trade_no"],
         "trade_no": trade["transaction_id"],
         "trade_status": _status(trade),
-        "total_amount": _yuan(trade["charged_minor"]),
-        "receipt_amount": _yuan(trade["charged_minor"]),
-        "buyer_pay_amount": _yuan(trade["charged_minor"]),
-        "gmt_create": _time(trade["created_at"]),
-        "gmt_payment": _time(trade["paid_at"]),
+        "total_amount": yuan(trade["charged_minor"]),
+        "receipt_amount": yuan(trade["charged_minor"]),
+        "buyer_pay_amount": yuan(trade["charged_minor"]),
+        "gmt_create": told(trade["created_at"]),
+        "gmt_payment": told(trade["paid_at"]),
     }
     if refund is not None:
         parameters |= {
-            "refund_fee": _yuan(trade["refunded_minor"]),
-            "gmt_refund": _time(refund["created_at"]),
+            "refund_fee": yuan(trade["refunded_minor"]),
+            "gmt_refund": told(refund["created_at"]),
             "out_biz_no": refund["out_refund_no"],
         }
-    covered = signed_text(parameters)
-    return {**parameters, "sign": rsa.sign(covered, keys.alipay), "sign_type": "RSA2"}
+    return signed_form(parameters, cert_sn=trade.get("signed_with", ""))
 
 
 def return_parameters(trade: sqlite3.Row) -> dict[str, str]:
@@ -188,15 +177,15 @@ def return_parameters(trade: sqlite3.Row) -> dict[str, str]:
         "charset": "utf-8",
         "out_trade_no": trade["out_trade_no"],
         "method": "alipay.trade.page.pay.return",
-        "total_amount": _yuan(trade["charged_minor"]),
+        "total_amount": yuan(trade["charged_minor"]),
         "trade_no": trade["transaction_id"],
         "auth_app_id": keys.settings["ALIPAY_APP_ID"],
         "version": "1.0",
         "app_id": keys.settings["ALIPAY_APP_ID"],
         "seller_id": keys.settings["ALIPAY_SELLER_ID"],
-        "timestamp": _time(time.time()),
+        "timestamp": told(time.time()),
     }
-    return {**parameters, "sign": rsa.sign(signed_text(parameters), keys.alipay), "sign_type": "RSA2"}
+    return signed_form(parameters, cert_sn=trade["signed_with"])
 
 
 def _trade_of(content: dict[str, Any]) -> sqlite3.Row:
@@ -217,10 +206,10 @@ def _trade_document(trade: sqlite3.Row) -> dict[str, Any]:
         "out_trade_no": trade["out_trade_no"],
         "buyer_logon_id": "san***@sandbox.example",
         "trade_status": _status(trade),
-        "total_amount": _yuan(trade["charged_minor"] or trade["amount_minor"]),
+        "total_amount": yuan(trade["charged_minor"] or trade["amount_minor"]),
     }
     if trade["paid_at"]:
-        document["send_pay_date"] = _time(trade["paid_at"])
+        document["send_pay_date"] = told(trade["paid_at"])
     return document
 
 
@@ -228,18 +217,3 @@ def _status(trade: Any) -> str:
     if trade["state"] == "SUCCESS":
         return "TRADE_CLOSED" if trade["refunded_minor"] == trade["charged_minor"] else "TRADE_SUCCESS"
     return "TRADE_CLOSED" if trade["state"] == "CLOSED" or expired(trade) else "WAIT_BUYER_PAY"
-
-
-def _answer(method: str, document: dict[str, Any]) -> HttpResponse:
-    raw = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    sign = rsa.sign(raw.encode(), state.keys().alipay)
-    name = method.replace(".", "_") + "_response"
-    return HttpResponse(f'{{"{name}":{raw},"sign":"{sign}"}}', content_type="application/json; charset=utf-8")
-
-
-def _yuan(amount_minor: int) -> str:
-    return money.to_decimal(amount_minor, "CNY")
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, CHINA).strftime(TIME_FORMAT)

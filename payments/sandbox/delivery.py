@@ -1,7 +1,7 @@
 """Notifications on their way: sent until acknowledged, misbehaving as told (`outbox` queues them).
 
 Every copy carries the same notification id; each is signed (and for WeChat encrypted) anew when it is sent, as
-the platforms do. Acknowledged is any 2xx for WeChat and the body ``success`` for Alipay.
+the platforms do. Acknowledged is any 2xx for WeChat and Stripe and the body ``success`` for Alipay.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from payments.sandbox import alipay, faults, state, wechat
+from payments.sandbox import alipay, faults, state, stripe_documents, wechat
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 IDLE_SECONDS = 0.02
@@ -48,6 +48,9 @@ def _send(client: httpx.Client, row: sqlite3.Row) -> None:
     try:
         if row["channel"] == "wechat":
             headers, body = wechat.notification(notification, signed_with=row["signed_with"])
+            acknowledged = client.post(row["url"], content=body, headers=headers).is_success
+        elif row["channel"] == "stripe":
+            headers, body = stripe_documents.notification(notification)
             acknowledged = client.post(row["url"], content=body, headers=headers).is_success
         else:
             answer = client.post(row["url"], data=alipay.notification(notification))

@@ -109,7 +109,7 @@ class FaultMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        is_call = request.path.startswith("/wechat/v3/") or (
+        is_call = request.path.startswith(("/wechat/v3/", "/stripe/v1/")) or (
             request.path == "/alipay/gateway.do" and request.GET.get("method") != "alipay.trade.page.pay"
         )
         if not is_call:

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from payments.providers.rsa import load_private_key
+from payments.providers.rsa import load_private_key, load_public_key
+from payments.sandbox import alipay_keys
 
 CERTIFICATE_DAYS = 1825
 
@@ -33,6 +34,7 @@ class Keys:
         platform, platform_serial, certificate: WeChat's certificate mode.
         platform_public, public_key_id: WeChat's public-key mode.
         alipay: Alipay's own key.
+        alipay_certificates: Alipay's certificate mode, which `settings` do not choose.
     """
 
     settings: Mapping[str, str]
@@ -44,6 +46,7 @@ class Keys:
     platform_public: rsa.RSAPrivateKey
     public_key_id: str
     alipay: rsa.RSAPrivateKey
+    alipay_certificates: alipay_keys.AlipayCertificates
 
 
 def ensure(folder: Path) -> dict[str, str]:
@@ -58,34 +61,65 @@ def ensure(folder: Path) -> dict[str, str]:
         settings_file = folder / "settings.json"
         if not settings_file.exists():
             made = _make(folder)
-            fresh = settings_file.with_suffix(".new")
-            _write_private(fresh, json.dumps(made, indent=2).encode())
-            fresh.rename(settings_file)  # last: what is named here is complete
+            _keep(settings_file, made)
         settings: dict[str, str] = json.loads(settings_file.read_text())
+        if "STRIPE_SECRET_KEY" not in settings:  # new, or of a time before there was this channel
+            settings |= _stripe()
+            _keep(settings_file, settings)
+        alipay_keys.ensure(folder, app_key_file=Path(settings["ALIPAY_APP_KEY_FILE"]))
     return settings
+
+
+def _keep(settings_file: Path, settings: Mapping[str, str]) -> None:
+    fresh = settings_file.with_suffix(".new")
+    _write_private(fresh, json.dumps(settings, indent=2).encode())
+    fresh.rename(settings_file)  # last: what is named here is complete
+
+
+def _stripe() -> dict[str, str]:
+    return {
+        "STRIPE_SECRET_KEY": f"sk_test_{secrets.token_hex(24)}",
+        "STRIPE_WEBHOOK_SECRET": f"whsec_{secrets.token_hex(24)}",
+    }
 
 
 def load(folder: Path) -> Keys:
     """All keys of `folder`, made if missing."""
     settings = ensure(folder)
     platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
-    certificate = next(path for path in platform_dir.glob("*.pem") if not path.stem.startswith("PUB_KEY_ID_"))
     public_key = next(platform_dir.glob("PUB_KEY_ID_*.pem"))
 
     def private(name: str) -> rsa.RSAPrivateKey:
         return load_private_key((folder / name).read_bytes())
 
+    platform = private("wechat_platform_key.pem")
+    # the shop keeps later certificates beside the first one
+    certificate = next(path for path in platform_dir.glob("*.pem") if _is_of(path, platform))
     return Keys(
         settings=settings,
         merchant=load_private_key(Path(settings["WECHAT_MCH_KEY_FILE"]).read_bytes()),
         app=load_private_key(Path(settings["ALIPAY_APP_KEY_FILE"]).read_bytes()),
-        platform=private("wechat_platform_key.pem"),
+        platform=platform,
         platform_serial=certificate.stem,
         certificate=certificate.read_text(),
         platform_public=private("wechat_public_key_private.pem"),
         public_key_id=public_key.stem,
         alipay=private("alipay_key.pem"),
+        alipay_certificates=alipay_keys.load(folder),
     )
+
+
+def make_platform_pair(folder: Path, *, name: str) -> None:
+    """A further key of WeChat's platform, ``<name>.key``, and then its certificate, ``<name>.pem``."""
+    folder.mkdir(exist_ok=True)
+    certificate = _certificate(_private_key(folder / f"{name}.key"))
+    draft = folder / f"{name}.new"
+    draft.write_bytes(certificate.public_bytes(Encoding.PEM))
+    draft.rename(folder / f"{name}.pem")
+
+
+def _is_of(path: Path, key: rsa.RSAPrivateKey) -> bool:
+    return not path.stem.startswith("PUB_KEY_ID_") and load_public_key(path.read_bytes()) == key.public_key()
 
 
 def _make(folder: Path) -> dict[str, str]:

@@ -14,9 +14,11 @@ def enqueue(
     """Queue the copies of one notification in the transaction of what it tells.
 
     Args:
-        event: ``paid`` or ``refunded``.
+        event: ``paid``, ``refunded`` or (Stripe) ``closed``.
         refund: for ``refunded``.
     """
+    if not trade["notify_url"]:
+        return
     notification = {
         "id": secrets.token_hex(18),
         "event": event,

@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
-from payments.sandbox import alipay, faults, state, trades
+from payments.sandbox import alipay, alipay_codes, faults, state, stripe_documents, trades
 from payments.sandbox.store import expired
 
 _SHOWN = 50
@@ -44,8 +44,11 @@ def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
         except trades.Refused:
             return redirect(f"/pay/{out_trade_no}")
         if trade["return_url"]:
+            if trade["channel"] == "wechat":  # its redirect_url carries nothing
+                return redirect(trade["return_url"])
             mark = "&" if "?" in trade["return_url"] else "?"
-            return redirect(trade["return_url"] + mark + urlencode(alipay.return_parameters(trade)))
+            carried = stripe_documents if trade["channel"] == "stripe" else alipay
+            return redirect(trade["return_url"] + mark + urlencode(carried.return_parameters(trade)))
         return redirect(f"/pay/{out_trade_no}")
     return render(request, "pay.html", {"trade": _shown(trade)})
 
@@ -54,7 +57,9 @@ def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
 def control_pay(request: HttpRequest) -> JsonResponse:
     """``POST /_control/pay``: the shopper pays."""
     try:
-        trade = trades.pay(json.loads(request.body)["out_trade_no"])
+        number = json.loads(request.body)["out_trade_no"]
+        alipay_codes.scan(number)  # who pays has scanned
+        trade = trades.pay(number)
     except (ValueError, KeyError, TypeError):
         return JsonResponse({"error": 'send {"out_trade_no": "…"}'}, status=400)
     except trades.Refused as refused:
@@ -94,7 +99,7 @@ def _shown(trade: sqlite3.Row) -> dict[str, object]:
     return row | {
         "yuan": money.to_decimal(row["charged_minor"] or row["amount_minor"], "CNY"),
         "refunded": money.to_decimal(row["refunded_minor"], "CNY") if row["refunded_minor"] else "",
-        "brand": {"wechat": "WeChat Pay", "alipay": "Alipay"}[row["channel"]],
+        "brand": {"wechat": "WeChat Pay", "alipay": "Alipay", "stripe": "Stripe"}[row["channel"]],
         "payable": row["state"] == "NOTPAY" and not over,
         "told": {"NOTPAY": "expired" if over else "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[row["state"]],
     }

@@ -50,6 +50,29 @@ CREATE TABLE IF NOT EXISTS deliveries (
     due_at REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (due_at) WHERE state = 'due';
+CREATE TABLE IF NOT EXISTS stripe_objects (id TEXT PRIMARY KEY, kept TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS stripe_keys (
+    key TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS wechat_orders (
+    out_trade_no TEXT PRIMARY KEY,
+    trade_type TEXT NOT NULL CHECK (trade_type IN ('NATIVE', 'JSAPI', 'MWEB')),
+    openid TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS wechat_bills (
+    token TEXT PRIMARY KEY,
+    content BLOB NOT NULL,
+    created_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS alipay_codes (
+    out_trade_no TEXT PRIMARY KEY,
+    code TEXT NOT NULL UNIQUE,
+    amount_minor INTEGER NOT NULL,
+    trade TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS faults (id INTEGER PRIMARY KEY CHECK (id = 1), value TEXT NOT NULL);
 """
 

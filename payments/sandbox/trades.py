@@ -80,10 +80,19 @@ def close(*, channel: str, out_trade_no: str) -> None:
         if trade["state"] == "SUCCESS":
             raise Refused("paid")
         connection.execute("UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ?", [out_trade_no])
+        if channel == "stripe":  # the others do not tell it to those who closed it themselves
+            outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="closed")
 
 
-def refund(*, channel: str, out_trade_no: str, out_refund_no: str, amount_minor: int) -> tuple[sqlite3.Row, bool]:
-    """Give back; the refund, and whether money moved now (the same number again moves nothing)."""
+def refund(
+    *, channel: str, out_trade_no: str, out_refund_no: str, amount_minor: int, refund_id: str = ""
+) -> tuple[sqlite3.Row, bool]:
+    """Give back; the refund, and whether money moved now (the same number again moves nothing).
+
+    Args:
+        refund_id: the platform's own number, where it is of another form than most.
+    """
+    refund_id = refund_id or f"50300{secrets.randbelow(10**23):023d}"
     with state.store().write() as connection:
         trade = _must(connection, channel, out_trade_no)
         if trade["state"] != "SUCCESS":
@@ -97,7 +106,7 @@ def refund(*, channel: str, out_trade_no: str, out_refund_no: str, amount_minor:
             raise Refused("exceeds")
         connection.execute(
             "INSERT INTO refunds VALUES (?, ?, ?, ?, ?)",
-            [out_refund_no, out_trade_no, f"50300{secrets.randbelow(10**23):023d}", amount_minor, time.time()],
+            [out_refund_no, out_trade_no, refund_id, amount_minor, time.time()],
         )
         connection.execute(
             "UPDATE trades SET refunded_minor = refunded_minor + ? WHERE out_trade_no = ?",

@@ -28,7 +28,7 @@ def sandbox(sandbox_process: Sandbox) -> Iterator[Sandbox]:
     sandbox_process.reset_faults()
 
 
-@pytest.fixture(params=["wechat", "alipay"])
+@pytest.fixture(params=["wechat", "alipay", "stripe"])
 def provider(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Provider]:
     """Each channel in turn, built from settings as the project builds it."""
     built: Any = registry.build(sandbox.channels())

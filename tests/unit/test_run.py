@@ -1,5 +1,6 @@
 """What `make run` reads from the environment before it starts anything."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def test_unset_channels_point_at_the_sandbox_and_the_secret_is_kept(tmp_path: Pa
     assert first == second
     assert first["WECHAT_API_URL"] == "http://127.0.0.1:8001/wechat"
     assert first["ALIPAY_GATEWAY_URL"] == "http://127.0.0.1:8001/alipay/gateway.do"
+    assert first["STRIPE_API_URL"] == "http://127.0.0.1:8001/stripe"
+    assert first["STRIPE_SECRET_KEY"].startswith("sk_test_")
     assert len(first["SECRET_KEY"]) >= 50
     assert len(first["WECHAT_API_V3_KEY"]) == 32
 
@@ -53,3 +56,27 @@ def test_a_channel_that_is_set_is_left_alone(tmp_path: Path) -> None:
     assert "WECHAT_API_URL" not in full
     assert full["ALIPAY_GATEWAY_URL"].startswith("http://127.0.0.1:8001")
     assert full["SECRET_KEY"] == "mine" * 20
+
+
+@pytest.mark.parametrize("set_by_hand", ["STRIPE_SECRET_KEY", "STRIPE_SECRET_KEY_FILE", "STRIPE_API_URL"])
+def test_stripe_that_is_set_is_left_alone(tmp_path: Path, set_by_hand: str) -> None:
+    full = complete(Plan.of({"DATA_DIR": str(tmp_path)}), {set_by_hand: "mine"})
+    assert {name: value for name, value in full.items() if name.startswith("STRIPE_")} == {set_by_hand: "mine"}
+
+
+def test_the_way_to_pay_at_the_sandbox_can_be_chosen(tmp_path: Path) -> None:
+    full = complete(Plan.of({"DATA_DIR": str(tmp_path)}), {"STRIPE_METHOD": "wechat_pay"})
+    assert (full["STRIPE_METHOD"], full["STRIPE_API_URL"]) == ("wechat_pay", "http://127.0.0.1:8001/stripe")
+
+
+def test_a_data_folder_of_an_earlier_version_gets_what_is_new_and_keeps_the_rest(tmp_path: Path) -> None:
+    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+    before = complete(plan, {})
+    file = tmp_path / "sandbox" / "settings.json"
+    kept = {name: value for name, value in json.loads(file.read_text()).items() if not name.startswith("STRIPE_")}
+    file.write_text(json.dumps(kept))
+    after = complete(plan, {})
+    assert after["STRIPE_SECRET_KEY"] != before["STRIPE_SECRET_KEY"]
+    assert {name: value for name, value in after.items() if name in kept} == kept
+    assert complete(plan, {}) == after
+    assert file.stat().st_mode & 0o077 == 0

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
+from payments import channels as configured
 from payments import services
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind
@@ -30,16 +31,20 @@ AMOUNT_MINOR = 1990
 def channels(platform: Any, settings: Any) -> Iterator[None]:
     """Both channels configured; at their addresses nobody listens."""
     found: dict[str, dict[str, str]] = {}
-    addresses = {"WECHAT_API_URL": "http://127.0.0.1:1", "ALIPAY_GATEWAY_URL": "http://127.0.0.1:1/gateway.do"}
+    addresses = {
+        "WECHAT_API_URL": "http://127.0.0.1:1",
+        "ALIPAY_GATEWAY_URL": "http://127.0.0.1:1/gateway.do",
+        "STRIPE_API_URL": "http://127.0.0.1:1",
+    }
     for name, value in {**platform.settings, **addresses}.items():
         channel, _, field = name.partition("_")
         found.setdefault(channel.lower(), {})[field] = value
     settings.PAYMENT_CHANNELS = found
-    services._built.cache_clear()
+    configured.forget()
     yield
-    for provider in services._built().values():
+    for provider in configured.current().values():
         provider._http.close()  # type: ignore[attr-defined]
-    services._built.cache_clear()
+    configured.forget()
 
 
 @pytest.fixture

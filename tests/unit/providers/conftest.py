@@ -65,7 +65,11 @@ def company() -> Iterator[Company]:
 
 def channels(company: Company) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    addresses = {"WECHAT_API_URL": company.url, "ALIPAY_GATEWAY_URL": f"{company.url}/gateway.do"}
+    addresses = {
+        "WECHAT_API_URL": company.url,
+        "ALIPAY_GATEWAY_URL": f"{company.url}/gateway.do",
+        "STRIPE_API_URL": company.url,
+    }
     for name, value in {**state.keys().settings, **addresses}.items():
         channel, _, field = name.partition("_")
         found.setdefault(channel.lower(), {})[field] = value
@@ -102,9 +106,12 @@ def signed(document: Any, *, status: int = 200, age_seconds: int = 0) -> Callabl
     return lambda _: (status, headers, body)
 
 
-def alipay_says(method: str, document: Any, *, forge: bool = False) -> Callable[[bytes], Answer]:
-    """An answer of Alipay's, genuinely signed unless forged."""
+def alipay_says(
+    method: str, document: Any, *, forge: bool = False, key: Any = None, cert_sn: Any = None
+) -> Callable[[bytes], Answer]:
+    """An answer of Alipay's, genuinely signed unless forged; with `cert_sn` it names a certificate."""
     raw = json.dumps(document, ensure_ascii=False)
-    sign = rsa.sign((raw + ("x" if forge else "")).encode(), state.keys().alipay)
+    sign = rsa.sign((raw + ("x" if forge else "")).encode(), key or state.keys().alipay)
     name = method.replace(".", "_") + "_response" if method != "error" else "error_response"
-    return lambda _: (200, {}, f'{{ "{name}" : {raw}, "sign":"{sign}"}}'.encode())
+    named = "" if cert_sn is None else f'"alipay_cert_sn": {json.dumps(cert_sn)},'
+    return lambda _: (200, {}, f'{{ "{name}" : {raw}, {named} "sign":"{sign}"}}'.encode())

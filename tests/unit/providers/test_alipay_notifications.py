@@ -59,10 +59,10 @@ def form(platform: keys.Keys, **changed: str | None) -> dict[str, str]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def signed(platform: keys.Keys, given: dict[str, str]) -> bytes:
+def signed(platform: keys.Keys, given: dict[str, str], *, key: Any = None) -> bytes:
     """The form, genuinely signed; neither `sign` nor `sign_type` is covered."""
     covered = signed_text(given, without=frozenset({"sign", "sign_type"}))
-    return urlencode({**given, "sign": rsa.sign(covered, platform.alipay)}).encode()
+    return urlencode({**given, "sign": rsa.sign(covered, key or platform.alipay)}).encode()
 
 
 def read(alipay: Alipay, body: bytes) -> Notice:

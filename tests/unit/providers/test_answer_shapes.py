@@ -156,4 +156,4 @@ def test_a_refund_that_is_not_done_yet_and_one_without_a_reason(wechat: WeChatPa
 
 def test_a_key_of_another_length_is_refused(wechat: WeChatPay) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        WeChatPay(replace(wechat.config, api_v3_key=b"short"))
+        WeChatPay(replace(wechat.config, api_v3_keys=(b"short",)))

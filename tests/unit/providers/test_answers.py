@@ -8,7 +8,8 @@ import pytest
 
 from payments.errors import OutcomeUnknown, ProviderRejected, SignatureInvalid
 from payments.providers import registry
-from payments.providers.alipay import Alipay, signed_member, signed_text
+from payments.providers.alipay import Alipay
+from payments.providers.alipay_signing import signed_member, signed_text
 from payments.providers.base import RefundStatus, TradeStatus
 from payments.providers.wechat import WeChatPay
 from payments.sandbox import keys, state

@@ -1,0 +1,270 @@
+"""Ten thousand notifications, three copies of each, shuffled, from four senders to two web processes.
+
+First the proof: every one acknowledged, none lost, none counted twice, and the money in our books equal to what
+the sandbox charged, to the last fen. Then the rates, in short rounds that take turns: first copies and copies
+against a view that commits one INSERT. The notifications are signed before the clock starts, each copy anew;
+both providers' take turns.
+"""
+
+import os
+import random
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db.models import Sum
+from django.utils import timezone
+
+from bench import servers
+from bench.report import write
+from idempotency.ids import new_id
+from payments.journal import trial_balance
+from payments.models import Anomaly, Attempt, Notification, Observation, Payment
+from payments.sandbox import alipay, state, wechat
+from shop.models import Order
+
+COUNT, COPIES, SENDERS = 10_000, 3, 4
+ROUNDS, ROUND_COUNT = 7, 600
+SEED = 20261121
+
+CHANNELS = ("wechat", "alipay")
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A request that is ready to be sent.
+
+    Attributes:
+        path: where to.
+        acknowledged: the beginning of the answer that says it was taken: status and body.
+    """
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    acknowledged: tuple[int, bytes]
+
+
+def run(options: Sequence[str] = ()) -> None:
+    """Prove and measure; `--count N` proves with fewer.
+
+    Raises:
+        AssertionError: something was lost, or counted twice.
+    """
+    count = int(options[1]) if options[:1] == ["--count"] else COUNT
+    servers.require_own_redis()
+    call_command("migrate", verbosity=0)
+    with tempfile.TemporaryDirectory() as folder, servers.guarded() as guardian:
+        state.open_folder(Path(folder))
+        port = servers.start_shop(guardian, _environment())
+        seconds = _prove(port, Path(folder), count)
+        rates = _rates(port, Path(folder))
+    _report(count, seconds, rates)
+
+
+def _environment() -> dict[str, str]:
+    """Both channels with the sandbox's keys; nobody listens at their addresses, and nobody needs to."""
+    addresses = {"WECHAT_API_URL": "http://127.0.0.1:1", "ALIPAY_GATEWAY_URL": "http://127.0.0.1:1/gateway.do"}
+    return {**state.keys().settings, **addresses, "DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1"}
+
+
+def _prove(port: int, folder: Path, count: int) -> float:
+    """Send everything; the seconds it took."""
+    before = _books()
+    charged = _charge(folder, count)
+    letters = _sign(folder, [number for number in charged for _ in range(COPIES)])
+    random.Random(SEED).shuffle(letters)
+    began = time.perf_counter()
+    _send(port, letters)
+    seconds = time.perf_counter() - began
+    ours = Payment.objects.filter(attempts__in=[uuid.UUID(hex=number) for number in charged])
+    assert ours.filter(status="succeeded").count() == count, "a notification was lost"
+    assert ours.aggregate(total=Sum("paid_minor"))["total"] == sum(charged.values()), "the money is not equal"
+    facts = Observation.objects.filter(attempt__payment__in=ours)
+    assert (facts.count(), facts.filter(credited=True).count()) == (count, count), "a fact was counted twice"
+    assert Notification.objects.filter(out_trade_no__in=charged).count() == count, "a notification was kept twice"
+    assert not Anomaly.objects.filter(payment__in=ours).exists(), "an anomaly was filed"
+    assert _books() - before == sum(charged.values()), "the journal is not equal"
+    return seconds
+
+
+def _books() -> int:
+    """What the journal says that we have at all providers."""
+    return sum(row["debit_minor"] for row in trial_balance() if row["account"].startswith("provider:"))
+
+
+def _charge(folder: Path, count: int) -> dict[str, int]:
+    """Orders with open attempts, and the sandbox's charges for them: our number -> minor units."""
+    user, _ = User.objects.get_or_create(username="bench-shopper")
+    later = timezone.now() + timedelta(hours=1)
+    dice = random.Random(SEED)
+    settings = state.keys().settings
+    merchants = {"wechat": settings["WECHAT_MCH_ID"], "alipay": settings["ALIPAY_SELLER_ID"]}
+    orders, payments, attempts = [], [], []
+    for index in range(count):
+        amount, channel = dice.randrange(1, 100_000), CHANNELS[index % 2]
+        order = Order(id=new_id(), user=user, total_minor=amount, currency="CNY", expires_at=later)
+        payment = Payment(order_id=order.id, owner=user, amount_minor=amount, currency="CNY")
+        orders.append(order)
+        payments.append(payment)
+        attempts.append(
+            Attempt(
+                payment=payment,
+                channel=channel,
+                merchant=merchants[channel],
+                method="native" if channel == "wechat" else "page",
+                amount_minor=amount,
+                currency="CNY",
+                description="Mug",
+                status="pending",
+                submitted_at=timezone.now(),
+                expires_at=later,
+            )
+        )
+    Order.objects.bulk_create(orders, batch_size=2000)
+    Payment.objects.bulk_create(payments, batch_size=2000)
+    Attempt.objects.bulk_create(attempts, batch_size=2000)
+    _charge_in_sandbox(attempts)
+    with state.store().write() as connection:
+        told = connection.execute(
+            "SELECT out_trade_no, charged_minor FROM trades WHERE created_at >= ?",
+            [attempts[0].expires_at.timestamp()],
+        ).fetchall()
+    return dict(told)
+
+
+def _charge_in_sandbox(attempts: list[Attempt]) -> None:
+    """All at once: one transaction of the sandbox's each would take longer than everything else."""
+    marked = attempts[0].expires_at.timestamp()  # a time of this batch alone
+    rows = [
+        (
+            attempt.out_trade_no,
+            attempt.channel,
+            f"4200{attempt.out_trade_no[:24]}",
+            attempt.out_trade_no,
+            attempt.amount_minor,
+            attempt.description,
+            "http://127.0.0.1:1",
+            "SUCCESS",
+            attempt.amount_minor,
+            time.time(),
+            marked,
+        )
+        for attempt in attempts
+    ]
+    with state.store().write() as connection:
+        connection.executemany(
+            "INSERT INTO trades (out_trade_no, channel, transaction_id, prepay, amount_minor, description, "
+            "notify_url, state, charged_minor, paid_at, created_at) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            rows,
+        )
+
+
+def _sign(folder: Path, numbers: list[str]) -> list[Letter]:
+    """A genuine notification for each, by as many processes as there are processors."""
+    workers = os.cpu_count() or 1
+    parts = [numbers[start::workers] for start in range(workers)]
+    with ProcessPoolExecutor(workers) as pool:
+        return [letter for part in pool.map(_signed, parts, [str(folder)] * workers) for letter in part]
+
+
+def _signed(numbers: list[str], folder: str) -> list[Letter]:
+    state.open_folder(Path(folder))
+    letters = []
+    for number in numbers:
+        found = state.store().rows("SELECT * FROM trades WHERE out_trade_no = ?", number)
+        trade: dict[str, Any] = dict(found[0])
+        told = {"id": number, "event": "paid", "trade": trade, "refund": None, "created_at": trade["paid_at"]}
+        if trade["channel"] == "wechat":
+            headers, body = wechat.notification(told, signed_with="")
+            letters.append(Letter("/webhooks/wechat", headers, body, (204, b"")))
+        else:
+            form = urlencode(alipay.notification(told)).encode()
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            letters.append(Letter("/webhooks/alipay", headers, form, (200, b"success")))
+    return letters
+
+
+def _send(port: int, letters: Sequence[Letter]) -> None:
+    """By `SENDERS` threads, each over a connection of its own.
+
+    Raises:
+        AssertionError: one was not acknowledged.
+    """
+    failures: list[str] = []
+
+    def work(part: Sequence[Letter]) -> None:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+            for letter in part:
+                connection.request("POST", letter.path, letter.body, letter.headers)
+                answer = connection.getresponse()
+                if (answer.status, answer.read()) != letter.acknowledged:
+                    failures.append(f"{letter.path}: {answer.status}")
+
+    threads = [threading.Thread(target=work, args=(letters[start::SENDERS],)) for start in range(SENDERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, f"{len(failures)} were not acknowledged, the first of them: {failures[0]}"
+
+
+def _rates(port: int, folder: Path) -> dict[str, list[float]]:
+    """Requests a second of each kind, a figure a round."""
+    rates: dict[str, list[float]] = {"bare": [], "bare again": [], "first": [], "copy": []}
+    for _ in range(ROUNDS):
+        numbers = list(_charge(folder, ROUND_COUNT))
+        first, copies = _sign(folder, numbers), _sign(folder, numbers)
+        bare = [Letter("/bare/row", {"Content-Length": "0"}, b"", (201, b"")) for _ in numbers]
+        for name, letters in (("bare", bare), ("first", first), ("copy", copies), ("bare again", bare)):
+            began = time.perf_counter()
+            _send(port, letters)
+            rates[name].append(len(letters) / (time.perf_counter() - began))
+    return rates
+
+
+def _report(count: int, seconds: float, rates: dict[str, list[float]]) -> None:
+    def ratio(name: str, base: str) -> float:
+        return statistics.median(a / b for a, b in zip(rates[name], rates[base], strict=True))
+
+    def row(label: str, name: str, base: str) -> list[str]:
+        return [label, f"{statistics.median(rates[name]):.0f}/s", f"{ratio(name, base):.2f}"]
+
+    write(
+        name="notifications",
+        title="Notifications: first copies and duplicates",
+        columns=["request", "rate", "ratio"],
+        rows=[
+            ["a view that commits one INSERT", f"{statistics.median(rates['bare']):.0f}/s", "1.00"],
+            row("the same again, as control", "bare again", "bare"),
+            row("first copy of a notification, against the view", "first", "bare"),
+            row("a copy of it, against the first copy", "copy", "first"),
+            [
+                f"{count} notifications × {COPIES}, shuffled: none lost, none double, money equal",
+                f"{count * COPIES / seconds:.0f}/s",
+                "",
+            ],
+        ],
+        bars={
+            "requests a second against the bare view": [
+                ("bare view", 1.0),
+                ("first copy", ratio("first", "bare")),
+                ("copy", ratio("copy", "bare")),
+            ]
+        },
+        note=f"{ROUNDS} rounds of {ROUND_COUNT} in turns, {SENDERS} senders, 2 web processes of 4 threads, "
+        f"seed {SEED}. The senders share the machine with the servers.",
+    )

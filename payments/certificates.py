@@ -1,0 +1,38 @@
+"""The platform's certificates, kept before it signs with them. Never on the path of a request or notification."""
+
+import logging
+from pathlib import Path
+
+from django.conf import settings
+
+from payments import channels, services
+from payments.errors import ProviderError
+from payments.providers.wechat import WeChatPay
+from payments.providers.wechat_keys import keep_certificates
+
+log = logging.getLogger(__name__)
+
+
+def refresh() -> int:
+    """Ask WeChat Pay which certificates it has, and keep the new ones beside those we hold; how many were new.
+
+    What the answer is verified with is a key that we hold already. The running processes use a new file within
+    seconds (`payments.channels`). A platform that does not answer is asked again by the next run.
+
+    Transaction: NONE may be open.
+    """
+    services.must_be_outside_transactions()
+    provider = channels.current().get("wechat")
+    if not isinstance(provider, WeChatPay):
+        return 0
+    try:
+        offered = provider.download_certificates()
+    except ProviderError as error:
+        log.warning("The platform's certificates could not be had: %s", error)
+        return 0
+    folder = Path(settings.PAYMENT_CHANNELS["wechat"]["PLATFORM_KEYS_DIR"])
+    kept = keep_certificates(folder, offered)
+    if kept:
+        log.info("New certificates of WeChat Pay: %s", ", ".join(kept))
+        channels.look_now()
+    return len(kept)

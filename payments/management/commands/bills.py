@@ -1,0 +1,59 @@
+"""`manage.py bills compare|export`: the providers' daily bills against our facts."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from payments import bills, channels
+from payments.errors import ChannelUnavailable, ProviderError
+from payments.models import Difference
+
+
+class Command(BaseCommand):
+    """Bounded and safe to run again: a day that is compared twice lists nothing twice."""
+
+    help = "Compare a day's bill with our facts, or write the differences as CSV."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("action", choices=["compare", "export"])
+        parser.add_argument("--channel", help="one of the configured channels (default: all)")
+        parser.add_argument("--day", type=date.fromisoformat, help="YYYY-MM-DD (default: yesterday)")
+        parser.add_argument("--open", action="store_true", help="export: only what nobody has settled")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        day = options["day"] or datetime.now(UTC).date() - timedelta(days=1)
+        if options["action"] == "export":
+            self._export(options["channel"], options["day"], only_open=options["open"])
+        else:
+            self._compare([options["channel"]] if options["channel"] else list(channels.current()), day)
+
+    def _compare(self, names: list[str], day: date) -> None:
+        failed = []
+        for channel in names:
+            try:
+                compared = bills.compare(channel=channel, day=day)
+            except ChannelUnavailable as error:
+                raise CommandError(f"{channel!r} is not configured here.") from error
+            except ProviderError as error:
+                failed.append(channel)
+                self.stderr.write(f"{channel} {day}: no bill: {error}")
+                continue
+            found = bills.open_differences(compared).count()
+            self.stdout.write(
+                f"{compared}: {compared.lines} lines, theirs {compared.theirs_minor}, ours {compared.ours_minor}, "
+                f"{found} open differences"
+            )
+        if failed:
+            raise CommandError(f"No bill of {', '.join(failed)}; try again later.")
+
+    def _export(self, channel: str | None, day: date | None, *, only_open: bool) -> None:
+        rows = Difference.objects.select_related("comparison").order_by("id")
+        if channel:
+            rows = rows.filter(comparison__channel=channel)
+        if day:
+            rows = rows.filter(comparison__day=day)
+        if only_open:
+            rows = rows.filter(resolved_at__isnull=True)
+        for line in bills.export(rows.iterator(chunk_size=1000)):
+            self.stdout.write(line, ending="")

@@ -1,0 +1,182 @@
+"""Alipay's certificate mode: serial numbers as it counts them, and which of its certificates are believed.
+
+Source: Alipay open platform, "certificate signing" and "why a request carries app_cert_sn and
+alipay_root_cert_sn" (read 2026-11). A certificate's SN there is not X.509's serial number, which is unique for one
+issuer only, but the MD5 of the issuer's name (RFC 2253, so most specific part first) followed by that number in
+decimal. MD5 protects nothing here: the SN chooses a certificate, and a chain of signatures is what makes us
+believe it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+_RSA_SIGNATURES = "1.2.840.113549.1.1."  # the arc of every signature algorithm with RSA
+_MOST_LINKS = 6
+
+APP, PLATFORM, ROOT = "app", "platform", "root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificatePems:
+    """What certificate mode needs, in PEM form; names as in `CertificateError.which`.
+
+    Attributes:
+        app: our certificate, of our private key; issuers may follow it.
+        platform: Alipay's certificates (several while one takes over from another) and their issuers.
+        root: what every one of them must come from.
+    """
+
+    app: bytes
+    platform: bytes
+    root: bytes
+
+
+class CertificateError(ValueError):
+    """A certificate cannot be used.
+
+    Args:
+        which: ``app``, ``platform`` or ``root``.
+        problem: what is wrong with it, a part of a sentence.
+    """
+
+    def __init__(self, which: str, problem: str) -> None:
+        super().__init__(f"{which}: {problem}")
+        self.which = which
+        self.problem = problem
+
+
+def certificate_sn(certificate: x509.Certificate) -> str:
+    """The SN of one certificate, 32 hexadecimal digits."""
+    text = f"{certificate.issuer.rfc4514_string()}{certificate.serial_number}"
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def root_sn(certificates: Iterable[x509.Certificate]) -> str:
+    """The SNs of those that are signed with RSA, joined by ``_``: the file also holds some of other algorithms."""
+    return "_".join(
+        certificate_sn(certificate)
+        for certificate in certificates
+        if certificate.signature_algorithm_oid.dotted_string.startswith(_RSA_SIGNATURES)
+    )
+
+
+class CertificateTrust:
+    """Certificate mode: Alipay's certificates are held, each of them issued under a root that is held too.
+
+    Args:
+        pems: the three files.
+        app_key: the public half of the key that we sign with.
+        now: seconds since the epoch; certificates must be valid then.
+
+    Raises:
+        CertificateError: one is unreadable, expired, comes from no root, or is not of our key.
+    """
+
+    def __init__(self, pems: CertificatePems, *, app_key: RSAPublicKey, now: float) -> None:
+        app = _loaded(APP, pems.app)[0]
+        if _key_of(APP, app).public_numbers() != app_key.public_numbers():
+            raise CertificateError(APP, "the certificate is not of the private key that requests are signed with")
+        _must_be_valid(APP, app, now)
+        roots = _loaded(ROOT, pems.root)
+        known_by = root_sn(roots)
+        if not known_by:
+            raise CertificateError(ROOT, "no certificate in it is signed with RSA")
+        self.parameters: Mapping[str, str] = {
+            "app_cert_sn": certificate_sn(app),
+            "alipay_root_cert_sn": known_by,
+        }
+        held = _loaded(PLATFORM, pems.platform)
+        issuers = [certificate for certificate in held if _may_issue(certificate)]
+        own = [certificate for certificate in held if certificate not in issuers]
+        if not own:
+            raise CertificateError(PLATFORM, "it holds issuers only, and no certificate of Alipay's own")
+        for certificate in own:
+            _must_be_valid(PLATFORM, certificate, now)
+            if not _comes_from(certificate, issuers, roots, now=now, links=_MOST_LINKS):
+                raise CertificateError(
+                    PLATFORM, f"{_named(certificate)} comes from no certificate of the root file that is valid now"
+                )
+        self._held = {certificate_sn(one): (one, _key_of(PLATFORM, one)) for one in own}
+
+    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """The key of the held certificate of this SN; none if it is another's, or not valid any more."""
+        found = self._held.get(cert_sn)
+        return (found[1],) if found is not None and _is_valid(found[0], now) else ()
+
+    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """The keys of all held certificates that are valid."""
+        return tuple(key for certificate, key in self._held.values() if _is_valid(certificate, now))
+
+
+def _loaded(which: str, pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise CertificateError(which, "it holds no certificate in PEM form") from error
+
+
+def _key_of(which: str, certificate: x509.Certificate) -> RSAPublicKey:
+    try:
+        key = certificate.public_key()
+    except (UnsupportedAlgorithm, ValueError) as error:
+        raise CertificateError(which, f"{_named(certificate)} has an unknown kind of key") from error
+    if not isinstance(key, RSAPublicKey):
+        raise CertificateError(which, f"{_named(certificate)} has no RSA key")
+    return key
+
+
+def _comes_from(
+    certificate: x509.Certificate,
+    issuers: Sequence[x509.Certificate],
+    roots: Sequence[x509.Certificate],
+    *,
+    now: float,
+    links: int,
+) -> bool:
+    """Whether a chain of at most `links` signatures leads to one of `roots`, every certificate on it valid."""
+    if any(_is_valid(root, now) and _issued(root, certificate) for root in roots):
+        return True
+    return links > 1 and any(
+        _is_valid(issuer, now)
+        and _issued(issuer, certificate)
+        and _comes_from(issuer, issuers, roots, now=now, links=links - 1)
+        for issuer in issuers
+    )
+
+
+def _issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (InvalidSignature, UnsupportedAlgorithm, TypeError, ValueError):
+        return False
+    return True
+
+
+def _may_issue(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+
+
+def _is_valid(certificate: x509.Certificate, now: float) -> bool:
+    moment = datetime.fromtimestamp(now, UTC)
+    return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
+
+
+def _must_be_valid(which: str, certificate: x509.Certificate, now: float) -> None:
+    if not _is_valid(certificate, now):
+        first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        raise CertificateError(
+            which, f"{_named(certificate)} is valid from {first.isoformat()} to {last.isoformat()}, not now"
+        )
+
+
+def _named(certificate: x509.Certificate) -> str:
+    return f"the certificate with SN {certificate_sn(certificate)} ({certificate.subject.rfc4514_string()})"

@@ -1,0 +1,106 @@
+"""From Alipay's documents to facts. Amounts travel as yuan with two places; here they are integers in fen.
+
+Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "asynchronous notification"
+(read 2026-11).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from payments import money
+from payments.providers.base import Fact, FactKind, Trade, TradeStatus, closed_fact
+
+CHANNEL = "alipay"
+CURRENCY = "CNY"
+CHINA = timezone(timedelta(hours=8))
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
+PAID_STATES = frozenset({"TRADE_SUCCESS", "TRADE_FINISHED"})
+
+
+def text_of(document: Mapping[str, Any], name: str) -> str:
+    """Member `name`, which must be there.
+
+    Raises:
+        KeyError: it is not.
+        ValueError: it is empty or no text.
+    """
+    value = document[name]
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is not a text")
+    return value
+
+
+def told_time(text: str) -> datetime:
+    """Alipay's time, which is China's and does not say so; aware. Raises ValueError if it is none."""
+    return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA)
+
+
+def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) -> Trade:
+    """The answer of a query. Closed after money came means refunded in full, hence paid before."""
+    state = answer["trade_status"]
+    if state in PAID_STATES or (state == "TRADE_CLOSED" and answer.get("send_pay_date")):
+        return Trade(status=TradeStatus.PAID, facts=(paid_fact(answer, seller_id=seller_id),))
+    if state == "TRADE_CLOSED":
+        return Trade(
+            status=TradeStatus.CLOSED, facts=(ended_unpaid(out_trade_no=out_trade_no, seller_id=seller_id),)
+        )
+    return Trade(status=TradeStatus.PENDING)
+
+
+def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, ...]:
+    """A partial refund notifies TRADE_SUCCESS again and a full one TRADE_CLOSED; both imply the payment.
+
+    `refund_fee` is the sum of all refunds so far, so only the first one's own amount can be read from it;
+    for any other the refund's own query tells (our timer asks for every refund that is open).
+    """
+    refunded = "refund_fee" in given or "gmt_refund" in given
+    paid = given["trade_status"] in PAID_STATES or (given["trade_status"] == "TRADE_CLOSED" and refunded)
+    if paid:
+        return (paid_fact(given, seller_id=seller_id),)
+    if given["trade_status"] == "TRADE_CLOSED":
+        return (ended_unpaid(out_trade_no=text_of(given, "out_trade_no"), seller_id=seller_id),)
+    return ()
+
+
+def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
+    """That the trade was paid.
+
+    Args:
+        trade: of a query's answer or a notification.
+        seller_id: ours, for a query's answer, which names no seller: it can only be about our own trades.
+    """
+    when = trade.get("gmt_payment") or trade.get("send_pay_date")
+    return Fact(
+        kind=FactKind.PAID,
+        channel=CHANNEL,
+        merchant=str(trade.get("seller_id") or seller_id),
+        out_trade_no=text_of(trade, "out_trade_no"),
+        provider_txn_id=text_of(trade, "trade_no"),
+        amount_minor=money.from_decimal(text_of(trade, "total_amount"), CURRENCY),
+        currency=CURRENCY,
+        occurred_at=told_time(when) if when else None,
+    )
+
+
+def refunded_fact(
+    *, seller_id: str, out_trade_no: str, out_refund_no: str, amount_minor: int, trade_no: str, paid_minor: int
+) -> Fact:
+    """That part of the trade went back. The refund has no number of Alipay's own: ours identifies it."""
+    return Fact(
+        kind=FactKind.REFUNDED,
+        channel=CHANNEL,
+        merchant=seller_id,
+        out_trade_no=out_trade_no,
+        provider_txn_id=out_refund_no,
+        amount_minor=amount_minor,
+        currency=CURRENCY,
+        out_refund_no=out_refund_no,
+        paid_txn_id=trade_no,
+        paid_minor=paid_minor,
+    )
+
+
+def ended_unpaid(*, out_trade_no: str, seller_id: str) -> Fact:
+    """That the trade was closed."""
+    return closed_fact(channel=CHANNEL, merchant=seller_id, out_trade_no=out_trade_no)

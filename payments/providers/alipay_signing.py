@@ -1,0 +1,148 @@
+"""What Alipay's RSA2 signatures cover, and whose are believed where Alipay's bare public key is held.
+
+Source: Alipay open platform, "signing" and "asynchronous notification" (read 2026-11).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
+from payments.providers import rsa
+
+_NOT_NOTIFIED = frozenset({"sign", "sign_type"})
+CERT_SN = "alipay_cert_sn"
+
+
+def signed_text(parameters: Mapping[str, str], *, without: frozenset[str] = frozenset({"sign"})) -> bytes:
+    """What an RSA2 signature covers: ``name=value`` sorted by name, joined by ``&``; empty values left out.
+
+    Args:
+        parameters: decoded once.
+        without: names not covered: ``sign`` for requests, ``sign`` and ``sign_type`` for notifications.
+    """
+    pairs = sorted((name, value) for name, value in parameters.items() if name not in without and value)
+    return "&".join(f"{name}={value}" for name, value in pairs).encode()
+
+
+def signed_member(answer: str, name: str) -> str:
+    """The value of the top-level member `name` exactly as it stands in the bytes of `answer`.
+
+    The platform signs those very characters, so decoding and encoding again would not do. Braces, quotes and
+    escapes inside strings are minded.
+
+    Raises:
+        ValueError: no such member, or it never ends.
+    """
+    start = answer.index(f'"{name}"')
+    start = answer.index(":", start + len(name) + 2) + 1
+    while answer[start : start + 1].isspace():
+        start += 1
+    _, length = json.JSONDecoder().raw_decode(answer[start:])
+    return answer[start : start + length]
+
+
+class Trust(Protocol):
+    """Whose signatures count as Alipay's.
+
+    Attributes:
+        parameters: what every request tells of it.
+    """
+
+    parameters: Mapping[str, str]
+
+    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """The keys that an answer naming certificate `cert_sn` (or none, empty) may be signed with."""
+        ...
+
+    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """Every key that is Alipay's at `now`, in seconds since the epoch."""
+        ...
+
+
+class KeyTrust:
+    """Key mode: Alipay's public keys are held, today's and the one that comes after it. A signature may be by any.
+
+    Raises:
+        ValueError: `pem` holds no RSA public key, or something else beside.
+    """
+
+    parameters: Mapping[str, str] = {}
+
+    def __init__(self, pem: bytes) -> None:
+        self._keys = rsa.load_public_keys(pem)
+
+    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
+        return self._keys
+
+    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
+        return self._keys
+
+
+def any_verifies(message: bytes, signature: str, keys: Iterable[RSAPublicKey]) -> bool:
+    """Whether `signature` is of `message` by one of `keys`."""
+    return any(rsa.verifies(message, signature, key) for key in keys)
+
+
+def genuine_answer(content: bytes, method: str, trust: Trust, *, now: float) -> dict[str, Any]:
+    """What the gateway answered to `method`, a result or an error; exactly the bytes that were signed are read.
+
+    Raises:
+        OutcomeUnknown: unsigned, signed by no key of `trust`, or not of the documented shape.
+    """
+    name = method.replace(".", "_") + "_response"
+    try:
+        text = content.decode()
+        name = name if f'"{name}"' in text else "error_response"
+        raw, whole = signed_member(text, name), json.loads(text)
+        answer, sign, cert_sn = json.loads(raw), whole.get("sign", ""), whole.get(CERT_SN, "")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise OutcomeUnknown("the answer is not of the documented shape") from error
+    if not isinstance(answer, dict) or not isinstance(sign, str) or not isinstance(cert_sn, str):
+        raise OutcomeUnknown("the answer is not an object and its signature")
+    if not any_verifies(raw.encode(), sign, trust.keys(cert_sn, now=now)):
+        raise OutcomeUnknown("the answer is not signed by the platform")
+    return answer
+
+
+def genuine_form(body: bytes, trust: Trust, *, app_id: str, now: float) -> dict[str, str]:
+    """The parameters of a notification that Alipay sent for our application.
+
+    Raises:
+        NotificationMalformed: `body` is no form.
+        SignatureInvalid: another application's, or signed by no key of `trust`.
+    """
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=200)
+    except ValueError as error:
+        raise NotificationMalformed("not a form") from error
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise SignatureInvalid("a parameter is given twice")
+    if given.get("sign_type") != "RSA2":
+        raise SignatureInvalid("sign_type is not RSA2")
+    if not _form_verifies(given, trust, now=now):
+        raise SignatureInvalid("the signature does not verify")
+    if given.get("app_id") != app_id:
+        raise SignatureInvalid("for another application")
+    return given
+
+
+def _form_verifies(given: Mapping[str, str], trust: Trust, *, now: float) -> bool:
+    """Whether a key of `trust` signed them.
+
+    In certificate mode the notification may name its certificate, which must then be a held one. The documents
+    leave open whether the name is covered by the signature, and the independent SDKs disagree; both are taken,
+    because all that it does is to choose one of the keys that are trusted anyway.
+    """
+    named = given.get(CERT_SN, "")
+    keys = trust.keys(named, now=now) if named else trust.all_keys(now=now)
+    sign = given.get("sign", "")
+    if any_verifies(signed_text(given, without=_NOT_NOTIFIED), sign, keys):
+        return True
+    return bool(named and trust.parameters) and any_verifies(
+        signed_text(given, without=_NOT_NOTIFIED | {CERT_SN}), sign, keys
+    )

@@ -1,0 +1,82 @@
+"""Stripe's webhook events: whether the bytes are genuine, and what they tell.
+
+Source: Stripe, "Receive Stripe events in your webhook endpoint", verifying signatures (read 2026-11).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import stripe
+
+from payments.errors import NotificationMalformed, SignatureInvalid
+from payments.providers.base import Notice
+from payments.providers.stripe_facts import facts_of, text_of
+
+MAX_SKEW_SECONDS = 300
+
+
+def read_event(
+    *,
+    headers: Mapping[str, str],
+    body: bytes,
+    now: float,
+    secrets: Sequence[str],
+    secret_key: str,
+    merchant: str,
+) -> Notice:
+    """As `payments.providers.base.Provider.read_notification`.
+
+    Args:
+        now: seconds since the epoch.
+        secrets: of our endpoint; one of them must have signed.
+        secret_key: our API key, which tells whether we live in test mode or for real.
+        merchant: our account.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    _verify(given.get("stripe-signature", ""), body, now=now, secrets=secrets)
+    try:
+        event = json.loads(body)
+        if event["object"] != "event":
+            raise ValueError("not an event")
+        _must_be_ours(event, secret_key=secret_key, merchant=merchant)
+        return Notice(
+            notification_id=text_of(event, "id"),
+            event_type=text_of(event, "type"),
+            facts=facts_of(event, merchant=merchant),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotificationMalformed(f"not a readable event: {type(error).__name__}") from error
+
+
+def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> None:
+    """Raises SignatureInvalid unless one of `secrets` signed `body` less than 300 s from `now`."""
+    if not header or not header.isascii():
+        raise SignatureInvalid("the Stripe-Signature header is missing")
+    parts = [item.partition("=") for item in header.split(",")]
+    timestamp = next((value for name, _, value in parts if name == "t"), "")
+    if not timestamp.isdigit() or len(timestamp) > 15:
+        raise SignatureInvalid("the time stamp is not a number")
+    # judged here and not by the library, which takes time stamps from the future and has only one clock
+    if abs(now - int(timestamp)) >= MAX_SKEW_SECONDS:
+        raise SignatureInvalid("the time stamp is stale or of the future")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise SignatureInvalid("the body is not text, so nobody signed it") from error
+    for secret in secrets:
+        try:
+            stripe.WebhookSignature.verify_header(text, header, secret, None)
+        except stripe.SignatureVerificationError:
+            continue
+        return
+    raise SignatureInvalid("the signature does not verify")
+
+
+def _must_be_ours(event: Mapping[str, object], *, secret_key: str, merchant: str) -> None:
+    """A shared endpoint may get signed events of a connected account, or of test mode."""
+    account = event.get("account")
+    if account is not None and account != merchant:
+        raise SignatureInvalid("an event of another account")
+    mode = secret_key.split("_")[1:2]
+    if mode in (["live"], ["test"]) and event.get("livemode") is not (mode == ["live"]):
+        raise SignatureInvalid("an event of the other mode, live or test")

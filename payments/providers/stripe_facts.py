@@ -1,0 +1,133 @@
+"""What Stripe's documents say about money, as facts. Pure.
+
+Every function raises KeyError, TypeError, AttributeError or ValueError for a document that is not of its shape.
+Our numbers travel as metadata; a document without them is not of ours and tells no fact.
+Source: Stripe API reference, "PaymentIntent", "Refund", "Balance transaction", "Types of events" (read 2026-11).
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from payments.providers.base import BillLine, Fact, FactKind, closed_fact
+
+CHANNEL = "stripe"
+# `charge.refund.updated` tells what `refund.updated` does; endpoints of older versions get only the former
+REFUND_EVENTS = frozenset({"refund.created", "refund.updated", "charge.refund.updated"})
+
+
+def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
+    """What a genuine event tells; nothing for one that moves no money of ours."""
+    kind, document = event["type"], event["data"]["object"]
+    if kind in REFUND_EVENTS:
+        # a refund made by hand in the dashboard carries no number of ours; the daily bill shows it
+        ours = number_of(document) and document["metadata"].get("out_refund_no")
+        return (refunded_fact(document, merchant=merchant),) if ours and document["status"] == "succeeded" else ()
+    if kind == "payment_intent.succeeded" and number_of(document):
+        return (paid_fact(document, merchant=merchant, occurred_at=time_of(event)),)
+    if kind == "payment_intent.canceled" and number_of(document):
+        return (canceled_fact(document, merchant=merchant),)
+    return ()
+
+
+def paid_fact(intent: Mapping[str, Any], *, merchant: str, occurred_at: datetime | None = None) -> Fact:
+    """Of an intent that succeeded; `amount_received` is what came, `amount` only what was asked for.
+
+    Args:
+        occurred_at: when it was paid; else its charge tells, where that is expanded.
+    """
+    charge = intent.get("latest_charge")
+    if occurred_at is None and isinstance(charge, Mapping):
+        occurred_at = time_of(charge)
+    return Fact(
+        kind=FactKind.PAID,
+        channel=CHANNEL,
+        merchant=merchant,
+        out_trade_no=text_of(intent["metadata"], "out_trade_no"),
+        provider_txn_id=text_of(intent, "id"),
+        amount_minor=amount_of(intent, "amount_received"),
+        currency=currency_of(intent),
+        occurred_at=occurred_at,
+    )
+
+
+def canceled_fact(intent: Mapping[str, Any], *, merchant: str) -> Fact:
+    return closed_fact(
+        channel=CHANNEL,
+        merchant=merchant,
+        out_trade_no=text_of(intent["metadata"], "out_trade_no"),
+        currency=currency_of(intent),
+    )
+
+
+def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
+    """Of a refund that succeeded; the payment's whole amount is known where its intent is expanded."""
+    intent = refund["payment_intent"]
+    expanded = isinstance(intent, Mapping)
+    return Fact(
+        kind=FactKind.REFUNDED,
+        channel=CHANNEL,
+        merchant=merchant,
+        out_trade_no=text_of(refund["metadata"], "out_trade_no"),
+        provider_txn_id=text_of(refund, "id"),
+        amount_minor=amount_of(refund, "amount"),
+        currency=currency_of(refund),
+        occurred_at=time_of(refund),
+        out_refund_no=text_of(refund["metadata"], "out_refund_no"),
+        paid_txn_id=text_of(intent, "id") if expanded else text_of(refund, "payment_intent"),
+        paid_minor=amount_of(intent, "amount_received") if expanded else None,
+    )
+
+
+def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
+    """Of a balance transaction with its source and that one's intent expanded.
+
+    The amount is the source's, in the currency that was charged; the balance may be kept in another one. Money
+    that carries no number of ours is told with an empty `out_trade_no`.
+    """
+    source = entry["source"]
+    intent = source.get("payment_intent") or {}
+    refunded = kind is FactKind.REFUNDED
+    return BillLine(
+        kind=kind,
+        out_trade_no=number_of(intent) or number_of(source),
+        provider_txn_id=text_of(source, "id") if refunded or not intent else text_of(intent, "id"),
+        out_refund_no=str((source.get("metadata") or {}).get("out_refund_no", "")) if refunded else "",
+        amount_minor=amount_of(source, "amount"),
+        currency=currency_of(source),
+        occurred_at=time_of(entry),
+    )
+
+
+def number_of(document: Mapping[str, Any]) -> str:
+    """Our number in its metadata; empty for a document that is not of ours."""
+    return str((document.get("metadata") or {}).get("out_trade_no", ""))
+
+
+def text_of(document: Mapping[str, Any], name: str) -> str:
+    value = document[name]
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is not a text")
+    return value
+
+
+def amount_of(document: Mapping[str, Any], name: str) -> int:
+    value = document[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} is not an amount")
+    return value
+
+
+def currency_of(document: Mapping[str, Any]) -> str:
+    """Stripe writes it in lower case."""
+    return text_of(document, "currency").upper()
+
+
+def time_of(document: Mapping[str, Any]) -> datetime:
+    value = document["created"]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("created is not a time")
+    try:
+        return datetime.fromtimestamp(value, UTC)
+    except (OverflowError, OSError) as error:
+        raise ValueError("created is not a time") from error

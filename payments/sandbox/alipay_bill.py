@@ -1,0 +1,144 @@
+"""Alipay's daily bill: a zip with two tables in GBK, and the address where it waits for half a minute.
+
+Unlike the platform, the sandbox also has the bill of a day that is not over: nobody must wait for tomorrow.
+"""
+
+import csv
+import io
+import sqlite3
+import time
+import zipfile
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from payments.providers.alipay_facts import CHINA
+from payments.sandbox import state, trades
+from payments.sandbox.alipay_wire import Call, told, yuan
+
+ADDRESS_SECONDS = 30
+_SALT = "alipay bill"
+
+Moved = tuple[list[sqlite3.Row], list[sqlite3.Row]]
+
+_NAMES = (  # noqa: SIM905  as it stands in the file
+    "支付宝交易号,商户订单号,业务类型,商品名称,创建时间,完成时间,门店编号,门店名称,操作员,终端号,对方账户,"
+    "订单金额（元）,商家实收（元）,支付宝红包（元）,集分宝（元）,支付宝优惠（元）,商家优惠（元）,券核销金额（元）,"
+    "券名称,商家红包消费金额（元）,卡消费金额（元）,退款批次号/请求号,服务费（元）,分润（元）,备注"
+).split(",")
+_SUM_NAMES = (  # noqa: SIM905  likewise
+    "门店编号,门店名称,交易订单总笔数,退款订单总笔数,订单金额（元）,商家实收（元）,支付宝优惠（元）,"
+    "商家优惠（元）,卡消费金额（元）,服务费（元）,分润（元）,实收净额（元）"
+).split(",")
+
+
+def query(call: Call) -> dict[str, Any]:
+    """``alipay.data.dataservice.bill.downloadurl.query``"""
+    if call.content["bill_type"] != "trade":
+        raise ValueError("only bills of bill_type trade are made here")
+    day = datetime.strptime(call.content["bill_date"], "%Y-%m-%d").replace(tzinfo=CHINA).date()
+    if not any(_moved(day)):
+        raise trades.Refused("no bill")
+    ticket = signing.dumps(day.isoformat(), salt=_SALT)
+    return {"bill_download_url": f"{call.base_url}/alipay/bill?bizType=trade&fileId={ticket}"}
+
+
+@require_GET
+def download(request: HttpRequest) -> HttpResponse:
+    """``/alipay/bill``"""
+    try:
+        day = signing.loads(request.GET.get("fileId", ""), salt=_SALT, max_age=ADDRESS_SECONDS)
+    except signing.BadSignature:
+        return HttpResponse("地址已失效", status=403, content_type="text/plain; charset=utf-8")
+    return HttpResponse(packed(date.fromisoformat(day)), content_type="application/zip")
+
+
+def packed(day: date) -> bytes:
+    """The bill of `day` as it is downloaded."""
+    moved = _moved(day)
+    prefix = f"{_account()}_{day:%Y%m%d}_业务明细"
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, table in [
+            (f"{prefix}.csv", _detail(day, moved)),
+            (f"{prefix}(汇总).csv", _sums(day, moved)),
+        ]:
+            member = _GbkNamed(name, datetime.now(CHINA).timetuple()[:6])
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, table.encode("gbk", errors="replace"))
+    return target.getvalue()
+
+
+def _account() -> str:
+    return state.keys().settings["ALIPAY_SELLER_ID"] + "0156"
+
+
+class _GbkNamed(zipfile.ZipInfo):
+    """A member with its name in GBK and no word of it, as the platform's are."""
+
+    def _encodeFilenameFlags(self) -> tuple[bytes, int]:  # noqa: N802  the name that zipfile calls
+        return self.filename.encode("gbk"), self.flag_bits
+
+
+def _moved(day: date) -> Moved:
+    """Payments and refunds of `day` in China, oldest first."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=CHINA)
+    span = (begin.timestamp(), (begin + timedelta(days=1)).timestamp())
+    store = state.store()
+    payments = store.rows(
+        "SELECT *, paid_at AS done_at, charged_minor AS moved_minor, '' AS out_refund_no FROM trades"
+        " WHERE channel = 'alipay' AND paid_at >= ? AND paid_at < ? ORDER BY paid_at",
+        *span,
+    )
+    refunds = store.rows(
+        "SELECT t.*, r.created_at AS done_at, r.amount_minor AS moved_minor, r.out_refund_no FROM refunds r"
+        " JOIN trades t USING (out_trade_no)"
+        " WHERE t.channel = 'alipay' AND r.created_at >= ? AND r.created_at < ? ORDER BY r.created_at",
+        *span,
+    )
+    return payments, refunds
+
+
+def _detail(day: date, moved: Moved) -> str:
+    payments, refunds = moved
+    rows = [_row(row, "交易", "") for row in payments] + [_row(row, "退款", "-") for row in refunds]
+    return _sheet(day, "业务明细", [_NAMES, *rows], moved)
+
+
+def _row(row: sqlite3.Row, kind: str, sign: str) -> list[str]:
+    amount = sign + yuan(row["moved_minor"])
+    none = ["0.00"] * 5
+    return [
+        *(f"{row['transaction_id']}\t", f"{row['out_trade_no']}\t", kind, row["description"]),
+        *(told(row["created_at"]), told(row["done_at"]), "", "", "", "", "san***@sandbox.example\t"),
+        *(amount, amount, *none, "", "0.00", "0.00", f"{row['out_refund_no']}\t", "0.00", "0.00", ""),
+    ]
+
+
+def _sums(day: date, moved: Moved) -> str:
+    paid, refunded = (sum(row["moved_minor"] for row in rows) for rows in moved)
+    net = ("-" if paid < refunded else "") + yuan(abs(paid - refunded))
+    none = ["0.00"] * 5
+    row = ["合计", "", str(len(moved[0])), str(len(moved[1])), net, net, *none, net]
+    return _sheet(day, "业务汇总", [_SUM_NAMES, row], moved)
+
+
+def _sheet(day: date, title: str, table: list[list[str]], moved: Moved) -> str:
+    text = io.StringIO(newline="")
+    rule = "-" * 41
+    payments, refunds = moved
+    paid, refunded = (sum(row["moved_minor"] for row in rows) for rows in moved)
+    ends = day + timedelta(days=1)
+    text.write("#支付宝业务明细查询\r\n")
+    text.write(f"#账号：[{_account()}]\r\n")
+    text.write(f"#起始日期：[{day:%Y年%m月%d日} 00:00:00]   终止日期：[{ends:%Y年%m月%d日} 00:00:00]\r\n")
+    text.write(f"#{rule}{title}列表{rule}\r\n")
+    csv.writer(text, lineterminator="\r\n").writerows(table)
+    text.write(f"#{rule}{title}列表结束{rule}\r\n")
+    text.write(f"#交易合计：{len(payments)}笔，商家实收共{yuan(paid)}元，商家优惠共0.00元\r\n")
+    text.write(f"#退款合计：{len(refunds)}笔，商家实收退款共-{yuan(refunded)}元，商家优惠退款共0.00元\r\n")
+    text.write(f"#导出时间：[{datetime.fromtimestamp(time.time(), CHINA):%Y年%m月%d日 %H:%M:%S}]\r\n")
+    return text.getvalue()

@@ -1,0 +1,51 @@
+"""QR codes: a precreated trade begins to exist when a shopper scans its code, and not before."""
+
+import json
+import secrets
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET
+
+from payments.sandbox import state, trades
+from payments.sandbox.alipay_wire import Call, wanted_trade
+
+
+def precreate(call: Call) -> dict[str, Any]:
+    """``alipay.trade.precreate``; the same number again is the same code."""
+    wanted = wanted_trade(call)
+    number, amount = wanted["out_trade_no"], wanted["amount_minor"]
+    if not isinstance(number, str) or not number or amount <= 0:
+        raise ValueError("out_trade_no and an amount above zero are needed")
+    trade = state.store().trade("alipay", number)
+    if trade is not None and trade["amount_minor"] != amount:
+        raise trades.Refused("used")
+    if trade is not None and trade["state"] != "NOTPAY":
+        raise trades.Refused("paid" if trade["state"] == "SUCCESS" else "closed")
+    with state.store().write() as connection:
+        connection.execute(
+            "INSERT OR IGNORE INTO alipay_codes VALUES (?, ?, ?, ?)",
+            [number, secrets.token_hex(12), amount, json.dumps(wanted)],
+        )
+        known = connection.execute("SELECT * FROM alipay_codes WHERE out_trade_no = ?", [number]).fetchone()
+    if known["amount_minor"] != amount:
+        raise trades.Refused("used")
+    return {"out_trade_no": number, "qr_code": f"{call.base_url}/alipay/qr/{known['code']}"}
+
+
+def scan(out_trade_no: str) -> None:
+    """A shopper scanned the code of this number: open its trade, unless there is one or there is no code."""
+    found = state.store().rows("SELECT trade FROM alipay_codes WHERE out_trade_no = ?", out_trade_no)
+    if found and state.store().trade("alipay", out_trade_no) is None:
+        trades.open_trade(channel="alipay", **json.loads(found[0]["trade"]))
+
+
+@require_GET
+def qr(request: HttpRequest, *, code: str) -> HttpResponse:
+    """``/alipay/qr/…``, what a code says: on to the page where it is paid."""
+    found = state.store().rows("SELECT out_trade_no FROM alipay_codes WHERE code = ?", code)
+    if not found:
+        return render(request, "unknown.html", status=404)
+    scan(found[0]["out_trade_no"])
+    return redirect(f"/pay/{found[0]['out_trade_no']}")

@@ -1,0 +1,179 @@
+"""Stripe's documents of the sandbox's trades: intents, charges, refunds, balance transactions, events.
+
+Source: Stripe API reference, the objects of these names, API version 2026-10-28.endive (read 2026-11).
+"""
+
+import hashlib
+import hmac
+import json
+import sqlite3
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from payments.sandbox import state
+
+API_VERSION = "2026-10-28.endive"
+
+Row = sqlite3.Row | Mapping[str, Any]
+Document = dict[str, Any]
+
+
+def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
+    """A PaymentIntent; `latest_charge` can be expanded."""
+    kept = _kept(trade["transaction_id"])
+    paid = trade["state"] == "SUCCESS"
+    latest = None
+    if paid:
+        latest = charge(trade) if "latest_charge" in expand else _charge_id(trade)
+    status = {"SUCCESS": "succeeded", "CLOSED": "canceled"}.get(trade["state"])
+    if status is None:
+        status = "requires_action" if kept.get("confirmed") else "requires_confirmation"
+    return {
+        "id": trade["transaction_id"],
+        "object": "payment_intent",
+        "amount": trade["amount_minor"],
+        "amount_received": trade["charged_minor"],
+        "canceled_at": int(trade["created_at"]) if trade["state"] == "CLOSED" else None,
+        "capture_method": "automatic",
+        "client_secret": f"{trade['transaction_id']}_secret_sandbox",
+        "confirmation_method": "automatic",
+        "created": int(trade["created_at"]),
+        "currency": kept.get("currency", "cny"),
+        "description": trade["description"] or None,
+        "last_payment_error": None,
+        "latest_charge": latest,
+        "livemode": False,
+        "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
+        "next_action": kept.get("next_action") if status == "requires_action" else None,
+        "payment_method_types": [kept.get("method", "alipay")],
+        "status": status,
+    }
+
+
+def charge(trade: Row) -> Document:
+    """The Charge of a paid intent; it has the intent's metadata."""
+    kept = _kept(trade["transaction_id"])
+    return {
+        "id": _charge_id(trade),
+        "object": "charge",
+        "amount": trade["charged_minor"],
+        "amount_captured": trade["charged_minor"],
+        "amount_refunded": trade["refunded_minor"],
+        "captured": True,
+        "created": int(trade["paid_at"]),
+        "currency": kept.get("currency", "cny"),
+        "livemode": False,
+        "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
+        "paid": True,
+        "payment_intent": trade["transaction_id"],
+        "refunded": trade["refunded_minor"] == trade["charged_minor"],
+        "status": "succeeded",
+    }
+
+
+def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
+    """A Refund; `payment_intent` can be expanded."""
+    kept = _kept(made["refund_id"])
+    whole = "payment_intent" in expand
+    return {
+        "id": made["refund_id"],
+        "object": "refund",
+        "amount": made["amount_minor"],
+        "charge": _charge_id(trade),
+        "created": int(made["created_at"]),
+        "currency": _kept(trade["transaction_id"]).get("currency", "cny"),
+        "metadata": kept.get("metadata", {}),
+        "payment_intent": intent(trade) if whole else trade["transaction_id"],
+        "reason": kept.get("reason"),
+        "status": "succeeded",
+    }
+
+
+def kind_of(trade: Row, made: Row | None) -> tuple[str, str]:
+    """Type and id of the balance transaction of a payment, or of a refund of it."""
+    card = _kept(trade["transaction_id"]).get("method") == "card"
+    if made is None:
+        return "charge" if card else "payment", f"txn_{_charge_id(trade)}"
+    return "refund" if card else "payment_refund", f"txn_{made['refund_id']}"
+
+
+def balance_transaction(trade: Row, made: Row | None = None, *, expand: Collection[str] = ()) -> Document:
+    """What it did to the balance; `source` and that one's intent can be expanded."""
+    deep = "source.payment_intent" in expand
+    kind, number = kind_of(trade, made)
+    source: Document
+    if made is None:
+        amount, moment = trade["charged_minor"], int(trade["paid_at"])
+        source = charge(trade) | ({"payment_intent": intent(trade)} if deep else {})
+    else:
+        amount, moment = -made["amount_minor"], int(made["created_at"])
+        source = refund(made, trade, expand=("payment_intent",) if deep else ())
+    return {
+        "id": number,
+        "object": "balance_transaction",
+        "amount": amount,
+        "available_on": moment + 7 * 86_400,
+        "created": moment,
+        "currency": source["currency"],
+        "fee": 0,
+        "net": amount,
+        "source": source if deep or "source" in expand else source["id"],
+        "status": "pending",
+        "type": kind,
+    }
+
+
+def notification(told: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
+    """Headers and body of one copy of an event; its time stamp is new with each copy."""
+    trade, made = told["trade"], told["refund"]
+    if made is not None:
+        kind, content, moment = "refund.created", refund(made, trade), made["created_at"]
+    elif told["event"] == "closed":
+        kind, content, moment = "payment_intent.canceled", intent(trade), told["created_at"]
+    else:
+        kind, content, moment = "payment_intent.succeeded", intent(trade), trade["paid_at"]
+    body = json.dumps(
+        {
+            "id": f"evt_{told['id'][:28]}",
+            "object": "event",
+            "api_version": API_VERSION,
+            "created": int(moment),
+            "data": {"object": content},
+            "livemode": False,
+            "pending_webhooks": 1,
+            "request": {"id": None, "idempotency_key": None},
+            "type": kind,
+        },
+        ensure_ascii=False,
+        indent=2,
+    ).encode()
+    secret = state.keys().settings["STRIPE_WEBHOOK_SECRET"]
+    header = signature(body, secret=secret, timestamp=int(time.time()))
+    return {"Content-Type": "application/json; charset=utf-8", "Stripe-Signature": header}, body
+
+
+def signature(body: bytes, *, secret: str, timestamp: int) -> str:
+    """The header Stripe-Signature."""
+    digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={timestamp},v1={digest}"
+
+
+def return_parameters(trade: Row) -> dict[str, str]:
+    """What the shopper's browser carries back to the merchant; no proof of payment."""
+    return {
+        "payment_intent": trade["transaction_id"],
+        "payment_intent_client_secret": f"{trade['transaction_id']}_secret_sandbox",
+        "redirect_status": "succeeded",
+    }
+
+
+def _charge_id(trade: Row) -> str:
+    return f"py_{trade['transaction_id'].removeprefix('pi_')}"
+
+
+def _kept(number: str) -> Document:
+    """What the merchant sent with the object of Stripe's number and the store's tables have no column for."""
+    found = state.store().rows("SELECT kept FROM stripe_objects WHERE id = ?", number)
+    kept: Document = json.loads(found[0]["kept"]) if found else {}
+    return kept

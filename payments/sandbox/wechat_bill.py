@@ -1,0 +1,130 @@
+"""WeChat's trade bill of a day, made from the sandbox's own trades, and its download.
+
+Unlike at the real platform, today's bill can be had too, as far as the day has come: a test cannot wait.
+"""
+
+import gzip
+import hashlib
+import secrets
+import sqlite3
+import time
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from payments import money
+from payments.providers.wechat_bill import CHINA
+from payments.sandbox import state
+from payments.sandbox.wechat_documents import opened_by
+from payments.sandbox.wechat_signing import Error, merchant_only
+
+KEPT_SECONDS = 600
+_COLUMNS = (
+    "交易时间,公众账号ID,商户号,特约商户号,设备号,微信订单号,商户订单号,用户标识,交易类型,交易状态,付款银行,货币种类,"
+    "应结订单金额,代金券金额,微信退款单号,商户退款单号,退款金额,充值券退款金额,退款类型,退款状态,商品名称,商户数据包,"
+    "手续费,费率,订单金额,申请退款金额,费率备注"
+)
+_SUMMARY = "总交易单数,应结订单总金额,退款总金额,充值券退款总金额,手续费总金额,订单总金额,申请退款总金额"
+
+
+@require_GET
+@merchant_only
+def tradebill(request: HttpRequest) -> Any:
+    """``GET /v3/bill/tradebill``"""
+    if request.GET.get("bill_type", "ALL") != "ALL":
+        raise ValueError("the sandbox makes bills of the type ALL only")
+    if request.GET.get("tar_type", "GZIP") != "GZIP":
+        raise ValueError("tar_type is GZIP or left out")
+    day = date.fromisoformat(request.GET["bill_date"])
+    if day > datetime.now(CHINA).date():
+        raise ValueError("bill_date is in the future")
+    content = bill(day)
+    if content is None:
+        raise Error(400, "NO_STATEMENT_EXIST", "no trade on this day")
+    file = gzip.compress(content) if "tar_type" in request.GET else content
+    token = secrets.token_urlsafe(32)
+    with state.store().write() as connection:
+        connection.execute("DELETE FROM wechat_bills WHERE created_at < ?", [time.time() - KEPT_SECONDS])
+        connection.execute("INSERT INTO wechat_bills VALUES (?, ?, ?)", [token, file, time.time()])
+    return {
+        "hash_type": "SHA1",
+        # of what is in the archive, as the documentation says
+        "hash_value": hashlib.sha1(content).hexdigest(),  # noqa: S324  the platform's choice
+        "download_url": request.build_absolute_uri(f"/wechat/v3/billdownload/file?token={token}"),
+    }
+
+
+@require_GET
+@merchant_only
+def download(request: HttpRequest) -> Any:
+    """``GET /v3/billdownload/file``: signed by the merchant, the answer by nobody."""
+    found = state.store().rows("SELECT content FROM wechat_bills WHERE token = ?", request.GET.get("token", ""))
+    if not found:
+        raise Error(404, "RESOURCE_NOT_EXISTS", "no file of this token, or not any more")
+    return HttpResponse(found[0]["content"], content_type="application/octet-stream")
+
+
+def bill(day: date) -> bytes | None:
+    """The bill of `day` in China's time zone; None if nothing moved."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=CHINA)
+    span = begin.timestamp(), (begin + timedelta(days=1)).timestamp()
+    paid = state.store().rows(
+        "SELECT * FROM trades WHERE channel = 'wechat' AND paid_at >= ? AND paid_at < ?", *span
+    )
+    refunded = state.store().rows(
+        "SELECT trades.*, refunds.refund_id, refunds.out_refund_no, refunds.amount_minor AS back_minor,"
+        " refunds.created_at AS back_at FROM refunds JOIN trades USING (out_trade_no)"
+        " WHERE channel = 'wechat' AND refunds.created_at >= ? AND refunds.created_at < ?",
+        *span,
+    )
+    if not paid and not refunded:
+        return None
+    rows = [(trade["paid_at"], _payment(trade)) for trade in paid]
+    rows += [(refund["back_at"], _refund(refund)) for refund in refunded]
+    lines = [_line(values) for _, values in sorted(rows, key=lambda row: row[0])]
+    came = _yuan(sum(trade["charged_minor"] for trade in paid))
+    went = _yuan(sum(refund["back_minor"] for refund in refunded))
+    summary = _line([str(len(lines)), came, went, "0.00", "0.00000", came, went])
+    return "".join(f"{line}\r\n" for line in (_COLUMNS, *lines, _SUMMARY, summary)).encode()
+
+
+def _payment(trade: sqlite3.Row) -> list[str]:
+    amount = _yuan(trade["charged_minor"])
+    nothing_back = ["0", "0", "0.00", "0.00", "", ""]
+    return [
+        *_head(trade, trade["paid_at"], "SUCCESS"),
+        amount,
+        "0.00",
+        *nothing_back,
+        *_tail(trade, amount, "0.00"),
+    ]
+
+
+def _refund(refund: sqlite3.Row) -> list[str]:
+    amount = _yuan(refund["back_minor"])
+    back = [refund["refund_id"], refund["out_refund_no"], amount, "0.00", "ORIGINAL", "SUCCESS"]
+    return [*_head(refund, refund["back_at"], "REFUND"), "0.00", "0.00", *back, *_tail(refund, "0.00", amount)]
+
+
+def _head(trade: sqlite3.Row, at: float, state_name: str) -> list[str]:
+    settings = state.keys().settings
+    trade_type, openid = opened_by(trade["out_trade_no"])
+    when = datetime.fromtimestamp(at, CHINA).strftime("%Y-%m-%d %H:%M:%S")
+    ours = [settings["WECHAT_APP_ID"], settings["WECHAT_MCH_ID"], "0", ""]
+    numbers = [trade["transaction_id"], trade["out_trade_no"], openid, trade_type]
+    return [when, *ours, *numbers, state_name, "OTHERS", "CNY"]
+
+
+def _tail(trade: sqlite3.Row, ordered: str, asked_back: str) -> list[str]:
+    description = " ".join(trade["description"].split())
+    return [description, "", "0.00000", "0.60%", ordered, asked_back, ""]
+
+
+def _line(values: list[str]) -> str:
+    return ",".join(f"`{value}" for value in values)
+
+
+def _yuan(amount_minor: int) -> str:
+    return money.to_decimal(amount_minor, "CNY")

@@ -1,0 +1,92 @@
+"""What WeChat's platform tells of trades and refunds, as its documents write it."""
+
+import sqlite3
+from datetime import datetime
+from typing import Any
+
+from payments.providers.wechat_bill import CHINA
+from payments.sandbox import state
+from payments.sandbox.store import expired
+
+SHOPPER = "oSandboxShopper000000000000"
+
+
+def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
+    """A trade as a query or notification tells it."""
+    settings = state.keys().settings
+    states = {
+        "NOTPAY": ("NOTPAY", "订单未支付"),
+        "CLOSED": ("CLOSED", "订单已关闭"),
+        "SUCCESS": ("SUCCESS", "支付成功"),
+    }
+    name, described = states[trade["state"]]
+    if trade["state"] == "NOTPAY" and expired(trade):  # type: ignore[arg-type]
+        name, described = states["CLOSED"]
+    document: dict[str, Any] = {
+        "appid": settings["WECHAT_APP_ID"],
+        "mchid": settings["WECHAT_MCH_ID"],
+        "out_trade_no": trade["out_trade_no"],
+        "trade_state": "REFUND" if trade["refunded_minor"] else name,
+        "trade_state_desc": "转入退款" if trade["refunded_minor"] else described,
+        "amount": {"total": trade["amount_minor"], "currency": "CNY"},
+    }
+    if trade["state"] == "SUCCESS":
+        charged = trade["charged_minor"]
+        trade_type, openid = opened_by(trade["out_trade_no"])
+        document |= {
+            "transaction_id": trade["transaction_id"],
+            "trade_type": trade_type,
+            "bank_type": "OTHERS",
+            "attach": "",
+            "success_time": china_time(trade["paid_at"]),
+            "payer": {"openid": openid},
+            "amount": {"total": charged, "payer_total": charged, "currency": "CNY", "payer_currency": "CNY"},
+        }
+    return document
+
+
+def refund_document(made: sqlite3.Row) -> dict[str, Any]:
+    """A refund as its call or query tells it."""
+    trade = state.store().trade("wechat", made["out_trade_no"])
+    assert trade is not None  # noqa: S101  a refund refers to its trade
+    return _refund_part(trade, made) | {
+        "status": "SUCCESS",
+        "create_time": china_time(made["created_at"]),
+        "channel": "ORIGINAL",
+        "funds_account": "AVAILABLE",
+    }
+
+
+def refund_notice(trade: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+    """A refund as its notification tells it."""
+    mchid = state.keys().settings["WECHAT_MCH_ID"]
+    return {"mchid": mchid, "refund_status": "SUCCESS"} | _refund_part(trade, made)
+
+
+def opened_by(out_trade_no: str) -> tuple[str, str]:
+    """How a trade was opened and who pays it: (trade_type, openid)."""
+    found = state.store().rows("SELECT * FROM wechat_orders WHERE out_trade_no = ?", out_trade_no)
+    return (found[0]["trade_type"], found[0]["openid"] or SHOPPER) if found else ("NATIVE", SHOPPER)
+
+
+def china_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, CHINA).isoformat(timespec="seconds")
+
+
+def _refund_part(trade: Any, made: Any) -> dict[str, Any]:
+    amount, total = made["amount_minor"], trade["charged_minor"]
+    return {
+        "refund_id": made["refund_id"],
+        "out_refund_no": made["out_refund_no"],
+        "transaction_id": trade["transaction_id"],
+        "out_trade_no": trade["out_trade_no"],
+        "user_received_account": "支付用户零钱",
+        "success_time": china_time(made["created_at"]),
+        "amount": {
+            "total": total,
+            "refund": amount,
+            "payer_total": total,
+            "payer_refund": amount,
+            "currency": "CNY",
+        },
+    }

@@ -1,0 +1,190 @@
+"""The daily bill against our facts: what agrees, what is learned from it, what a person must look at."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection
+
+from payments import bills, channels, services
+from payments.errors import ProviderUnavailable
+from payments.models import Attempt, BillComparison, Difference, Observation
+from payments.providers.base import BillLine, FactKind
+from tests.integration.settlement.conftest import order_of, paid, payment_of, refunded
+from tests.integration.shop.provider import ScriptedProvider
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+DAY = date(2026, 11, 20)
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+class Bank(ScriptedProvider):
+    """A provider with a bill."""
+
+    zone = UTC
+    lines: tuple[BillLine, ...] = ()
+    failure_of_bill: Exception | None = None
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        assert not connection.in_atomic_block
+        if self.failure_of_bill:
+            raise self.failure_of_bill
+        return self.lines if day == DAY else ()
+
+
+@pytest.fixture
+def bank(open_attempt: OpenAttempt) -> Iterator[Bank]:
+    bank = Bank("wechat", merchant=channels.current()["wechat"].merchant)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(channels, "current", lambda: {"wechat": bank})
+        yield bank
+
+
+def line(attempt: Attempt, **changed: Any) -> BillLine:
+    """The bill's line about what `paid` tells."""
+    fact = paid(attempt)
+    told: dict[str, Any] = {
+        "kind": FactKind.PAID,
+        "out_trade_no": fact.out_trade_no,
+        "provider_txn_id": fact.provider_txn_id,
+        "out_refund_no": "",
+        "amount_minor": fact.amount_minor,
+        "currency": "CNY",
+        "occurred_at": NOON,
+    }
+    return BillLine(**{**told, **changed})
+
+
+def refund_line(attempt: Attempt, amount_minor: int, number: str) -> BillLine:
+    told = refunded(attempt, amount_minor, number)
+    return line(
+        attempt,
+        kind=FactKind.REFUNDED,
+        provider_txn_id=told.provider_txn_id,
+        out_refund_no=number,
+        amount_minor=amount_minor,
+    )
+
+
+def listed() -> list[tuple[str, str, int | None, int | None]]:
+    return [
+        (one.kind, one.moved, one.theirs_minor, one.ours_minor)
+        for one in Difference.objects.filter(resolved_at__isnull=True).order_by("id")
+    ]
+
+
+def test_what_agrees_is_no_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    number = attempt.out_trade_no[:31] + "r"
+    services.fold((paid(attempt, occurred_at=NOON), refunded(attempt, 90, number)), source="notification")
+    bank.lines = (line(attempt), refund_line(attempt, 90, number))
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert (compared.lines, compared.theirs_minor, compared.ours_minor) == (2, 1900, 1900)
+    assert listed() == []
+
+
+def test_what_nobody_told_us_of_is_learned_from_the_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    bank.lines = (line(attempt),)
+    bills.compare(channel="wechat", day=DAY)
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+    assert Observation.objects.get().source == "bill"
+    assert listed() == []
+
+
+def test_each_kind_of_difference_is_listed_once(open_attempt: OpenAttempt, bank: Bank) -> None:
+    missing_there, other_amount = open_attempt(), open_attempt()
+    services.fold((paid(missing_there, occurred_at=NOON), paid(other_amount, occurred_at=NOON)), source="query")
+    bank.lines = (
+        line(other_amount, amount_minor=1000),
+        line(other_amount, out_trade_no="somebody-else-s", provider_txn_id="4200-unknown"),
+    )
+    for _ in range(2):
+        compared = bills.compare(channel="wechat", day=DAY)
+        assert sorted(listed(), key=str) == sorted(
+            [
+                ("amount", "paid", 1000, 1990),
+                ("missing_here", "paid", 1990, None),
+                ("missing_there", "paid", None, 1990),
+            ],
+            key=str,
+        )
+    assert (compared.theirs_minor, compared.ours_minor) == (2990, 3980)
+    assert BillComparison.objects.count() == 1
+    there = Difference.objects.get(kind="missing_there")
+    assert (there.payment, there.out_trade_no) == (payment_of(missing_there), missing_there.out_trade_no)
+
+
+def test_what_agrees_later_is_resolved_and_what_a_person_settled_stays_so(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bank.lines = (line(attempt, provider_txn_id="4200-other", out_trade_no="elsewhere"),)
+    bills.compare(channel="wechat", day=DAY)
+    here = Difference.objects.get(kind="missing_here")
+    assert bills.resolve(here.pk, resolution="the other shop's") is True
+    assert bills.resolve(here.pk, resolution="once more") is False
+    bank.lines = (*bank.lines, line(attempt))
+    bills.compare(channel="wechat", day=DAY)
+    assert listed() == []
+    resolutions = set(Difference.objects.values_list("resolution", flat=True))
+    assert resolutions == {"the other shop's", "it agrees now"}
+
+
+def test_a_fact_of_another_day_is_found_by_its_number(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    bank.lines = (line(attempt),)
+    assert bills.compare(channel="wechat", day=DAY).ours_minor == 1990
+    assert listed() == []
+
+
+def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:
+    bank.failure_of_bill = ProviderUnavailable("not made yet")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+    bank.failure_of_bill = None
+    told: list[str] = []
+    assert (
+        bills.compare_recent(today=DAY + timedelta(days=1), progress=told.append) == bills.DAYS_BACK == len(told)
+    )
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+    assert sorted(BillComparison.objects.values_list("day", flat=True)) == [
+        DAY - timedelta(days=2),
+        DAY - timedelta(days=1),
+        DAY,
+    ]
+
+
+def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank, capsys: Any) -> None:
+    bank.lines = (line(open_attempt(), out_trade_no="=1+2", provider_txn_id="4200-unknown"),)
+    call_command("bills", "compare", "--day", "2026-11-20")
+    assert "1 lines, theirs 1990, ours 0, 1 open differences" in capsys.readouterr().out
+    call_command("bills", "export", "--open", "--channel", "wechat", "--day", "2026-11-20")
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["kind"], row["theirs_minor"], row["ours_minor"], row["day"]) == (
+        "missing_here",
+        "1990",
+        "",
+        "2026-11-20",
+    )
+    assert row["out_trade_no"] == "'=1+2"  # no formula for a spreadsheet
+    bank.failure_of_bill = ProviderUnavailable("not made yet")
+    with pytest.raises(CommandError, match="No bill of wechat"):
+        call_command("bills", "compare", "--day", "2026-11-20")
+    with pytest.raises(CommandError, match="'coins' is not configured"):
+        call_command("bills", "compare", "--channel", "coins")
+
+
+def test_a_difference_is_never_deleted(open_attempt: OpenAttempt, bank: Bank) -> None:
+    bank.lines = (line(open_attempt(), out_trade_no="elsewhere"),)
+    bills.compare(channel="wechat", day=DAY)
+    with pytest.raises(DatabaseError, match="money stays"):
+        Difference.objects.all().delete()

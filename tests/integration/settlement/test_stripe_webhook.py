@@ -1,0 +1,187 @@
+"""CONTRACT [3], `POST /webhooks/stripe`: what is accepted, what is refused, and what each answer leaves behind."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from payments import channels as configured
+from payments import webhooks
+from payments.models import Anomaly, Attempt, Notification, Observation
+from payments.sandbox import state, stripe_documents
+from tests.integration.settlement.conftest import order_of, payment_of
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
+
+OpenAttempt = Callable[..., Attempt]
+URL = "/webhooks/stripe"
+
+
+def told(attempt: Attempt, event: str = "paid", **changed: Any) -> dict[str, Any]:
+    """What the sandbox's outbox keeps for one notification."""
+    moment = attempt.created_at.timestamp()
+    trade = {
+        "out_trade_no": attempt.out_trade_no,
+        "channel": "stripe",
+        "transaction_id": f"pi_{attempt.out_trade_no[-20:]}",
+        "amount_minor": attempt.amount_minor,
+        "charged_minor": 0 if event == "closed" else attempt.amount_minor,
+        "refunded_minor": 0,
+        "description": "Mug",
+        "state": "CLOSED" if event == "closed" else "SUCCESS",
+        "paid_at": moment,
+        "created_at": moment,
+        **changed,
+    }
+    return {
+        "id": f"{event}-{attempt.out_trade_no}",
+        "event": event,
+        "trade": trade,
+        "refund": None,
+        "created_at": moment,
+    }
+
+
+def refund_told(attempt: Attempt, amount_minor: int) -> dict[str, Any]:
+    number = f"{amount_minor:032d}"
+    made = {"refund_id": f"re_{number}", "amount_minor": amount_minor, "created_at": time.time()}
+    numbers = {"out_trade_no": attempt.out_trade_no, "out_refund_no": number}
+    with state.store().write() as store:
+        kept = json.dumps({"metadata": numbers})
+        store.execute("INSERT OR REPLACE INTO stripe_objects VALUES (?, ?)", [made["refund_id"], kept])
+    return {**told(attempt), "id": f"refunded-{amount_minor}", "event": "refunded", "refund": made}
+
+
+def send(
+    notice: tuple[dict[str, str], bytes] | dict[str, Any], *, body: bytes | None = None, **headers: str
+) -> Any:
+    """Deliver a copy, signed now unless it is given ready."""
+    given, genuine = stripe_documents.notification(notice) if isinstance(notice, dict) else notice
+    given = {**given, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    content_type = given.pop("Content-Type")
+    return Client(raise_request_exception=False).generic(
+        "POST", URL, genuine if body is None else body, content_type=content_type, headers=given
+    )
+
+
+def signed(body: bytes, *, skew_seconds: int = 0) -> tuple[dict[str, str], bytes]:
+    secret = state.keys().settings["STRIPE_WEBHOOK_SECRET"]
+    header = stripe_documents.signature(body, secret=secret, timestamp=int(time.time()) + skew_seconds)
+    return {"Content-Type": "application/json", "Stripe-Signature": header}, body
+
+
+def test_a_genuine_event_pays_the_order_and_its_copies_change_nothing(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    for _ in range(3):
+        assert send(told(attempt)).status_code == 200
+    payment, order = payment_of(attempt), order_of(attempt)
+    assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")
+    assert Observation.objects.count() == 1
+    row = Notification.objects.get()
+    assert (row.channel, row.verdict, row.out_trade_no) == ("stripe", "applied", attempt.out_trade_no)
+    assert row.notification_id.startswith("evt_")
+
+
+def test_refunds_before_and_after_the_payment_add_up(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    for notice in (
+        refund_told(attempt, 990),
+        told(attempt),
+        refund_told(attempt, 1000),
+        refund_told(attempt, 990),
+    ):
+        assert send(notice).status_code == 200
+    payment = payment_of(attempt)
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("refunded", 1990, 1990)
+
+
+def test_a_canceled_intent_ends_the_attempt(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    assert send(told(attempt, "closed")).status_code == 200
+    attempt.refresh_from_db()
+    assert (attempt.status, payment_of(attempt).paid_minor) == ("closed", 0)
+
+
+def nothing_is_left() -> bool:
+    return (Notification.objects.count(), Observation.objects.count(), Anomaly.objects.count()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("skew_seconds", [-100_000, -301, 301, 100_000])
+def test_stale_or_of_the_future_is_400(open_attempt: OpenAttempt, skew_seconds: int) -> None:
+    _, body = stripe_documents.notification(told(open_attempt("stripe")))
+    assert send(signed(body, skew_seconds=skew_seconds)).status_code == 400
+    assert nothing_is_left()
+
+
+@pytest.mark.parametrize("header", ["", "t=1,v1=00", "nonsense"])
+def test_a_signature_that_is_none_is_400(open_attempt: OpenAttempt, header: str) -> None:
+    assert send(told(open_attempt("stripe")), Stripe_Signature=header).status_code == 400
+    assert nothing_is_left()
+
+
+def test_a_changed_body_is_400(open_attempt: OpenAttempt) -> None:
+    headers, body = stripe_documents.notification(told(open_attempt("stripe")))
+    assert send((headers, body.replace(b"1990", b"1991"))).status_code == 400
+    assert nothing_is_left()
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b"\xff", b'{"object": "event", "id": 1}'])
+def test_signed_but_not_readable_is_400(channels: None, body: bytes) -> None:
+    assert send(signed(body)).status_code == 400
+    assert nothing_is_left()
+
+
+def test_only_post_and_only_so_much(channels: None) -> None:
+    assert Client().get(URL).status_code == 405
+    assert send(signed(b"x" * 70_000)).status_code == 400
+
+
+def test_a_channel_that_is_not_configured_takes_nothing(settings: Any, channels: None) -> None:
+    for provider in configured.current().values():
+        provider._http.close()  # type: ignore[attr-defined]
+    settings.PAYMENT_CHANNELS = {}
+    configured.forget()
+    assert send(signed(b"{}")).status_code == 400
+
+
+def test_when_the_effect_fails_it_is_kept_and_the_next_copy_is_applied(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt("stripe")
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(webhooks, "apply_observation", fail)
+        answer = send(told(attempt))
+    assert (answer.status_code, answer["Retry-After"]) == (500, "1")
+    row = Notification.objects.get()
+    assert (row.verdict, "stripe-signature" in {name.lower() for name in row.headers}) == ("error", True)
+    assert send(told(attempt)).status_code == 200
+    assert (Notification.objects.get().verdict, payment_of(attempt).paid_minor) == ("applied", 1990)
+
+
+def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt) -> None:
+    notice = told(open_attempt("stripe"))
+    kept = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
+    try:
+        answer = send(notice)
+    finally:
+        connection.close()
+        connection.settings_dict["OPTIONS"] = kept
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert send(notice).status_code == 200
+
+
+def test_another_amount_is_acknowledged_and_never_credited(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    assert send(told(attempt, charged_minor=2090)).status_code == 200
+    assert (payment_of(attempt).paid_minor, Notification.objects.get().verdict) == (0, "anomaly")
+    assert Anomaly.objects.get().kind == "amount_mismatch"

@@ -1,0 +1,223 @@
+"""Alipay's bill: what is read from it, what is no bill, and where it may come from."""
+
+import io
+import zipfile
+from datetime import date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payments.providers.alipay_bill import checked_address, due_at, read_bill, says_missing
+from payments.providers.base import BillLine, FactKind
+
+CHINA = timezone(timedelta(hours=8))
+DAY = date(2026, 11, 20)
+SELLER = "2088000000000001"
+HEADER = "支付宝交易号,商户订单号,业务类型,商品名称,创建时间,完成时间,订单金额（元）,退款批次号/请求号,备注"
+PAYMENT = '2026112022001\t,order1\t,交易,"杯子, 白",2026-11-20 09:00:00,2026-11-20 09:00:30,19.90\t,\t,'
+REFUND = "2026112022001\t,order1\t,退款,杯子,2026-11-20 09:00:00,2026-11-20 10:00:00,-9.90,refund1\t,"
+TOP = f"#支付宝业务明细查询\r\n#账号：[{SELLER}0156]\r\n#起始日期：[2026年11月20日 00:00:00]   终止日期：[…]\r\n"
+
+
+def table(*rows: str, header: str = HEADER, top: str = TOP) -> str:
+    end = "#----业务明细列表结束----\r\n#交易合计：1笔\r\n"
+    return top + "".join(f"{row}\r\n" for row in (header, *rows)) + end
+
+
+def packed(*tables: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        archive.writestr("sums.csv", "门店编号,门店名称\r\n合计,\r\n".encode("gbk"))
+        for number, text in enumerate(tables):
+            archive.writestr(f"{number}.csv", text.encode("gbk"))
+    return target.getvalue()
+
+
+def read(content: bytes) -> tuple[BillLine, ...]:
+    return read_bill(content, day=DAY, seller_id=SELLER)
+
+
+def test_payments_and_refunds_are_read() -> None:
+    paid, refunded = read(packed(table(PAYMENT, REFUND)))
+    assert paid == BillLine(
+        kind=FactKind.PAID,
+        out_trade_no="order1",
+        provider_txn_id="2026112022001",
+        out_refund_no="",
+        amount_minor=1990,
+        currency="CNY",
+        occurred_at=datetime(2026, 11, 20, 9, 0, 30, tzinfo=CHINA),
+    )
+    assert refunded == BillLine(
+        kind=FactKind.REFUNDED,
+        out_trade_no="order1",
+        provider_txn_id="refund1",
+        out_refund_no="refund1",
+        amount_minor=990,
+        currency="CNY",
+        occurred_at=datetime(2026, 11, 20, 10, tzinfo=CHINA),
+    )
+
+
+def test_columns_go_by_their_names_and_tables_may_be_several() -> None:
+    other = "备注,订单金额(元),业务类型,退款批次号/请求号,商户订单号,完成时间,支付宝交易号"
+    row = ",5.00,交易,,order2,,2026112022002"
+    lines = read(packed(table(PAYMENT), table(row, header=other), method=zipfile.ZIP_STORED))
+    assert [(line.out_trade_no, line.amount_minor) for line in lines] == [("order1", 1990), ("order2", 500)]
+    assert lines[1].occurred_at is None
+
+
+def test_a_refund_without_a_number_goes_by_the_trade_s() -> None:
+    (line,) = read(packed(table(REFUND.replace("refund1", ""))))
+    assert (line.out_refund_no, line.provider_txn_id) == ("order1", "order1")
+
+
+def test_a_product_s_name_may_look_like_a_comment() -> None:
+    (line,) = read(packed(table(PAYMENT.replace("杯子, 白", "杯子\r\n#账号：[1]\n"))))
+    assert line.amount_minor == 1990
+
+
+def test_a_day_with_a_bill_and_nothing_on_it() -> None:
+    assert read(packed(table())) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (table(PAYMENT, top=TOP.replace(SELLER, "2088000000000002")), "another account"),
+        (table(PAYMENT, top=TOP.replace("11月20日", "11月19日")), "begins"),
+        (table(PAYMENT.replace(",交易,", ",转账,")), "do not know"),
+        (table(PAYMENT.replace("19.90", "-19.90")), "not an amount"),
+        (table(PAYMENT.replace("19.90", "0.00")), "lacks"),
+        (table(PAYMENT.replace("19.90", "19.905")), "finer"),
+        (table(PAYMENT.replace("19.90", "¥19.90").replace("¥", "￥")), "not an amount"),
+        (table(REFUND.replace("-9.90", "9.90")), "below zero"),
+        (table(PAYMENT.replace("order1", "")), "lacks"),
+        (table(PAYMENT.replace("2026112022001", "")), "lacks"),
+        (table(PAYMENT.replace("2026-11-20 09:00:30", "yesterday")), "yesterday"),
+        (table(PAYMENT + ",more"), "10 values under 9 names"),
+        (table('"open'), "not a readable bill"),
+        (table(PAYMENT, header=HEADER.replace("业务类型", "类型")), "no table"),
+        ("", "no table"),
+    ],
+)
+def test_what_is_not_the_bill_that_was_announced(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read(packed(text))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+    content = packed(table(*[PAYMENT] * 5000))
+    assert len(content) < 20_000
+    with pytest.raises(ValueError, match="unpack to more than 100000 bytes"):
+        read_bill(content, day=DAY, seller_id=SELLER, max_unpacked_bytes=100_000)
+
+
+def test_a_bomb_that_lies_about_its_size_is_cut_off() -> None:
+    """The directory says ten bytes; no more than that is unpacked, and then the checksum does not fit."""
+    text = table(*[PAYMENT] * 5000).encode("gbk")
+    content = packed(table(*[PAYMENT] * 5000)).replace(len(text).to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    with pytest.raises(ValueError, match="not a readable bill"):
+        read_bill(content, day=DAY, seller_id=SELLER, max_unpacked_bytes=100_000)
+
+
+def test_many_files_and_other_methods_are_refused() -> None:
+    with pytest.raises(ValueError, match="21 files"):
+        read(packed(*[table()] * 20))
+    with pytest.raises(ValueError, match="do not unpack"):
+        read(packed(table(PAYMENT), method=zipfile.ZIP_LZMA))
+
+
+@given(st.binary(max_size=400))
+def test_bytes_that_are_no_zip(content: bytes) -> None:
+    with pytest.raises(ValueError):
+        read(content)
+
+
+@given(st.data())
+def test_a_zip_with_any_bytes_changed_is_read_or_refused(data: st.DataObject) -> None:
+    content = bytearray(packed(table(PAYMENT, REFUND)))
+    for _ in range(data.draw(st.integers(1, 8))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(content)))
+    for changed in (bytes(content), bytes(content[:cut])):
+        try:
+            lines = read(changed)
+        except ValueError:
+            continue
+        assert all(isinstance(line, BillLine) for line in lines)
+
+
+@given(st.binary(max_size=300))
+def test_a_zip_of_anything(inside: bytes) -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("x.csv", inside)
+        archive.writestr("y.csv", HEADER.encode("gbk") + b"\n" + inside)
+    try:
+        lines = read(target.getvalue())
+    except ValueError:
+        return
+    assert all(line.amount_minor > 0 for line in lines)
+
+
+GATEWAY = "https://openapi.alipay.com/gateway.do"
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("https://dwbillcenter.alipay.com/x?a=1", "https://dwbillcenter.alipay.com/x?a=1"),
+        ("http://dwbillcenter.alipay.com/x?a=1", "https://dwbillcenter.alipay.com/x?a=1"),
+        ("https://files.example/x", "https://files.example/x"),
+    ],
+)
+def test_addresses_that_we_go_to(url: str, asked: str) -> None:
+    assert checked_address(url, gateway_url=GATEWAY) == asked
+
+
+def test_the_gateway_s_own_origin_may_be_plain() -> None:
+    url = "http://127.0.0.1:8001/alipay/bill?x=1"
+    assert checked_address(url, gateway_url="http://127.0.0.1:8001/alipay/gateway.do") == url
+    assert checked_address("http://a.example:80/b", gateway_url="http://a.example/g") == "http://a.example:80/b"
+
+
+@pytest.mark.parametrize(
+    ("url", "gateway"),
+    [
+        ("http://files.example/x", GATEWAY),
+        ("http://evilalipay.com/x", GATEWAY),
+        ("http://dwbillcenter.alipay.com:8080/x", GATEWAY),
+        ("http://127.0.0.1:8002/x", "http://127.0.0.1:8001/g"),
+        ("http://bills.example/x", "http://api.bills.example/g"),
+        ("file:///etc/passwd", GATEWAY),
+        ("ftp://dwbillcenter.alipay.com/x", GATEWAY),
+        ("https://user@dwbillcenter.alipay.com/x", GATEWAY),
+        ("https://:secret@dwbillcenter.alipay.com/x", GATEWAY),
+        ("https:///x", GATEWAY),
+        ("/x", GATEWAY),
+        ("", GATEWAY),
+        ("https://[::1/x", GATEWAY),
+        ("http://dwbillcenter.alipay.com:port/x", GATEWAY),
+    ],
+)
+def test_addresses_that_we_do_not_go_to(url: str, gateway: str) -> None:
+    with pytest.raises(ValueError):
+        checked_address(url, gateway_url=gateway)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_address_or_refused(url: str) -> None:
+    try:
+        asked = checked_address(url, gateway_url=GATEWAY)
+    except ValueError:
+        return
+    assert asked.startswith("https://")
+
+
+def test_a_missing_bill_and_when_it_will_not_come_any_more() -> None:
+    assert says_missing("isp.bill_not_exist")
+    assert says_missing("BILL_NOT_EXIST")
+    assert not says_missing("isv.invalid-arguments")
+    assert due_at(DAY) == datetime(2026, 11, 21, 12, tzinfo=CHINA).timestamp()

@@ -1,0 +1,242 @@
+"""Which of Stripe's events are believed: genuine, of now, of our account and mode, and readable."""
+
+import json
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from payments.errors import NotificationMalformed, SignatureInvalid
+from payments.providers import registry
+from payments.providers.base import Fact, FactKind, Notice
+from payments.providers.stripe_intents import StripeIntents
+from payments.sandbox.stripe_documents import signature
+
+SENT_AT = 1_790_000_000
+NOW = datetime.fromtimestamp(SENT_AT, UTC)
+NUMBER, REFUND_NUMBER = "b" * 32, "c" * 32
+SECRETS = ("whsec_new", "whsec_old")
+
+# of the documents as Stripe's API reference shows them, the members that count (read 2026-11)
+INTENT: dict[str, Any] = {
+    "id": "pi_1",
+    "object": "payment_intent",
+    "amount": 1990,
+    "amount_received": 1990,
+    "currency": "cny",
+    "created": SENT_AT - 60,
+    "latest_charge": "py_1",
+    "metadata": {"out_trade_no": NUMBER},
+    "status": "succeeded",
+}
+REFUND: dict[str, Any] = {
+    "id": "re_1",
+    "object": "refund",
+    "amount": 990,
+    "currency": "cny",
+    "created": SENT_AT - 1,
+    "metadata": {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER},
+    "payment_intent": "pi_1",
+    "status": "succeeded",
+}
+
+
+def built(**changed: str) -> StripeIntents:
+    settings = {
+        "API_URL": "http://127.0.0.1:1",
+        "SECRET_KEY": "sk_test_1",
+        "WEBHOOK_SECRET": ",\n".join(SECRETS),
+        **changed,
+    }
+    made: Any = registry.build({"stripe": settings})["stripe"]
+    return made
+
+
+@pytest.fixture
+def stripe(monkeypatch: pytest.MonkeyPatch) -> Iterator[StripeIntents]:
+    """Our side; a step towards the network fails the test, because reading an event needs none."""
+
+    def refuse(*_: Any) -> None:
+        pytest.fail("reading an event called out")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    made = built()
+    yield made
+    made._http.close()
+
+
+def event(kind: str = "payment_intent.succeeded", document: Any = INTENT, **changed: Any) -> bytes:
+    known = {
+        "id": "evt_1",
+        "object": "event",
+        "api_version": "2026-10-28.endive",
+        "created": SENT_AT,
+        "data": {"object": document},
+        "livemode": False,
+        "type": kind,
+    }
+    return json.dumps({**known, **changed}).encode()
+
+
+def read(
+    stripe: StripeIntents, body: bytes, *, sent_at: int = SENT_AT, secret: str = SECRETS[0], now: datetime = NOW
+) -> Notice:
+    header = signature(body, secret=secret, timestamp=sent_at)
+    return stripe.read_notification(headers={"STRIPE-signature": header}, body=body, now=now)
+
+
+def test_a_payment_is_read_with_what_was_received_and_when(stripe: StripeIntents) -> None:
+    notice = read(stripe, event(document={**INTENT, "amount_received": 2090}))
+    assert (notice.notification_id, notice.event_type) == ("evt_1", "payment_intent.succeeded")
+    assert notice.facts == (
+        Fact(
+            kind=FactKind.PAID,
+            channel="stripe",
+            merchant="stripe",
+            out_trade_no=NUMBER,
+            provider_txn_id="pi_1",
+            amount_minor=2090,
+            currency="CNY",
+            occurred_at=NOW,
+        ),
+    )
+
+
+@pytest.mark.parametrize("kind", ["refund.created", "refund.updated", "charge.refund.updated"])
+def test_every_event_of_one_refund_tells_the_same_fact(stripe: StripeIntents, kind: str) -> None:
+    (fact,) = read(stripe, event(kind, REFUND)).facts
+    assert (fact.kind, fact.provider_txn_id, fact.amount_minor) == (FactKind.REFUNDED, "re_1", 990)
+    assert (fact.out_trade_no, fact.out_refund_no) == (NUMBER, REFUND_NUMBER)
+    assert (fact.paid_txn_id, fact.paid_minor) == ("pi_1", None)
+
+
+def test_a_canceled_intent_closes(stripe: StripeIntents) -> None:
+    (fact,) = read(stripe, event("payment_intent.canceled", {**INTENT, "status": "canceled"})).facts
+    assert (fact.kind, fact.out_trade_no, fact.amount_minor) == (FactKind.CLOSED, NUMBER, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        ("payment_intent.processing", INTENT),
+        ("payment_intent.payment_failed", {**INTENT, "status": "requires_payment_method"}),
+        ("charge.succeeded", {"id": "py_1"}),
+        ("refund.created", {**REFUND, "status": "pending"}),
+        ("refund.updated", {**REFUND, "status": "failed"}),
+        ("refund.created", {**REFUND, "metadata": {}}),  # by hand, in the dashboard
+        ("payment_intent.succeeded", {**INTENT, "metadata": {}}),  # of something else in the same account
+        ("payment_intent.canceled", {**INTENT, "metadata": None}),
+        ("something.new", {}),
+    ],
+)
+def test_what_moves_no_money_of_ours_tells_no_fact(stripe: StripeIntents, kind: str, document: Any) -> None:
+    assert read(stripe, event(kind, document)).facts == ()
+
+
+@pytest.mark.parametrize("skew_seconds", [-299, 0, 299])
+@pytest.mark.parametrize("secret", SECRETS)
+def test_any_of_our_secrets_within_the_skew(stripe: StripeIntents, secret: str, skew_seconds: int) -> None:
+    assert read(stripe, event(), secret=secret, sent_at=SENT_AT + skew_seconds).notification_id == "evt_1"
+
+
+@pytest.mark.parametrize("skew_seconds", [-100_000, -300, 300, 301, 100_000])
+def test_stale_or_of_the_future_is_refused(stripe: StripeIntents, skew_seconds: int) -> None:
+    with pytest.raises(SignatureInvalid, match="stale or of the future"):
+        read(stripe, event(), sent_at=SENT_AT + skew_seconds)
+
+
+def test_the_clock_that_counts_is_the_one_that_was_given(stripe: StripeIntents) -> None:
+    with pytest.raises(SignatureInvalid, match="stale"):
+        read(stripe, event(), now=NOW + timedelta(seconds=300))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "nonsense",
+        f"t={SENT_AT}",
+        f"t={SENT_AT},v1=",
+        f"t={SENT_AT},v1=00",
+        f"t={SENT_AT},v1=é",
+        f"t={SENT_AT},v0={'0' * 64}",
+        f"v1={'0' * 64}",
+        f"t=,v1={'0' * 64}",
+        f"t=soon,v1={'0' * 64}",
+        f"t=-1,v1={'0' * 64}",
+        f"t={'9' * 5000},v1={'0' * 64}",
+        f"t=1_790_000_000,v1={'0' * 64}",
+    ],
+)
+def test_a_header_that_proves_nothing(stripe: StripeIntents, header: str) -> None:
+    with pytest.raises(SignatureInvalid):
+        stripe.read_notification(headers={"Stripe-Signature": header}, body=event(), now=NOW)
+
+
+def test_without_a_header_a_changed_body_and_a_secret_that_is_not_ours(stripe: StripeIntents) -> None:
+    with pytest.raises(SignatureInvalid, match="missing"):
+        stripe.read_notification(headers={}, body=event(), now=NOW)
+    header = signature(event(), secret=SECRETS[0], timestamp=SENT_AT)
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        stripe.read_notification(headers={"Stripe-Signature": header}, body=event() + b" ", now=NOW)
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(stripe, event(), secret="whsec_of_somebody_else")
+    with pytest.raises(SignatureInvalid, match="not text"):
+        read(stripe, b"\xff\xfe")
+
+
+def test_one_of_several_signatures_is_enough(stripe: StripeIntents) -> None:
+    genuine = signature(event(), secret=SECRETS[1], timestamp=SENT_AT)
+    header = genuine.replace(",v1=", f",v0=ab,v1={'0' * 64},v1=")
+    assert stripe.read_notification(headers={"Stripe-Signature": header}, body=event(), now=NOW).facts
+
+
+@pytest.mark.parametrize(("key", "livemode"), [("sk_test_1", True), ("sk_live_1", False), ("rk_live_1", None)])
+def test_an_event_of_the_other_mode_is_refused(key: str, livemode: bool | None) -> None:
+    stripe = built(SECRET_KEY=key, API_URL="https://127.0.0.1:1")
+    with pytest.raises(SignatureInvalid, match="other mode"):
+        read(stripe, event(livemode=livemode))
+    stripe._http.close()
+
+
+def test_an_event_of_another_account_is_refused_and_one_of_ours_is_not() -> None:
+    stripe = built(ACCOUNT="acct_ours")
+    assert read(stripe, event(account="acct_ours")).facts[0].merchant == "acct_ours"
+    assert read(stripe, event()).facts[0].merchant == "acct_ours"
+    with pytest.raises(SignatureInvalid, match="another account"):
+        read(stripe, event(account="acct_theirs"))
+    stripe._http.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        event(object="v2.core.event"),
+        event(id=None),
+        event(type=7),
+        event(data=None),
+        event(data={}),
+        event(document=None),
+        event(document={**INTENT, "amount_received": "1990"}),
+        event(document={**INTENT, "amount_received": True}),
+        event(document={**INTENT, "amount_received": -1}),
+        event(document={**INTENT, "currency": None}),
+        event(document={**INTENT, "metadata": [NUMBER]}),
+        event(created="now"),
+        event(created=10**30),
+        event("refund.created", {**REFUND, "payment_intent": None}),
+        event("refund.created", {**REFUND, "created": None}),
+    ],
+)
+def test_signed_but_not_readable(stripe: StripeIntents, body: bytes) -> None:
+    with pytest.raises(NotificationMalformed) as refused:
+        read(stripe, body)
+    assert NUMBER not in str(refused.value)
