@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.db import DatabaseError, models, transaction
+from django.db import OperationalError, models, transaction
 
 from payments import anomalies, refunds, services, webhooks
 from payments.errors import (
@@ -24,6 +24,7 @@ from payments.errors import (
     RefundExceedsPaid,
     SignatureInvalid,
 )
+from payments.legible import refund_money
 from payments.models import Anomaly, Attempt, Notification, Payment, Refund
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
@@ -128,9 +129,9 @@ def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str, b
             raise NotDecidable("This form has been used for another refund. Open a new one.")
         if known is None:
             known = _reserve(payment, refund_id=refund_id, amount_minor=amount_minor, told=told)
-            _log(payment, f"Asked for refund {known.out_refund_no}", by=by, result="reserved.", amount=known)
+            _log(payment, f"Asked for {_named(known)}", by=by, result="reserved.")
     fine, sentence = _submit(known)
-    _log(payment, f"Sent refund {known.out_refund_no}", by=by, result=sentence, amount=known)
+    _log(payment, f"Sent {_named(known)}", by=by, result=sentence)
     return Result(done=fine, sentences=[sentence])
 
 
@@ -152,7 +153,7 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     except webhooks.ProcessingFailed:
         row.refresh_from_db()
         sentence = f"It failed again, and nothing of it is applied: {row.detail}"
-    except DatabaseError:
+    except OperationalError:
         sentence = "The database gave up on it; nothing of it is applied. Try again."
     _log(row, "Processed again", by=by, result=sentence)
     return Result(done=done, sentences=[sentence])
@@ -223,12 +224,15 @@ def _called(call: Callable[[], object], *, channel: str) -> tuple[bool, str]:
     return True, ""
 
 
-def _log(row: models.Model, action: str, *, by: Operator, result: str, amount: Refund | None = None) -> None:
-    of = f" of {amount.amount_minor} {amount.payment.currency} minor units" if amount is not None else ""
+def _named(refund: Refund) -> str:
+    return f"refund {refund.out_refund_no} of {refund_money(refund)}"
+
+
+def _log(row: models.Model, action: str, *, by: Operator, result: str) -> None:
     LogEntry.objects.log_actions(
         user_id=by.user_id,
         queryset=[row],  # type: ignore[arg-type]  it is only gone through
         action_flag=CHANGE,
-        change_message=f"{action}{of}. Reason: {by.reason} Result: {result}",
+        change_message=f"{action}. Reason: {by.reason} Result: {result}",
         single_object=True,
     )

@@ -60,6 +60,8 @@ class Action:
     @property
     def sandbox_url(self) -> str:
         """The sandbox's pretended phone for this QR code; empty where the channels are real."""
+        if settings.SANDBOX_URL and self.url.startswith(f"{settings.SANDBOX_URL}/"):
+            return self.url  # the code itself leads there
         prepay = parse_qs(urlsplit(self.url).query).get("pr", [""])[0]
         if not settings.SANDBOX_URL or self.channel != "wechat" or not prepay:
             return ""

@@ -281,6 +281,7 @@ _OPTIONAL: dict[str, dict[str, str]] = {
         "ROOT_CERT_FILE": "ALIPAY_ROOT_CERT_FILE",
     },
     "stripe": {
+        "ACCOUNT": "STRIPE_ACCOUNT",
         "METHOD": "STRIPE_METHOD",
         "SECRET_KEY_FILE": "STRIPE_SECRET_KEY_FILE",
         "WEBHOOK_SECRET_FILE": "STRIPE_WEBHOOK_SECRET_FILE",
@@ -310,5 +311,5 @@ LOGGING = {
     "formatters": {"json": {"()": "shop.logs.json_formatter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["context"]}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
-    "loggers": {"httpx": {"level": "WARNING"}, "procrastinate": {"level": "WARNING"}},
+    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "procrastinate", "stripe")},
 }

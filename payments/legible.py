@@ -1,0 +1,100 @@
+"""Money, and what providers wrote, as people read it. What identifies a payer is masked."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from idempotency.redaction import redacted
+from payments.models import Anomaly, Notification, Refund
+from payments.money import to_decimal
+
+SHOWN_MAX = 20_000  # characters of a body
+KEPT = 3  # characters of a masked value
+
+# parameters of an Alipay notification that tell who paid (Source: "Asynchronous notification parameters", alipay.trade
+# .page.pay, read 2026-11), and their younger open-id forms
+PAYER_PARAMETERS = frozenset(
+    {"buyer_id", "buyer_logon_id", "buyer_open_id", "buyer_user_id", "buyer_user_name", "open_id"}
+)
+
+# members of JSON notifications: WeChat's decrypted resource, Stripe's charges and intents
+# (Source: "Payment success notification", WeChat Pay v3; "Event object", "Charge object", Stripe; read 2026-11)
+PAYER_MEMBERS = (
+    *("payer", "openid", "sub_openid", "payer_client_ip"),
+    *("billing_details", "customer", "customer_details", "customer_email", "receipt_email", "shipping", "source"),
+    *("payment_method", "payment_method_details", "payment_method_data", "client_secret", "ip"),
+)
+
+WAITS = "waits for a person"
+
+
+def money(amount_minor: int, currency: str) -> str:
+    """`1990, "CNY"` → ``19.90 CNY``, with its sign; of a currency that we do not know, the minor units."""
+    sign = "-" if amount_minor < 0 else ""
+    try:
+        whole, point, part = to_decimal(abs(amount_minor), currency).partition(".")
+    except ValueError:
+        return f"{amount_minor:,} minor units of {currency}"
+    return f"{sign}{int(whole):,}{point}{part} {currency}"
+
+
+def refund_money(refund: Refund) -> str:
+    """Its amount, in the currency that was charged: what we give back by policy may have come in another one."""
+    about = refund.anomaly.detail if refund.anomaly is not None else {}
+    return money(refund.amount_minor, about.get("currency") or refund.payment.currency)
+
+
+def at_stake(anomaly: Anomaly) -> str:
+    """The money that an anomaly is about; a dash where it is about none, or nobody knows."""
+    told: Mapping[str, Any] = anomaly.detail
+    currency = told.get("currency") or (anomaly.payment.currency if anomaly.payment else "")
+    if anomaly.kind == Anomaly.Kind.REFUND_EXCEEDS_PAID:
+        return money(told.get("refunded_minor", 0) - told.get("paid_minor", 0), currency)
+    return money(told["amount_minor"], currency) if told.get("amount_minor") and currency else "-"
+
+
+def policy(anomaly: Anomaly) -> str:
+    """What the machine did about it by itself, and how far that is."""
+    refund = getattr(anomaly, "refund", None)
+    if refund is not None:
+        return f"gives {refund_money(refund)} back: {refund.get_status_display()}"
+    if anomaly.kind == Anomaly.Kind.NOTIFICATION_FAILED:
+        return "asked the provider to send it again"
+    return WAITS
+
+
+def headers(row: Notification) -> str:
+    """A line for each that was kept: those that are signed, and the signature."""
+    return "\n".join(f"{name}: {value}" for name, value in sorted(row.headers.items())) or "none"
+
+
+def body(row: Notification) -> str:
+    """What was received, a line for each parameter, or indented JSON; the payer masked."""
+    raw = bytes(row.body)
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        return _cut(_form(raw.decode("utf-8", "replace")))
+    if not isinstance(document, dict | list):
+        return _cut(_form(raw.decode("utf-8", "replace")))
+    safe = json.loads(redacted(raw, content_type="application/json", names=PAYER_MEMBERS))
+    return _cut(json.dumps(safe, indent=2, ensure_ascii=False))
+
+
+def masked(value: str) -> str:
+    """Its beginning, enough to compare two of them by eye and too little to find the person."""
+    return f"{value[:KEPT]}…" if value else ""
+
+
+def _form(text: str) -> str:
+    pairs = parse_qsl(text, keep_blank_values=True)
+    return "\n".join(
+        f"{name}={masked(value) if name.lower() in PAYER_PARAMETERS else value}" for name, value in pairs
+    )
+
+
+def _cut(text: str) -> str:
+    if len(text) <= SHOWN_MAX:
+        return text
+    return f"{text[:SHOWN_MAX]}\n… the first {SHOWN_MAX:,} of {len(text):,} characters"
