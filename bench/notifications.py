@@ -76,8 +76,9 @@ def run(options: Sequence[str] = ()) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Both channels with the sandbox's keys; nobody listens at their addresses, and nobody needs to."""
-    addresses = {"WECHAT_API_URL": "http://127.0.0.1:1", "ALIPAY_GATEWAY_URL": "http://127.0.0.1:1/gateway.do"}
+    """The channels with the sandbox's keys; nobody listens at their addresses, and nobody needs to."""
+    nowhere = "http://127.0.0.1:1"
+    addresses = dict.fromkeys(("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL"), nowhere)
     return {**state.keys().settings, **addresses, "DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1"}
 
 

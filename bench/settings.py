@@ -5,3 +5,4 @@ from shop.settings import *  # noqa: F403
 ROOT_URLCONF = "bench.urls"
 ALLOWED_HOSTS = ["testserver", "127.0.0.1"]
 LOGGING_CONFIG = None
+DEBUG = False  # whatever the settings were read with
