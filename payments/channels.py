@@ -1,8 +1,8 @@
 """The configured providers of this process, built again when one of their key files has changed.
 
-So keys are rotated without a restart: put the new file in place, and within `LOOK_SECONDS` every process uses
-it. A change that does not make a working provider is logged with the name of the setting, and the former keys
-stay.
+So keys are rotated without a restart: put the new file in place, and every process uses it at its first use of a
+channel that comes `LOOK_SECONDS` or more after its last look. A change that does not make a working provider is
+logged with the name of the setting, and the former keys stay.
 """
 
 import logging
@@ -23,15 +23,17 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 
-RELOADED = Counter("payonce_provider_keys_reloaded", "Changes of key files, by what came of them.", ["outcome"])
+RELOADED = Counter(
+    "payonce_provider_keys_reloaded", "Changes of key files, by what came of them.", ["channel", "outcome"]
+)
 
-Stamp = tuple[tuple[str, int, int], ...]
+Stamp = tuple[tuple[str, int, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
     providers: dict[str, Provider]
-    stamp: Stamp
+    stamps: Mapping[str, Stamp]  # by channel, those of the files that were read or refused
 
 
 class _Channels:
@@ -43,21 +45,27 @@ class _Channels:
         self._look_at = 0.0
 
     def current(self) -> dict[str, Provider]:
-        if self._built is not None and time.monotonic() < self._look_at:
-            return self._built.providers
-        with self._guard:
-            if self._built is None:
-                self._built = _build()
-            elif time.monotonic() >= self._look_at:
-                self._built = _renewed(self._built)
-            self._look_at = time.monotonic() + LOOK_SECONDS
-            return self._built.providers
+        built = self._built
+        if built is not None and time.monotonic() < self._look_at:
+            return built.providers
+        # one looks, the others go on; only the first ones of all must wait
+        if not self._guard.acquire(blocking=built is None):
+            return built.providers  # type: ignore[union-attr]
+        try:
+            built = self._built
+            if built is None or time.monotonic() >= self._look_at:
+                self._look_at = time.monotonic() + LOOK_SECONDS  # before looking: `look_now` meanwhile counts
+                self._built = built = _renewed(built)
+            return built.providers
+        finally:
+            self._guard.release()
 
     def look_now(self) -> None:
         self._look_at = 0.0
 
     def forget(self) -> None:
-        self._built = None
+        with self._guard:
+            self._built = None
 
 
 _channels = _Channels()
@@ -82,41 +90,47 @@ def forget() -> None:
     _channels.forget()
 
 
-def stamp_of(channels: Mapping[str, Mapping[str, str]]) -> Stamp:
-    """Path, time and size of every file that the settings name; a file that is away has neither."""
+def stamp_of(fields: Mapping[str, str]) -> Stamp:
+    """What tells the versions of a channel's files apart; a file that is away has only its path."""
     found = []
-    for fields in channels.values():
-        for name, value in fields.items():
-            if name.endswith("_FILE"):
-                found.append(_seen(Path(value)))
-            elif name.endswith("_DIR"):
-                found += [_seen(path) for path in sorted(Path(value).glob("*.pem"))]
+    for name, value in fields.items():
+        if name.endswith("_FILE") and value:
+            found.append(_seen(Path(value)))
+        elif name.endswith("_DIR") and value:
+            found += [_seen(Path(value)), *(_seen(path) for path in sorted(Path(value).glob("*.pem")))]
     return tuple(found)
 
 
-def _seen(path: Path) -> tuple[str, int, int]:
+def _seen(path: Path) -> tuple[str, int, int, int, int]:
+    """Its inode tells a replaced file of the same time and length, its ctime one that may be read only now."""
     try:
         state = path.stat()
     except OSError:
-        return str(path), 0, 0
-    return str(path), state.st_mtime_ns, state.st_size
+        return str(path), 0, 0, 0, 0
+    return str(path), state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino
 
 
-def _build() -> _Built:
-    stamp = stamp_of(settings.PAYMENT_CHANNELS)  # before reading, so that a change meanwhile is seen next time
-    return _Built(registry.build(settings.PAYMENT_CHANNELS, limits=limits.outbound), stamp)
+def _renewed(built: _Built | None) -> _Built:
+    """The channels whose files have changed are built again, each by itself; a provider in use is never closed.
 
-
-def _renewed(built: _Built) -> _Built:
-    stamp = stamp_of(settings.PAYMENT_CHANNELS)
-    if stamp == built.stamp:
-        return built
-    try:
-        fresh = _build()
-    except registry.ConfigError as error:
-        RELOADED.labels("refused").inc()
-        log.error("The changed key files are not used: %s", error)
-        return _Built(built.providers, stamp)  # told once a change
-    RELOADED.labels("used").inc()
-    log.info("Key files have changed; the new ones are used from now on.")
-    return fresh
+    The others keep their connections. What is replaced ends when the last call on it has
+    (`payments.providers.transport.client`).
+    """
+    providers, stamps = ({}, {}) if built is None else (dict(built.providers), dict(built.stamps))
+    for channel, fields in settings.PAYMENT_CHANNELS.items():
+        stamp = stamp_of(fields)  # before reading, so that a change meanwhile is seen next time
+        if stamps.get(channel) == stamp:
+            continue
+        stamps[channel] = stamp  # what is refused is told once a change
+        try:
+            providers |= registry.build({channel: fields}, limits=limits.outbound)
+        except registry.ConfigError as error:
+            if built is None:
+                raise
+            RELOADED.labels(channel, "refused").inc()
+            log.error("The changed key files of %s are not used, the former ones are: %s", channel, error)
+        else:
+            if built is not None:
+                RELOADED.labels(channel, "used").inc()
+                log.info("Key files of %s have changed; the new ones are used from now on.", channel)
+    return _Built(providers, stamps)

@@ -1,12 +1,24 @@
 """System checks: what the settings name exists, and every configured channel can be built."""
 
+import stat
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+from cryptography import x509
 from django.conf import settings
+from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from payments.providers import registry
+
+ENDS_SOON = timedelta(days=30)
+
+# files that nobody but us may read
+_PRIVATE = ("MCH_KEY_FILE", "API_V3_KEY_FILE", "APP_KEY_FILE", "SECRET_KEY_FILE", "WEBHOOK_SECRET_FILE")
 
 
 @register(Tags.compatibility)
@@ -27,9 +39,64 @@ def check_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.security)
 def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """The settings of every channel that is configured are complete and its keys can be read."""
+    """The settings of every configured channel are complete, and its keys are those that belong there."""
+    found: list[CheckMessage] = []
+    for channel, fields in settings.PAYMENT_CHANNELS.items():
+        told = dict.fromkeys(map(str, registry.problems(channel, fields)))  # a file that two parts need, once
+        found += [Error(problem, id="payments.E003") for problem in told]
+        found += _live_key_towards_sandbox(channel, fields)
+        found += _readable_by_others(channel, fields)
+        found += _ending_certificates(channel, fields)
+    return found
+
+
+def must_be_sound() -> None:
+    """For entry points that start no management command: the same mistakes stop them.
+
+    Raises:
+        ImproperlyConfigured: with a line for each.
+    """
+    if errors := [message.msg for message in check_channels(None) if message.is_serious()]:
+        raise ImproperlyConfigured("\n".join(errors))
+
+
+def _live_key_towards_sandbox(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+    sandbox = getattr(settings, "SANDBOX_URL", "")
+    if channel != "stripe" or not sandbox or not fields.get("API_URL", "").startswith(sandbox):
+        return []
     try:
-        registry.build(settings.PAYMENT_CHANNELS)
-    except registry.ConfigError as error:
-        return [Error(str(error), id="payments.E003")]
-    return []
+        live = "_live_" in registry.stripe_key(fields)
+    except registry.ConfigError:
+        return []  # told already
+    told = "STRIPE_SECRET_KEY is a live key, but STRIPE_API_URL is the sandbox; set a test key (sk_test_…)."
+    return [Error(told, id="payments.E004")] if live else []
+
+
+def _readable_by_others(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    for field in _PRIVATE:
+        file = fields.get(field, "")
+        try:
+            mode = Path(file).stat().st_mode if file else 0
+        except OSError:
+            continue  # told already
+        if mode & (stat.S_IROTH | stat.S_IWOTH):
+            told = f"{channel.upper()}_{field}: every user of this machine can read {file}."
+            found.append(checks.Warning(told, hint=f"chmod o-rwx {file}", id="payments.W001"))
+    return found
+
+
+def _ending_certificates(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+    """Ours that end soon, so that there is time to get the next; the platform's come by themselves."""
+    found: list[CheckMessage] = []
+    for field in ("MCH_CERT_FILE", "APP_CERT_FILE", "PUBLIC_CERT_FILE"):
+        file = fields.get(field, "")
+        try:
+            held = x509.load_pem_x509_certificates(Path(file).read_bytes())[0] if file else None
+        except (OSError, ValueError):
+            continue  # told already
+        if held is not None and datetime.now(UTC) < held.not_valid_after_utc < datetime.now(UTC) + ENDS_SOON:
+            told = f"{channel.upper()}_{field}: {file} expires on {held.not_valid_after_utc:%Y-%m-%d}."
+            hint = "docs/operations.md, Rotating keys"
+            found.append(checks.Warning(told, hint=hint, id="payments.W002"))
+    return found

@@ -1,8 +1,8 @@
 """What an operator may do about money, from the admin: each ends in a sentence and leaves an audit line.
 
-The audit line (`LogEntry`) names who, what, why and what came of it. Where an action changes rows of ours alone, it
-commits with them; where it calls a provider, the intent is committed first, as everywhere in this app, and what the
-provider said becomes a line of its own.
+The audit line (`LogEntry`) names who, what, why and what came of it. Where an action only changes rows of ours, it
+commits with them; where it moves money at a provider, the intent and its line are committed first, as everywhere
+in this app, and what the provider said becomes a line of its own.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,6 @@ from payments.errors import (
     ChannelUnavailable,
     NotificationMalformed,
     OutcomeUnknown,
-    PaymentRefused,
     ProviderError,
     ProviderRejected,
     ProviderUnavailable,
@@ -27,6 +26,14 @@ from payments.errors import (
 from payments.legible import refund_money
 from payments.models import Anomaly, Attempt, Notification, Payment, Refund
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
+
+_WHY: dict[type[Exception], str] = {
+    ProviderUnavailable: "cannot be reached at the moment",
+    OutcomeUnknown: "gave no answer that can be trusted",
+    SignatureInvalid: "gave no answer that can be trusted",
+    ProviderRejected: "refused the question",
+    ChannelUnavailable: "is not configured here",
+}
 
 ASKED_MAX = 10  # questions to providers a click; each may take seconds
 
@@ -44,8 +51,8 @@ ATTEMPT_IS = {
 REFUND_IS = {
     RefundStatus.REQUESTED: "it is reserved; the provider has not heard of it yet, the timer tells it",
     RefundStatus.PROCESSING: "the provider has taken it and is working on it; the timer asks on",
-    RefundStatus.UNCERTAIN: "the provider gave no answer that can be trusted; it stays reserved, and the timer asks"
-    " on under the same number",
+    RefundStatus.UNCERTAIN: "the provider gave no answer that can be trusted; it stays reserved, and the timer"
+    " asks on under the same number",
     RefundStatus.SUCCEEDED: "the money went back",
     RefundStatus.FAILED: "the provider refused it and nothing moved; an anomaly is filed",
 }
@@ -81,7 +88,7 @@ class NotDecidable(Exception):
 
 
 def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
-    """What a provider can be asked about: live attempts and open refunds, the oldest first, `ASKED_MAX` together."""
+    """What a provider can be asked about: live attempts, then open refunds, oldest first; `ASKED_MAX` at most."""
     attempts = list(payment.attempts.filter(status__in=_LIVE).order_by("id")[:ASKED_MAX])
     room = ASKED_MAX - len(attempts)
     waiting = payment.refunds.filter(status__in=_OPEN).select_related("attempt").order_by("created_at")
@@ -209,19 +216,14 @@ def _called(call: Callable[[], object], *, channel: str) -> tuple[bool, str]:
     """Whether the provider answered, else why not, as the middle of a sentence."""
     try:
         call()
-    except ProviderUnavailable:
-        return False, f"{channel} cannot be reached at the moment"
-    except OutcomeUnknown:
-        return False, f"{channel} gave no answer that can be trusted"
-    except ProviderRejected as error:
-        return False, f"{channel} refused the question ({error})"
-    except ProviderError as error:
-        return False, f"{channel} gave no usable answer ({error})"
-    except ChannelUnavailable:
-        return False, f"the channel {channel} is not configured here"
-    except PaymentRefused as error:
-        return False, f"it is refused ({error.code})"
+    except (ProviderError, ChannelUnavailable) as error:
+        return False, f"{channel} {_WHY.get(type(error), 'gave no usable answer')}{_told(error)}"
     return True, ""
+
+
+def _told(error: Exception) -> str:
+    """What a provider said of its refusal."""
+    return f" ({error})" if isinstance(error, ProviderRejected) else ""
 
 
 def _named(refund: Refund) -> str:
@@ -231,7 +233,7 @@ def _named(refund: Refund) -> str:
 def _log(row: models.Model, action: str, *, by: Operator, result: str) -> None:
     LogEntry.objects.log_actions(
         user_id=by.user_id,
-        queryset=[row],  # type: ignore[arg-type]  it is only gone through
+        queryset=[row],
         action_flag=CHANGE,
         change_message=f"{action}. Reason: {by.reason} Result: {result}",
         single_object=True,

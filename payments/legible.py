@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 
 from idempotency.redaction import redacted
 from payments.models import Anomaly, Notification, Refund
-from payments.money import to_decimal
+from payments.money import EXPONENTS, to_decimal
 
 SHOWN_MAX = 20_000  # characters of a body
 KEPT = 3  # characters of a masked value
 
-# parameters of an Alipay notification that tell who paid (Source: "Asynchronous notification parameters", alipay.trade
-# .page.pay, read 2026-11), and their younger open-id forms
+# what tells who paid: parameters of Alipay's notifications, the younger open ids among them
+# (Source: "Asynchronous notification parameters" of alipay.trade.page.pay, read 2026-11)
 PAYER_PARAMETERS = frozenset(
     {"buyer_id", "buyer_logon_id", "buyer_open_id", "buyer_user_id", "buyer_user_name", "open_id"}
 )
@@ -31,12 +32,18 @@ WAITS = "waits for a person"
 
 def money(amount_minor: int, currency: str) -> str:
     """`1990, "CNY"` → ``19.90 CNY``, with its sign; of a currency that we do not know, the minor units."""
-    sign = "-" if amount_minor < 0 else ""
-    try:
-        whole, point, part = to_decimal(abs(amount_minor), currency).partition(".")
-    except ValueError:
+    if currency not in EXPONENTS:
         return f"{amount_minor:,} minor units of {currency}"
-    return f"{sign}{int(whole):,}{point}{part} {currency}"
+    return f"{Decimal(plain(amount_minor, currency)):,} {currency}"
+
+
+def plain(amount_minor: int, currency: str) -> str:
+    """`-199000, "CNY"` → ``-1990.00``: for a spreadsheet; of a currency that we do not know, the minor units."""
+    try:
+        digits = to_decimal(abs(amount_minor), currency)
+    except ValueError:
+        return str(amount_minor)
+    return f"-{digits}" if amount_minor < 0 else digits
 
 
 def refund_money(refund: Refund) -> str:

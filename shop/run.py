@@ -191,7 +191,7 @@ class Run:
         self.guardian.stop_all()
 
     def _start_worker(self) -> None:
-        self._spawn("worker", [PYTHON, "manage.py", "procrastinate", "worker"])
+        self._spawn("worker", [PYTHON, "manage.py", "procrastinate", "worker", "--concurrency", "4"])
 
     def _manage(self, *arguments: str) -> None:
         done = subprocess.run(

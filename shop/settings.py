@@ -274,7 +274,7 @@ _CHANNELS: dict[str, dict[str, str]] = {
 }
 # what a channel can do without: a secret's file is read again when it changes, so it can be rotated while running
 _OPTIONAL: dict[str, dict[str, str]] = {
-    "wechat": {"API_V3_KEY_FILE": "WECHAT_API_V3_KEY_FILE"},
+    "wechat": {"API_V3_KEY_FILE": "WECHAT_API_V3_KEY_FILE", "MCH_CERT_FILE": "WECHAT_MCH_CERT_FILE"},
     "alipay": {
         "APP_CERT_FILE": "ALIPAY_APP_CERT_FILE",
         "PUBLIC_CERT_FILE": "ALIPAY_PUBLIC_CERT_FILE",
@@ -296,7 +296,9 @@ def _channel(channel: str) -> dict[str, str]:
     required = {field: env.str(name, default="") for field, name in _CHANNELS[channel].items()}
     if not found and not any(required.values()):
         return {}
-    return found | {name: value for name, value in required.items() if value or f"{name}_FILE" not in found}
+    # a secret may stand in its file; our serial is told by our certificate
+    elsewhere = {"MCH_SERIAL" if field == "MCH_CERT_FILE" else field.removesuffix("_FILE") for field in found}
+    return found | {field: value for field, value in required.items() if value or field not in elsewhere}
 
 
 PAYMENT_CHANNELS = {channel: settings for channel in _CHANNELS if (settings := _channel(channel))}

@@ -1,4 +1,7 @@
-"""Background work of the shop on the durable queue: closing orders that nobody paid. No logic of its own."""
+"""Background work of the shop on the durable queue: closing orders that nobody paid. No logic of its own.
+
+None of it takes the queue's `lock`: a worker that is killed would keep it, and two runs at once do no harm.
+"""
 
 import logging
 
@@ -16,9 +19,7 @@ BATCH = 20
 
 
 @app.periodic(cron="* * * * *")
-@app.task(
-    name="shop.expire_orders", queueing_lock="shop.expire_orders", lock="shop.expire_orders", pass_context=False
-)
+@app.task(name="shop.expire_orders", queueing_lock="shop.expire_orders")
 def expire_orders(timestamp: int) -> int:
     """Close up to `BATCH` orders that are past their time or whose closing was cut off, each in its own commits.
 
@@ -41,7 +42,7 @@ def expire_orders(timestamp: int) -> int:
 
 
 @app.periodic(cron="17 * * * *")
-@app.task(name="shop.reap_ledger", queueing_lock="shop.reap_ledger", lock="shop.reap_ledger")
+@app.task(name="shop.reap_ledger", queueing_lock="shop.reap_ledger")
 def reap_ledger(timestamp: int) -> dict[str, int]:
     """Once an hour: remove answers and keys that are past their time; see `idempotency.reaper.reap`.
 
@@ -54,7 +55,7 @@ def reap_ledger(timestamp: int) -> dict[str, int]:
 
 
 @app.periodic(cron="* * * * *")
-@app.task(name="shop.complete_stalled", queueing_lock="shop.complete_stalled", lock="shop.complete_stalled")
+@app.task(name="shop.complete_stalled", queueing_lock="shop.complete_stalled")
 def complete_ledger(timestamp: int) -> dict[str, int]:
     """Every minute: go on with requests that nobody retries; see `idempotency.completer.complete_stalled`.
 

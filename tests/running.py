@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ class RunningShop:
     Args:
         folder: its data.
         web: how many web processes.
+        more: of the environment.
     """
 
-    def __init__(self, folder: Path, *, web: int = 1) -> None:
+    def __init__(self, folder: Path, *, web: int = 1, more: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.port, sandbox_port = _free_ports(web)
         self.urls = [f"http://127.0.0.1:{self.port + 10 * index}" for index in range(web)]
@@ -41,6 +42,7 @@ class RunningShop:
             "WEB": str(web),
             "DATA_DIR": str(folder),
             "LOG_LEVEL": "ERROR",
+            **(more or {}),
         }
         self._log = (folder / "run.log").open("wb")
         self.process = subprocess.Popen(

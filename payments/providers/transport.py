@@ -4,6 +4,7 @@ A connection that never stood means that nothing happened (`ProviderUnavailable`
 do not know (`OutcomeUnknown`). No retries, no redirects, no proxies from the environment.
 """
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -18,13 +19,20 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client:
-    """A thread-safe client for one provider."""
-    return httpx.Client(
-        timeout=httpx.Timeout(timeout_seconds),
+    """A thread-safe client for one provider.
+
+    Its connections end with the last reference to it: a provider that was built anew for changed keys is dropped
+    by `payments.channels`, while calls of other threads may still run on it.
+    """
+    pool = httpx.HTTPTransport(
         limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections),
-        follow_redirects=False,
         trust_env=False,
     )
+    made = httpx.Client(
+        transport=pool, timeout=httpx.Timeout(timeout_seconds), follow_redirects=False, trust_env=False
+    )
+    weakref.finalize(made, pool.close)
+    return made
 
 
 def send(session: httpx.Client, request: httpx.Request, *, limits: Limits = nullcontext) -> httpx.Response:

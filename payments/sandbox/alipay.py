@@ -25,7 +25,7 @@ from payments.sandbox.alipay_wire import (
     why_not_genuine,
     yuan,
 )
-from payments.sandbox.store import expired
+from payments.sandbox.store import expired, paid_elsewhere
 
 _REFUSALS = {
     "not_found": ("ACQ.TRADE_NOT_EXIST", "交易不存在"),
@@ -149,7 +149,7 @@ def notification(notice: dict[str, Any]) -> dict[str, str]:
         "version": "1.0",
         "app_id": keys.settings["ALIPAY_APP_ID"],
         "auth_app_id": keys.settings["ALIPAY_APP_ID"],
-        "seller_id": keys.settings["ALIPAY_SELLER_ID"],
+        "seller_id": paid_elsewhere(trade) or keys.settings["ALIPAY_SELLER_ID"],
         "buyer_id": "2088000000000001",
         "subject": trade["description"],
         "out_trade_no": trade["out_trade_no"],
@@ -195,7 +195,7 @@ def _trade_of(content: dict[str, Any]) -> sqlite3.Row:
     else:
         found = state.store().rows("SELECT * FROM trades WHERE transaction_id = ?", content["trade_no"])
         trade = found[0] if found else None
-    if trade is None:
+    if trade is None or paid_elsewhere(trade):  # another seller's trades are not ours to ask for
         raise trades.Refused("not_found")
     return trade
 

@@ -90,7 +90,7 @@ def _moved(day: date) -> Moved:
     store = state.store()
     payments = store.rows(
         "SELECT *, paid_at AS done_at, charged_minor AS moved_minor, '' AS out_refund_no FROM trades"
-        " WHERE channel = 'alipay' AND paid_at >= ? AND paid_at < ? ORDER BY paid_at",
+        " WHERE channel = 'alipay' AND seller = '' AND paid_at >= ? AND paid_at < ? ORDER BY paid_at",
         *span,
     )
     refunds = store.rows(

@@ -17,12 +17,19 @@ from payments.sandbox import alipay, faults, state, stripe_documents, wechat
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 IDLE_SECONDS = 0.02
+STATES = ("due", "done", "lost", "given up")
 BATCH = 200
 
 
 def start() -> None:
     """Send from a background thread for the rest of the process's life."""
     threading.Thread(target=_run, name="delivery", daemon=True).start()
+
+
+def counts() -> dict[str, int]:
+    """Copies of notifications by their state; one that is just being sent is still due."""
+    found = state.store().rows("SELECT state, count(*) AS copies FROM deliveries GROUP BY state")
+    return dict.fromkeys(STATES, 0) | {row["state"]: row["copies"] for row in found}
 
 
 def _run() -> None:

@@ -12,6 +12,14 @@ timeout_after_success true/false or count a call that changes something takes ef
                                           a count wears off
 http_500_rate        0…1                  this part of all calls is answered 500 and does nothing
 wrong_amount         true/false           the shopper is charged one yuan more than asked for
+wrong_seller         true/false           the shopper's money goes to another merchant's account: notification and
+                                          query name that one, and our bills, refunds and (at Alipay, whose
+                                          answers name no seller) queries know no such payment; not at Stripe,
+                                          where an intent belongs to the account that opened it
+pay_closed           true/false           a payment was on its way when its trade was closed or ran out of time:
+                                          paying such a trade charges; not at Stripe, where canceled is final
+hold_answers         true/false           a call that changes something takes effect, its answer is held back
+                                          until `POST /_control/release`, 20 s at most
 seed                 integer              seeds the dice of all of these
 ==================== ==================== =========================================================
 """
@@ -35,6 +43,9 @@ NONE: dict[str, Any] = {
     "timeout_after_success": False,
     "http_500_rate": 0.0,
     "wrong_amount": False,
+    "wrong_seller": False,
+    "pay_closed": False,
+    "hold_answers": False,
     "seed": 0,
 }
 
@@ -48,6 +59,8 @@ _LIMITS = {
     "seed": (-(2**63), 2**63),
 }
 WRONG_AMOUNT_MORE_MINOR = 100
+WRONG_SELLERS = {"wechat": "1999999999", "alipay": "2088999999999999"}
+HELD_SECONDS_MAX = 20.0
 
 dice = random.Random(0)  # noqa: S311  misbehaviour need not be unguessable
 _dice_lock = threading.Lock()
@@ -79,6 +92,8 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
             raise UnknownFault(f"{name} must be between {low} and {high}")
     faults = {**current(), **wanted}
     state.store().set_faults(faults)
+    if not faults["hold_answers"]:
+        release()
     if "seed" in wanted:
         with _dice_lock:
             dice.seed(int(wanted["seed"]))
@@ -102,6 +117,42 @@ def senders() -> int:
     return 16 if parallel is True else max(1, int(parallel))
 
 
+def wrong_seller(channel: str) -> str:
+    """Whose account the money of `channel` goes to instead of ours; empty: to ours."""
+    return WRONG_SELLERS.get(channel, "") if current()["wrong_seller"] else ""
+
+
+class _Held:
+    """Answers that wait for their release. A release is for those that wait by then, not for later ones."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._releases = 0
+
+    def wait(self) -> None:
+        with self._changed:
+            before = self._releases
+            self._waiting += 1
+            if not self._changed.wait_for(lambda: self._releases != before, timeout=HELD_SECONDS_MAX):
+                self._waiting -= 1
+
+    def release(self) -> int:
+        with self._changed:
+            released, self._waiting = self._waiting, 0
+            self._releases += 1
+            self._changed.notify_all()
+            return released
+
+
+_held = _Held()
+
+
+def release() -> int:
+    """Let every answer go that is held back now; how many there were."""
+    return _held.release()
+
+
 class FaultMiddleware:
     """The faults of calls to the platforms; control and pages always work."""
 
@@ -118,6 +169,8 @@ class FaultMiddleware:
             return JsonResponse({"code": "SYSTEM_ERROR", "message": "sandbox: http_500_rate"}, status=500)
         response = self.get_response(request)
         changes = getattr(request, "changes_something", False)
+        if changes and current()["hold_answers"]:
+            _held.wait()
         if changes and response.status_code < 300 and _answer_is_lost():
             _hang_up(request)
         return response

@@ -9,8 +9,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
-from payments.sandbox import alipay, alipay_codes, faults, state, stripe_documents, trades
-from payments.sandbox.store import expired
+from payments.sandbox import alipay, alipay_codes, delivery, faults, state, stripe_documents, trades
+from payments.sandbox.store import expired, paid_elsewhere
 
 _SHOWN = 50
 
@@ -85,8 +85,38 @@ def control_charges(request: HttpRequest) -> JsonResponse:
     return JsonResponse([_charge(trade) for trade in charged], safe=False)
 
 
+@require_POST
+def control_refund(request: HttpRequest) -> JsonResponse:
+    """``POST /_control/refund``: somebody gives money back in the platform's own pages."""
+    try:
+        wanted = json.loads(request.body)
+        number, amount_minor = wanted["out_trade_no"], wanted["amount_minor"]
+        if not isinstance(number, str) or not isinstance(amount_minor, int) or amount_minor <= 0:
+            raise ValueError("a number and an amount above zero")
+        trade = trades.refund_by_hand(out_trade_no=number, amount_minor=amount_minor)
+    except (ValueError, KeyError, TypeError):
+        return JsonResponse({"error": 'send {"out_trade_no": "…", "amount_minor": …}'}, status=400)
+    except trades.Refused as refused:
+        return JsonResponse({"error": refused.reason}, status=404 if refused.reason == "not_found" else 409)
+    return JsonResponse(_charge(trade))
+
+
+@require_GET
+def control_deliveries(request: HttpRequest) -> JsonResponse:
+    """``GET /_control/deliveries``: how many copies of notifications are due, done, lost, given up."""
+    return JsonResponse(delivery.counts())
+
+
+@require_POST
+def control_release(request: HttpRequest) -> JsonResponse:
+    """``POST /_control/release``: let the answers go that `hold_answers` holds back."""
+    return JsonResponse({"released": faults.release()})
+
+
 def _charge(trade: sqlite3.Row) -> dict[str, object]:
-    return {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
+    """`seller` is the other merchant's id where the money went to another account, else empty."""
+    known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
+    return known | {"seller": paid_elsewhere(trade)}
 
 
 def _set_faults() -> dict[str, object]:

@@ -7,7 +7,7 @@ seconds since the epoch.
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS trades (
     amount_minor INTEGER NOT NULL CHECK (amount_minor > 0),
     description TEXT NOT NULL,
     notify_url TEXT NOT NULL,
+    seller TEXT NOT NULL DEFAULT '',
     return_url TEXT NOT NULL DEFAULT '',
     signed_with TEXT NOT NULL DEFAULT '',
     expires_at REAL,
@@ -85,6 +86,9 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._connected() as connection:
             connection.executescript(_SCHEMA)
+            columns = [column["name"] for column in connection.execute("PRAGMA table_info(trades)")]
+            if "seller" not in columns:  # a file of an earlier version
+                connection.execute("ALTER TABLE trades ADD COLUMN seller TEXT NOT NULL DEFAULT ''")
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -127,6 +131,11 @@ class Store:
         """Replace them."""
         with self.write() as connection:
             connection.execute("INSERT OR REPLACE INTO faults VALUES (1, ?)", [json.dumps(faults)])
+
+
+def paid_elsewhere(trade: Mapping[str, Any] | sqlite3.Row) -> str:
+    """The other merchant whose account the money went to; empty if it came to ours."""
+    return str(dict(trade).get("seller", ""))
 
 
 def expired(trade: sqlite3.Row) -> bool:

@@ -71,7 +71,7 @@ def bill(day: date) -> bytes | None:
     begin = datetime(day.year, day.month, day.day, tzinfo=CHINA)
     span = begin.timestamp(), (begin + timedelta(days=1)).timestamp()
     paid = state.store().rows(
-        "SELECT * FROM trades WHERE channel = 'wechat' AND paid_at >= ? AND paid_at < ?", *span
+        "SELECT * FROM trades WHERE channel = 'wechat' AND seller = '' AND paid_at >= ? AND paid_at < ?", *span
     )
     refunded = state.store().rows(
         "SELECT trades.*, refunds.refund_id, refunds.out_refund_no, refunds.amount_minor AS back_minor,"

@@ -6,7 +6,7 @@ from typing import Any
 
 from payments.providers.wechat_bill import CHINA
 from payments.sandbox import state
-from payments.sandbox.store import expired
+from payments.sandbox.store import expired, paid_elsewhere
 
 SHOPPER = "oSandboxShopper000000000000"
 
@@ -24,7 +24,7 @@ def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
         name, described = states["CLOSED"]
     document: dict[str, Any] = {
         "appid": settings["WECHAT_APP_ID"],
-        "mchid": settings["WECHAT_MCH_ID"],
+        "mchid": paid_elsewhere(trade) or settings["WECHAT_MCH_ID"],
         "out_trade_no": trade["out_trade_no"],
         "trade_state": "REFUND" if trade["refunded_minor"] else name,
         "trade_state_desc": "转入退款" if trade["refunded_minor"] else described,

@@ -1,0 +1,162 @@
+"""The money journal in the admin: entries with their lines, lines by account, and the trial balance."""
+
+import csv
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import path, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from idempotency.timeline import utc
+from payments import dashboard
+from payments.admin.pages import MoneyAdmin, Tool, link, link_to_payment, number_in
+from payments.legible import money, plain
+from payments.models import Attempt, JournalEntry, JournalLine
+
+FIELDS = ("account", "currency", "debit", "credit", "balance")
+
+
+@admin.register(JournalEntry)
+class JournalEntryAdmin(MoneyAdmin):
+    """One movement of money; its lines add up to zero."""
+
+    list_display = ("pk", "kind", "amount", "fact", "payment_link", "booked")
+    list_select_related = ("observation__attempt",)
+    search_fields = ("id",)
+    search_help_text = (
+        "An account (orders, held, provider:wechat:1900000001), or the number of a payment or attempt."
+    )
+    ordering = ("-pk",)
+    fields = ("pk", "kind", "fact", "payment_link", "booked", "lines")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[JournalEntry]:
+        return super().get_queryset(request).prefetch_related("lines")
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        return [
+            path("trial-balance/", view(self.trial_balance_view), name="payments_trial_balance"),
+            path("trial-balance.csv", view(self.trial_balance_csv), name="payments_trial_balance_csv"),
+            *super().get_urls(),
+        ]
+
+    def list_tools(self, request: HttpRequest) -> list[Tool]:
+        return [Tool(address=reverse("admin:payments_trial_balance"), words="Trial balance")]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[JournalEntry], search_term: str
+    ) -> tuple[QuerySet[JournalEntry], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        ours = number_in(term)
+        if ours is None:
+            return queryset.filter(pk__in=JournalLine.objects.filter(account=term).values("entry_id")), False
+        attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True)[:100])
+        return queryset.filter(observation__attempt__in=attempts), False
+
+    @admin.display(description="amount")
+    def amount(self, entry: JournalEntry) -> str:
+        return ", ".join(
+            money(line.amount_minor, line.currency) for line in entry.lines.all() if line.amount_minor > 0
+        )
+
+    @admin.display(description="fact")
+    def fact(self, entry: JournalEntry) -> SafeString | str:
+        return link(entry.observation)
+
+    @admin.display(description="payment")
+    def payment_link(self, entry: JournalEntry) -> SafeString | str:
+        return link_to_payment(entry.observation.attempt.payment_id)
+
+    @admin.display(description="booked (UTC)", ordering="pk")
+    def booked(self, entry: JournalEntry) -> str:
+        return utc(entry.created_at)
+
+    @admin.display(description="lines")
+    def lines(self, entry: JournalEntry) -> str:
+        rows = [(line, *_sides(line)) for line in entry.lines.all()]
+        return render_to_string("admin/payments/journalentry/lines.html", {"rows": rows})
+
+    def trial_balance_view(self, request: HttpRequest) -> HttpResponse:
+        """Every account once a currency; and the sum of all, which is zero."""
+        context: dict[str, Any] = {"at": utc(timezone.now())}
+        if self.has_view_permission(request):
+            accounts = dashboard.trial_balance()
+            context["rows"] = [_in_words(account) for account in accounts]
+            context["totals"] = [_in_words(total) for total in dashboard.totals(accounts)]
+        return self.own_page(request, "journalentry/trial_balance.html", "Trial balance", **context)
+
+    def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
+        """The same, for a spreadsheet: amounts with a point and without grouping."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        name = f"trial-balance-{timezone.now():%Y%m%d-%H%M%S}Z.csv"
+        response = HttpResponse(
+            content_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+        writer = csv.writer(response)
+        writer.writerow(FIELDS)
+        accounts = dashboard.trial_balance()
+        for row in [*accounts, *dashboard.totals(accounts)]:
+            amounts = (row.debit_minor, row.credit_minor, row.balance_minor)
+            writer.writerow([row.account, row.currency, *(plain(amount, row.currency) for amount in amounts)])
+        return response
+
+
+@admin.register(JournalLine)
+class JournalLineAdmin(MoneyAdmin):
+    """The sheet of an account: search for its name."""
+
+    list_display = ("pk", "account", "debit", "credit", "entry_link", "booked")
+    list_select_related = ("entry",)
+    search_fields = ("account",)
+    search_help_text = "An account: orders, held, or as in provider:wechat:1900000001."
+    ordering = ("-pk",)
+    fields = ("pk", "account", "debit", "credit", "currency", "entry_link", "booked")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[JournalLine], search_term: str
+    ) -> tuple[QuerySet[JournalLine], bool]:
+        return (queryset.filter(account=search_term.strip()) if search_term.strip() else queryset), False
+
+    @admin.display(description="debit")
+    def debit(self, line: JournalLine) -> str:
+        return _sides(line)[0]
+
+    @admin.display(description="credit")
+    def credit(self, line: JournalLine) -> str:
+        return _sides(line)[1]
+
+    @admin.display(description="entry")
+    def entry_link(self, line: JournalLine) -> SafeString | str:
+        address = reverse("admin:payments_journalentry_change", args=[line.entry_id])
+        return format_html('<a href="{}">{}</a>', address, line.entry_id)
+
+    @admin.display(description="booked (UTC)")
+    def booked(self, line: JournalLine) -> str:
+        return utc(line.entry.created_at)
+
+
+def _in_words(row: dashboard.Account) -> dict[str, Any]:
+    return {
+        "account": row.account,
+        "currency": row.currency,
+        "debit": money(row.debit_minor, row.currency),
+        "credit": money(row.credit_minor, row.currency),
+        "balance": money(row.balance_minor, row.currency),
+        "is_zero": row.balance_minor == 0,
+    }
+
+
+def _sides(line: JournalLine) -> tuple[str, str]:
+    """Debit and credit, one of them empty."""
+    amount = money(abs(line.amount_minor), line.currency)
+    return (amount, "") if line.amount_minor > 0 else ("", amount)

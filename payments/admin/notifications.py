@@ -1,0 +1,124 @@
+"""Notifications in the admin: the raw word of the providers, and what became of it."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from idempotency.timeline import utc
+from payments import decisions, legible
+from payments.admin.filters import CHANNELS, newest
+from payments.admin.forms import ReasonForm
+from payments.admin.pages import MoneyAdmin, Question, Tool, link_to_payment, number_in, short
+from payments.models import Attempt, Notification
+from payments.position import as_id
+
+Verdict = Notification.Verdict
+
+WHAT_AGAIN_DOES = {
+    Verdict.APPLIED: "It was applied before, so most likely nothing changes.",
+    Verdict.QUARANTINED: "It came under an id that we know with other content. What it tells will count, if it"
+    " fits: process it only if you know that it is right.",
+    Verdict.ERROR: "It failed before, and nothing of it is applied. If it works now, its anomaly is resolved.",
+}
+
+
+@admin.register(Notification)
+class NotificationAdmin(MoneyAdmin):
+    """One row a notification, however many copies came."""
+
+    list_display = ("short_id", "channel", "event_type", "verdict", "trade", "received", "attempts")
+    list_filter = (newest("verdict", Verdict.choices), newest("channel", CHANNELS))
+    search_fields = ("notification_id",)
+    search_help_text = "A whole notification id, or our number of the trade."
+    ordering = ("-pk",)
+    fieldsets = (
+        (
+            None,
+            {"fields": ("notification_id", "channel", "event_type", "verdict", "detail", "payment", "trade")},
+        ),
+        ("Handling", {"fields": ("received", "processed", "attempts", "digest")}),
+        ("As received, the payer masked", {"fields": ("headers_text", "body_text")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Notification]:
+        return super().get_queryset(request).defer("body", "headers")
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(self.replay_view)
+        return [path("<int:pk>/replay/", view, name="payments_notification_replay"), *super().get_urls()]
+
+    def tools(self, request: HttpRequest, row: Notification) -> list[Tool]:
+        if not self.may(request, "replay_notification"):
+            return []
+        return [Tool(address=reverse("admin:payments_notification_replay", args=[row.pk]), words="Process again")]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Notification], search_term: str
+    ) -> tuple[QuerySet[Notification], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        known = [name for name, _ in CHANNELS]
+        ours = number_in(term)
+        return queryset.filter(
+            Q(channel__in=known, notification_id=term) | Q(out_trade_no=ours.hex if ours else term)
+        ), False
+
+    @admin.display(description="notification")
+    def short_id(self, row: Notification) -> str:
+        return row.notification_id if len(row.notification_id) <= 24 else f"{row.notification_id[:23]}…"
+
+    @admin.display(description="our number")
+    def trade(self, row: Notification) -> SafeString | str:
+        """Linked without a look whether there is such an attempt; a list must not ask for each of its rows."""
+        number = as_id(row.out_trade_no)
+        if number is None:
+            return row.out_trade_no or "-"
+        address = reverse("admin:payments_attempt_change", args=[number])
+        return format_html('<a href="{}" title="{}">{}</a>', address, number.hex, short(number))
+
+    @admin.display(description="payment")
+    def payment(self, row: Notification) -> SafeString | str:
+        number = as_id(row.out_trade_no)
+        attempt = Attempt.objects.filter(pk=number).only("payment_id").first() if number else None
+        return link_to_payment(attempt.payment_id if attempt else None)
+
+    @admin.display(description="received (UTC)", ordering="pk")
+    def received(self, row: Notification) -> str:
+        return utc(row.received_at)
+
+    @admin.display(description="processed (UTC)")
+    def processed(self, row: Notification) -> str:
+        return utc(row.processed_at)
+
+    @admin.display(description="headers")
+    def headers_text(self, row: Notification) -> SafeString:
+        return format_html('<pre class="ledger-body">{}</pre>', legible.headers(row))
+
+    @admin.display(description="body")
+    def body_text(self, row: Notification) -> SafeString:
+        return format_html('<pre class="ledger-body" tabindex="0">{}</pre>', legible.body(row))
+
+    def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Process it again."""
+        self.require(request, "replay_notification")
+        row = get_object_or_404(Notification.objects.defer("body"), pk=pk)
+        question = Question(
+            title="Process again",
+            sentences=[
+                f"This notification ({row.event_type}, {row.get_verdict_display()}) is verified with the keys that"
+                " we hold now, as of the moment when it came, and its facts are folded again.",
+                WHAT_AGAIN_DOES.get(Verdict(row.verdict), "If it tells nothing new, nothing changes."),
+                "What is known already counts once only. The provider is not asked anything.",
+            ],
+            button="Process it again",
+            form=ReasonForm(request.POST or None),
+            act=lambda given, by: decisions.process_again(row, by=by),
+        )
+        return self.ask_first(request, row, question)

@@ -1,0 +1,159 @@
+"""What the pages of payments in the admin share: nothing can be edited, and links and buttons look alike."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import models
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from idempotency.admin import ReadOnlyAdmin
+from idempotency.conf import config
+from payments.decisions import NotDecidable, Operator, Result
+from payments.position import as_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A button of a page."""
+
+    address: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What an operator is asked before it is done.
+
+    Attributes:
+        sentences: what will happen, and what will not.
+        button: the words that do it.
+        act: given the valid form and who decides, does it; may raise `NotDecidable`.
+    """
+
+    title: str
+    sentences: list[str]
+    button: str
+    form: forms.Form
+    act: Callable[[dict[str, Any], Operator], Result]
+
+
+class MoneyAdmin(ReadOnlyAdmin):
+    """Read-only pages over tables that may be large: no counts, no facets, no filter without a bound."""
+
+    show_facets = admin.ShowFacets.NEVER
+    change_form_template = "admin/payments/detail.html"
+    change_list_template = "admin/payments/list.html"
+
+    class Media:
+        css = {"all": ["idempotency/admin.css", "payments/admin.css"]}
+
+    def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
+        """The buttons of a row's page, for who may use them."""
+        return []
+
+    def list_tools(self, request: HttpRequest) -> list[Tool]:
+        """The buttons of the list."""
+        return []
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id) if self.has_view_permission(request) else None
+        tools = [] if row is None else self.tools(request, row)
+        extra = {**(extra_context or {}), "tools": tools, "subtitle": None}
+        return super().change_view(request, object_id, form_url, extra)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        extra = {**(extra_context or {}), "tools": self.list_tools(request), "title": self._title()}
+        return super().changelist_view(request, extra)
+
+    def own_page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+        """A page beside list and detail, for who may see the rows."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        shared = {**self.admin_site.each_context(request), "title": title, "opts": self.model._meta}
+        return TemplateResponse(request, f"admin/payments/{template}", {**shared, **context})
+
+    def may(self, request: HttpRequest, permission: str) -> bool:
+        """Whether the user may see the rows, and do this with them."""
+        return self.has_view_permission(request) and request.user.has_perm(f"payments.{permission}")
+
+    def require(self, request: HttpRequest, permission: str) -> None:
+        """Raises `PermissionDenied`, before anything is told about any row."""
+        if not self.may(request, permission):
+            raise PermissionDenied
+
+    def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
+        """Show what will happen; do it on POST, and say in the row's page what came of it.
+
+        Not one of the admin's own views, because those run in a transaction, and this may call a provider.
+        """
+        form = question.form
+        if request.method != "POST" or not form.is_valid():
+            return self.own_page(request, "confirm.html", question.title, row=row, question=question, form=form)
+        by = Operator(user_id=int(request.user.pk or 0), reason=form.cleaned_data["reason"])
+        try:
+            result = question.act(form.cleaned_data, by)
+        except NotDecidable as refused:
+            messages.error(request, str(refused))
+        else:
+            for sentence in result.sentences:
+                (messages.success if result.done else messages.warning)(request, sentence)
+        return HttpResponseRedirect(page_of(row))
+
+    def _title(self) -> str:
+        return str(self.model._meta.verbose_name_plural).capitalize()
+
+
+def page_of(row: models.Model) -> str:
+    """The address of the row's page in the admin."""
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
+def link(row: models.Model | None, words: str = "") -> SafeString | str:
+    """A link to the row's page; a dash for None."""
+    if row is None:
+        return "-"
+    return format_html('<a href="{}">{}</a>', page_of(row), words or str(row))
+
+
+def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
+    """By its number alone, so that no list needs the payments' rows."""
+    if payment_id is None:
+        return "-"
+    address = reverse("admin:payments_payment_change", args=[payment_id])
+    return format_html('<a href="{}" title="{}">{}</a>', address, payment_id.hex, short(payment_id))
+
+
+def link_to_order(order_id: uuid.UUID) -> SafeString | str:
+    """To the page that `SUBJECT_ADMIN` names for orders; the bare number where there is none."""
+    try:
+        address = reverse(config().subject_admin["order"], args=[order_id.hex])
+    except (KeyError, NoReverseMatch):
+        return order_id.hex
+    return format_html('<a href="{}">{}</a>', address, order_id.hex)
+
+
+def link_to_ledger(kind: str, number: uuid.UUID) -> SafeString:
+    """To the keyed requests about it."""
+    address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{number.hex}"
+    return format_html('<a href="{}">requests about the {}</a>', address, kind)
+
+
+def short(number: uuid.UUID) -> str:
+    """Beginning and end of one of our numbers: ids of one moment begin alike."""
+    return f"{number.hex[:8]}…{number.hex[-6:]}"
+
+
+def number_in(term: str) -> uuid.UUID | None:
+    """One of our 32-character numbers, with or without dashes; None for anything else."""
+    return as_id(term.strip().replace("-", "").lower())

@@ -1,0 +1,224 @@
+"""Pages of the other rows: attempts, refunds, facts and events."""
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from idempotency.timeline import utc
+from payments.admin.filters import CHANNELS, Opened, Waiting, newest
+from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
+from payments.legible import money, refund_money
+from payments.models import Attempt, Observation, PaymentEvent, Refund
+from payments.models.choices import choices
+from payments.states import AttemptStatus, RefundStatus
+
+
+@admin.register(Attempt)
+class AttemptAdmin(MoneyAdmin):
+    """One trade at one provider. What is known of the shopper, and by what he pays, is not shown."""
+
+    list_display = (
+        "out_trade_no",
+        "channel",
+        "method",
+        "status",
+        "amount",
+        "payment_link",
+        "opened",
+        "query_count",
+    )
+    list_filter = (Opened, newest("status", choices(AttemptStatus)), newest("channel", CHANNELS))
+    search_fields = ("id",)
+    search_help_text = "Our number of the trade, or of the payment."
+    ordering = ("-pk",)
+    fields = (
+        *("out_trade_no", "payment_link", "channel", "method", "merchant", "status", "message", "amount"),
+        *("description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Attempt], search_term: str
+    ) -> tuple[QuerySet[Attempt], bool]:
+        ours = number_in(search_term)
+        return (queryset.filter(Q(pk=ours) | Q(payment_id=ours)) if search_term.strip() else queryset), False
+
+    @admin.display(description="our number", ordering="pk")
+    def out_trade_no(self, attempt: Attempt) -> str:
+        return attempt.out_trade_no
+
+    @admin.display(description="payment")
+    def payment_link(self, attempt: Attempt) -> SafeString | str:
+        return link_to_payment(attempt.payment_id)
+
+    @admin.display(description="amount")
+    def amount(self, attempt: Attempt) -> str:
+        return money(attempt.amount_minor, attempt.currency)
+
+    @admin.display(description="opened (UTC)", ordering="pk")
+    def opened(self, attempt: Attempt) -> str:
+        return utc(attempt.created_at)
+
+    @admin.display(description="submitted (UTC)")
+    def submitted(self, attempt: Attempt) -> str:
+        return utc(attempt.submitted_at)
+
+    @admin.display(description="expires (UTC)")
+    def expires(self, attempt: Attempt) -> str:
+        return utc(attempt.expires_at)
+
+    @admin.display(description="next question (UTC)")
+    def next_question(self, attempt: Attempt) -> str:
+        return utc(attempt.next_query_at)
+
+
+@admin.register(Refund)
+class RefundAdmin(MoneyAdmin):
+    """Money on its way back."""
+
+    list_display = ("out_refund_no", "status", "amount", "reason", "payment_link", "asked_for")
+    list_filter = (newest("status", choices(RefundStatus)),)
+    list_select_related = ("payment", "anomaly")
+    search_fields = ("id",)
+    search_help_text = "Our number of the refund, or of the payment."
+    ordering = ("-pk",)
+    fields = (
+        *(
+            "out_refund_no",
+            "payment_link",
+            "attempt_link",
+            "anomaly_link",
+            "amount",
+            "status",
+            "message",
+            "reason",
+        ),
+        *("asked_for", "sent", "next_question", "query_count"),
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Refund], search_term: str
+    ) -> tuple[QuerySet[Refund], bool]:
+        ours = number_in(search_term)
+        return (queryset.filter(Q(pk=ours) | Q(payment_id=ours)) if search_term.strip() else queryset), False
+
+    @admin.display(description="our number", ordering="pk")
+    def out_refund_no(self, refund: Refund) -> str:
+        return refund.out_refund_no
+
+    @admin.display(description="payment")
+    def payment_link(self, refund: Refund) -> SafeString | str:
+        return link_to_payment(refund.payment_id)
+
+    @admin.display(description="attempt")
+    def attempt_link(self, refund: Refund) -> SafeString | str:
+        return link(refund.attempt)
+
+    @admin.display(description="anomaly")
+    def anomaly_link(self, refund: Refund) -> SafeString | str:
+        return link(refund.anomaly, refund.anomaly.get_kind_display() if refund.anomaly else "")
+
+    @admin.display(description="amount")
+    def amount(self, refund: Refund) -> str:
+        return refund_money(refund)
+
+    @admin.display(description="asked for (UTC)")
+    def asked_for(self, refund: Refund) -> str:
+        return utc(refund.created_at)
+
+    @admin.display(description="sent (UTC)")
+    def sent(self, refund: Refund) -> str:
+        return utc(refund.submitted_at)
+
+    @admin.display(description="next question (UTC)")
+    def next_question(self, refund: Refund) -> str:
+        return utc(refund.next_query_at)
+
+
+@admin.register(Observation)
+class ObservationAdmin(MoneyAdmin):
+    """A fact about money, once, whoever told it."""
+
+    list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "source", "observed")
+    list_filter = (newest("channel", CHANNELS),)
+    list_select_related = ("attempt",)
+    ordering = ("-pk",)
+    fields = (
+        *(
+            "provider_txn_id",
+            "channel",
+            "merchant",
+            "kind",
+            "amount",
+            "credited",
+            "source",
+            "occurred",
+            "observed",
+        ),
+        *("out_refund_no", "attempt_link", "payment_link"),
+    )
+
+    @admin.display(description="amount")
+    def amount(self, fact: Observation) -> str:
+        return money(fact.amount_minor, fact.currency)
+
+    @admin.display(description="attempt")
+    def attempt_link(self, fact: Observation) -> SafeString | str:
+        return link(fact.attempt)
+
+    @admin.display(description="payment")
+    def payment_link(self, fact: Observation) -> SafeString | str:
+        return link_to_payment(fact.attempt.payment_id)
+
+    @admin.display(description="at the provider (UTC)")
+    def occurred(self, fact: Observation) -> str:
+        return utc(fact.occurred_at)
+
+    @admin.display(description="told to us (UTC)", ordering="pk")
+    def observed(self, fact: Observation) -> str:
+        return utc(fact.observed_at)
+
+
+@admin.register(PaymentEvent)
+class PaymentEventAdmin(MoneyAdmin):
+    """A new status of a payment, and whether the shop has acted on it."""
+
+    list_display = ("name", "payment_link", "paid", "refunded", "created", "handled", "attempts")
+    list_filter = (Waiting,)
+    list_select_related = ("payment",)
+    search_fields = ("payment__id",)
+    search_help_text = "The number of the payment."
+    ordering = ("-pk",)
+    fields = ("name", "payment_link", "paid", "refunded", "attempts", "created", "handled")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[PaymentEvent], search_term: str
+    ) -> tuple[QuerySet[PaymentEvent], bool]:
+        if not search_term.strip():
+            return queryset, False
+        ours = number_in(search_term)
+        return queryset.filter(payment_id=ours) if ours else queryset.none(), False
+
+    @admin.display(description="event")
+    def name(self, event: PaymentEvent) -> str:
+        return f"{event.number} {event.status.replace('_', ' ')}"
+
+    @admin.display(description="payment")
+    def payment_link(self, event: PaymentEvent) -> SafeString | str:
+        return link_to_payment(event.payment_id)
+
+    @admin.display(description="paid by then")
+    def paid(self, event: PaymentEvent) -> str:
+        return money(event.paid_minor, event.payment.currency)
+
+    @admin.display(description="refunded by then")
+    def refunded(self, event: PaymentEvent) -> str:
+        return money(event.refunded_minor, event.payment.currency)
+
+    @admin.display(description="happened (UTC)", ordering="pk")
+    def created(self, event: PaymentEvent) -> str:
+        return utc(event.created_at)
+
+    @admin.display(description="acted on (UTC)")
+    def handled(self, event: PaymentEvent) -> str:
+        return utc(event.handled_at)

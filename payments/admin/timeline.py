@@ -1,0 +1,218 @@
+"""Everything that happened about a payment, in the order of time, for people."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import models
+from django.db.models import Q
+
+from idempotency.timeline import Event
+from payments.admin.pages import page_of
+from payments.decisions import ATTEMPT_IS
+from payments.legible import at_stake, money, policy, refund_money
+from payments.models import (
+    Anomaly,
+    Attempt,
+    JournalEntry,
+    Notification,
+    Observation,
+    Payment,
+    PaymentEvent,
+    Refund,
+)
+from payments.position import as_id
+from payments.states import LIVE_ATTEMPTS, AttemptStatus
+
+FOLDING = timedelta(seconds=1)  # a transaction that folds a notification is over in less
+MOST = 200  # rows of each kind; a payment with more has been told the same very often
+
+Kind = Anomaly.Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment(Event):
+    """An event with the address of its row's page; `alarm` if a person should look."""
+
+    address: str = ""
+    alarm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """The rows about one payment, read once, at most `MOST` of each kind."""
+
+    attempts: list[Attempt]
+    facts: list[Observation]
+    entries: list[JournalEntry]
+    notifications: list[Notification]
+    refunds: list[Refund]
+    events: list[PaymentEvent]
+    anomalies: list[Anomaly]
+    decisions: list[LogEntry]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more than is told."""
+        counts = [len(self.facts), len(self.notifications), len(self.refunds), len(self.anomalies)]
+        return max(counts) >= MOST
+
+
+def read(payment: Payment) -> Story:
+    """Nine statements over indexes, however many payments there are."""
+    attempts = list(payment.attempts.order_by("id")[:MOST])
+    facts = list(Observation.objects.filter(attempt__in=attempts).order_by("id")[:MOST])
+    entries = JournalEntry.objects.filter(observation__in=facts).order_by("id").prefetch_related("lines")
+    numbers = [attempt.out_trade_no for attempt in attempts]
+    told = Notification.objects.filter(out_trade_no__in=numbers).defer("body", "headers").order_by("id")
+    notifications = list(told[:MOST])
+    refunds = payment.refunds.select_related("anomaly", "payment", "attempt").order_by("created_at", "id")
+    anomalies = list(_anomalies(payment, facts, notifications)[:MOST])
+    return Story(
+        attempts=attempts,
+        facts=facts,
+        entries=list(entries),
+        notifications=notifications,
+        refunds=list(refunds[:MOST]),
+        events=list(payment.events.order_by("number")[:MOST]),
+        anomalies=anomalies,
+        decisions=list(_decisions([payment, *notifications, *anomalies])[:MOST]),
+    )
+
+
+def tell(story: Story, *, currency: str) -> list[Moment]:
+    """The oldest first; what happened in one transaction, in the order in which one thing follows from another."""
+    told = chain(
+        chain.from_iterable(map(_of_attempt, story.attempts)),
+        chain.from_iterable(_of_notification(row, story.facts) for row in story.notifications),
+        map(_of_fact, story.facts),
+        map(_of_entry, story.entries),
+        chain.from_iterable(map(_of_anomaly, story.anomalies)),
+        chain.from_iterable(map(_of_refund, story.refunds)),
+        chain.from_iterable(_of_event(event, currency) for event in story.events),
+        map(_of_decision, story.decisions),
+    )
+    return sorted(told, key=lambda moment: moment.at)
+
+
+def _anomalies(
+    payment: Payment, facts: list[Observation], notifications: list[Notification]
+) -> models.QuerySet[Anomaly]:
+    """Those filed under the payment, and those under the name of a fact or notification about it."""
+    channels = {fact.channel for fact in facts} | {row.channel for row in notifications}
+    of_facts = [f"{fact.merchant}/{fact.provider_txn_id}" for fact in facts]
+    ids = [row.notification_id for row in notifications]
+    about = Q(payment=payment)
+    about |= Q(kind=Kind.CONTENT_CHANGED, channel__in=channels, reference__in=[*of_facts, *ids])
+    about |= Q(kind=Kind.NOTIFICATION_FAILED, channel__in=channels, reference__in=ids)
+    return Anomaly.objects.filter(about).select_related("payment", "refund", "refund__payment").order_by("id")
+
+
+def _decisions(rows: list[models.Model]) -> models.QuerySet[LogEntry]:
+    about = Q(pk__in=[])
+    for model in {type(row) for row in rows}:
+        numbers = [str(row.pk) for row in rows if type(row) is model]
+        about |= Q(content_type=ContentType.objects.get_for_model(model), object_id__in=numbers)
+    return LogEntry.objects.filter(about).select_related("user", "content_type").order_by("action_time", "pk")
+
+
+def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
+    name, address = f"{attempt.channel} attempt", page_of(attempt)
+    asked = f"{money(attempt.amount_minor, attempt.currency)} by {attempt.method}, number {attempt.out_trade_no}"
+    yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address)
+    if attempt.submitted_at is not None:
+        became = ATTEMPT_IS[AttemptStatus(attempt.status)]
+        note = f"now {attempt.status}: {became}" if attempt.status in LIVE_ATTEMPTS else f"ended: {became}"
+        failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
+        why = f" ({attempt.message})" if attempt.message else ""
+        yield Moment(
+            at=attempt.submitted_at,
+            what=f"{name} submitted",
+            who=attempt.channel,
+            note=note + why,
+            address=address,
+            alarm=failed,
+        )
+
+
+def _came_at(row: Notification, facts: list[Observation]) -> datetime:
+    """Its row is written last in the transaction that folds its facts, and yet it came before them."""
+    told = [
+        fact.observed_at
+        for fact in facts
+        if fact.source == "notification"
+        and fact.attempt_id == as_id(row.out_trade_no)
+        and timedelta(0) <= row.received_at - fact.observed_at < FOLDING
+    ]
+    return min([*told, row.received_at])
+
+
+def _of_notification(row: Notification, facts: list[Observation]) -> Iterator[Moment]:
+    bad = row.verdict in {Notification.Verdict.ERROR, Notification.Verdict.QUARANTINED}
+    note = f"{row.get_verdict_display()}{': ' if row.detail else ''}{row.detail}"
+    what = f"notification {row.event_type}"
+    came_at = _came_at(row, facts)
+    yield Moment(at=came_at, what=what, who=row.channel, note=note, address=page_of(row), alarm=bad)
+    if row.attempts > 1 and row.processed_at is not None:
+        again = f"notification {row.event_type} processed again"
+        yield Moment(at=row.processed_at, what=again, note=f"{row.attempts} times so far", address=page_of(row))
+
+
+def _of_fact(fact: Observation) -> Moment:
+    if not fact.amount_minor:
+        what, doubt = f"fact: {fact.kind}", ""
+    else:
+        what = f"fact: {money(fact.amount_minor, fact.currency)} {fact.kind}"
+        doubt = "" if fact.credited else "NOT CREDITED; "
+    note = f"{doubt}{fact.provider_txn_id}, told by {fact.source}"
+    return Moment(
+        at=fact.observed_at, what=what, who=fact.channel, note=note, address=page_of(fact), alarm=bool(doubt)
+    )
+
+
+def _of_entry(entry: JournalEntry) -> Moment:
+    sides = [
+        f"{'debit' if line.amount_minor > 0 else 'credit'} {line.account} "
+        f"{money(abs(line.amount_minor), line.currency)}"
+        for line in entry.lines.all()
+    ]
+    return Moment(at=entry.created_at, what="journal", note="; ".join(sides), address=page_of(entry))
+
+
+def _of_anomaly(anomaly: Anomaly) -> Iterator[Moment]:
+    note = f"{at_stake(anomaly)} at stake; {policy(anomaly)}"
+    what, address = f"anomaly: {anomaly.get_kind_display()}", page_of(anomaly)
+    open_still = anomaly.resolved_at is None
+    yield Moment(at=anomaly.created_at, what=what, note=note, address=address, alarm=open_still)
+    if anomaly.resolved_at is not None:
+        yield Moment(at=anomaly.resolved_at, what="anomaly resolved", note=anomaly.resolution, address=address)
+
+
+def _of_refund(refund: Refund) -> Iterator[Moment]:
+    kind = "policy refund" if refund.anomaly_id else "refund"
+    what, address = f"{kind} of {refund_money(refund)}", page_of(refund)
+    note = f"number {refund.out_refund_no}{': ' if refund.reason else ''}{refund.reason}"
+    yield Moment(at=refund.created_at, what=f"{what} asked for", note=note, address=address)
+    if refund.submitted_at is not None:
+        now = f"{refund.get_status_display()}{': ' if refund.message else ''}{refund.message}"
+        who, alarm = refund.attempt.channel, refund.status in {"failed", "uncertain"}
+        yield Moment(at=refund.submitted_at, what=f"{what} sent", who=who, note=now, address=address, alarm=alarm)
+
+
+def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
+    what, address = f"event {event.number}: {event.status.replace('_', ' ')}", page_of(event)
+    totals = f"paid {money(event.paid_minor, currency)}, refunded {money(event.refunded_minor, currency)}"
+    waits = event.handled_at is None and event.attempts > 0
+    trouble = f"; acting on it failed {event.attempts} times" if event.attempts else ""
+    yield Moment(at=event.created_at, what=what, note=totals + trouble, address=address, alarm=waits)
+    if event.handled_at is not None:
+        yield Moment(at=event.handled_at, what=f"event {event.number} acted on", address=address)
+
+
+def _of_decision(entry: LogEntry) -> Moment:
+    about = entry.content_type.name if entry.content_type else "row"
+    told = str(entry.get_change_message())
+    return Moment(at=entry.action_time, what=f"operator, {about}", who=entry.user.get_username(), note=told)

@@ -1,0 +1,169 @@
+"""Payments in the admin, in a real browser: every page fits, a refund is made once, an anomaly gets settled."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.test_ledger_admin import fits, operator  # noqa: F401  the same person, the same demand
+from tests.running import RunningShop, until
+
+pytestmark = pytest.mark.timeout(180)
+
+ADMIN = "/admin/payments"
+LISTS = (
+    *("payment", "attempt", "refund", "observation", "notification", "anomaly", "paymentevent"),
+    *("journalentry", "journalline"),
+)
+
+
+@pytest.fixture
+def api(shop: RunningShop) -> Iterator[httpx.Client]:
+    client = shop.api()
+    yield client
+    client.close()
+
+
+def buy(api: httpx.Client, shop: RunningShop, *, faults: dict[str, Any]) -> dict[str, Any]:
+    """A mug bought and paid under these faults of the provider; the payment as the API tells it."""
+
+    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = api.post(path, json=body, headers={"Idempotency-Key": uuid4().hex})
+        assert answer.status_code == 201, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    order = post("/api/v1/orders", {"items": [{"sku": "mug", "quantity": 1}]})
+    payment = post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"})
+    number = payment["attempts"][0]["out_trade_no"]
+    control(shop, "faults", faults)
+    try:
+        control(shop, "pay", {"out_trade_no": number})
+        until(lambda: notified(shop, number))
+    finally:
+        control(shop, "faults", dict.fromkeys(faults, 0))
+    return payment
+
+
+def control(shop: RunningShop, what: str, body: dict[str, Any]) -> None:
+    httpx.post(f"{shop.sandbox_url}/_control/{what}", json=body, trust_env=False).raise_for_status()
+
+
+def notified(shop: RunningShop, number: str) -> bool:
+    query = "SELECT count(*) FROM payments_notification WHERE out_trade_no = %s AND processed_at IS NOT NULL"
+    with shop.database() as connection:
+        found = connection.execute(query, [number]).fetchone()
+    return found is not None and found[0] > 0
+
+
+@pytest.fixture
+def payment(api: httpx.Client, shop: RunningShop) -> dict[str, Any]:
+    return buy(api, shop, faults={})
+
+
+@pytest.fixture
+def anomaly(api: httpx.Client, shop: RunningShop) -> int:
+    """An open anomaly of a payment in another amount; its row's id."""
+    made = buy(api, shop, faults={"wrong_amount": 1})
+    with shop.database() as connection:
+        found = connection.execute(
+            "UPDATE payments_anomaly SET resolved_at = NULL, resolution = '' WHERE payment_id = %s RETURNING id",
+            [made["id"]],
+        ).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def rows_of(page: Page, payment: dict[str, Any], history: str) -> list[str]:
+    page.goto(f"{ADMIN}/payment/?q={payment['id']}")
+    page.locator("#result_list a").first.click()
+    expect(page.locator(".payments-history")).to_contain_text(history)
+    addresses = page.locator(".payments-history a").evaluate_all("links => links.map(link => link.pathname)")
+    return sorted(set(addresses))
+
+
+def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) -> None:  # noqa: F811
+    for model in LISTS:
+        operator.goto(f"{ADMIN}/{model}/")
+        fits(operator)
+    addresses = rows_of(operator, payment, "TRANSACTION.SUCCESS")
+    fits(operator)
+    assert len({address.split("/")[3] for address in addresses}) == 5
+    for address in [*addresses, f"{ADMIN}/anomaly/{anomaly}/change/"]:
+        operator.goto(address)
+        expect(operator.locator("#content h1")).to_be_visible()
+        fits(operator)
+
+
+def test_dashboard_and_trial_balance_fit(operator: Page, payment: dict[str, Any], anomaly: int) -> None:  # noqa: F811
+    operator.goto(f"{ADMIN}/payment/")
+    operator.get_by_role("link", name="Dashboard").click()
+    fits(operator)
+    expect(operator.get_by_role("img", name=re.compile("Payments credited by the hour; at most"))).to_be_visible()
+    expect(operator.locator("body")).to_contain_text("paid in another amount or currency")
+    highest = operator.locator("svg.ledger-chart rect").first.bounding_box()
+    assert highest is not None
+    assert highest["height"] > 5
+    operator.goto(f"{ADMIN}/journalentry/")
+    operator.get_by_role("link", name="Trial balance").click()
+    fits(operator)
+    expect(operator.locator("tfoot")).to_contain_text("0.00 CNY")
+    with operator.expect_download() as download:
+        operator.get_by_text("Download as CSV").click()
+    assert download.value.suggested_filename.startswith("trial-balance-")
+
+
+def test_a_double_click_refunds_once(
+    operator: Page,  # noqa: F811
+    shop: RunningShop,
+    payment: dict[str, Any],
+) -> None:
+    operator.goto(f"{ADMIN}/payment/?q={payment['id']}")
+    operator.locator("#result_list a").first.click()
+    operator.get_by_role("link", name="Refund", exact=True).click()
+    fits(operator)
+    operator.fill("[name=amount]", "five")
+    operator.fill("[name=reason]", "came broken")
+    operator.click("[type=submit][value^=Give]")
+    expect(operator.get_by_text("Write the amount in digits, as in 19.90.")).to_be_visible()
+    fits(operator)
+    operator.fill("[name=amount]", "5.00")
+    operator.locator("[type=submit][value^=Give]").click(click_count=2, no_wait_after=True)
+    expect(operator.locator(".messagelist")).to_contain_text("Refund ")
+    expect(operator.locator(".payments-history")).to_contain_text("came broken")
+    fits(operator)
+    with shop.database() as connection:
+        made = connection.execute(
+            "SELECT amount_minor FROM payments_refund WHERE payment_id = %s", [payment["id"]]
+        ).fetchall()
+    assert made == [(500,)]
+
+
+def test_an_anomaly_is_settled_from_the_list(operator: Page, anomaly: int) -> None:  # noqa: F811
+    operator.goto(f"{ADMIN}/anomaly/")
+    operator.locator(f"#result_list a[href*='/{anomaly}/change/']").first.click()
+    fits(operator)
+    operator.get_by_role("link", name="Resolve", exact=True).click()
+    fits(operator)
+    operator.fill("[name=reason]", "the shopper got it back")
+    operator.click("[type=submit][value^=Resolve]")
+    expect(operator.locator(".messagelist")).to_contain_text("The anomaly is resolved.")
+    expect(operator.locator(".field-resolution")).to_contain_text("the shopper got it back")
+    expect(operator.get_by_role("link", name="Resolve", exact=True)).to_have_count(0)
+    operator.goto(f"{ADMIN}/anomaly/")
+    expect(operator.locator(f"#result_list a[href*='/{anomaly}/change/']")).to_have_count(0)
+
+
+def test_a_notification_is_processed_again(operator: Page, payment: dict[str, Any]) -> None:  # noqa: F811
+    operator.goto(f"{ADMIN}/notification/?q={payment['attempts'][0]['out_trade_no']}")
+    operator.locator("#result_list a").first.click()
+    fits(operator)
+    operator.get_by_role("link", name="Process again").click()
+    fits(operator)
+    operator.fill("[name=reason]", "to be sure")
+    operator.click("[type=submit][value^=Process]")
+    expect(operator.locator(".messagelist")).to_contain_text("everything it tells was known; nothing changed")

@@ -1,0 +1,340 @@
+"""F8: no key, card or payer in a log line, page, metric or answer, whatever goes wrong and however much is logged.
+
+The shop runs with its worker and the sandbox as processes, at LOG_LEVEL=DEBUG. Needles are the real values: of the
+files and settings in use, and of the providers' own documents.
+"""
+
+import base64
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from payments.providers import registry, rsa
+from tests.conftest import a_folder_of_its_own
+from tests.integration.secrets.scanner import Scanner, payer_needles, private_key_needles
+from tests.running import RunningShop, until
+
+pytestmark = pytest.mark.timeout(240)
+
+CARD = "4242424242424242"
+OPENID = "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o"
+CHANNELS = ("wechat", "alipay", "stripe")
+PAGES_MAX = 400
+
+
+@dataclass
+class Run:
+    """What one eventful run left to read."""
+
+    shop: RunningShop
+    scanner: Scanner
+    answers: dict[str, str] = field(default_factory=dict)
+    pages: dict[str, str] = field(default_factory=dict)
+    page_needles: dict[str, str] = field(default_factory=dict)
+
+    def logs(self) -> dict[str, str]:
+        files = [*self.shop.folder.glob("*.log"), *(self.shop.folder / "logs").glob("*")]
+        return {str(path.relative_to(self.shop.folder)): path.read_text(errors="replace") for path in files}
+
+
+class Actor:
+    """Uses the shop as shoppers, providers, strangers and the superuser do, and keeps every answer."""
+
+    def __init__(self, shop: RunningShop, token: str) -> None:
+        self.shop = shop
+        self.answers: dict[str, str] = {}
+        hook = {"response": [self._keep]}
+        self.api = httpx.Client(
+            base_url=shop.url,
+            headers={"Authorization": f"Token {token}"},
+            timeout=60,
+            trust_env=False,
+            event_hooks=hook,
+        )
+        self.stranger = httpx.Client(base_url=shop.url, timeout=60, trust_env=False, event_hooks=hook)
+        self.sandbox = httpx.Client(base_url=shop.sandbox_url, timeout=60, trust_env=False)
+
+    def _keep(self, response: httpx.Response) -> None:
+        response.read()
+        name = f"{len(self.answers)} {response.request.method} {response.request.url.path} {response.status_code}"
+        self.answers[name] = f"{response.headers}\n{response.text}"
+
+    def faults(self, **faults: Any) -> None:
+        self.sandbox.post("/_control/faults", json=faults).raise_for_status()
+
+    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        return self.api.post(f"/api/v1/{path}", json=body, headers={"Idempotency-Key": uuid4().hex})
+
+    def order(self) -> str:
+        placed = self.post("orders", {"items": [{"sku": "mug", "quantity": 1}]}).raise_for_status()
+        return str(placed.json()["id"])
+
+    def open(self, order: str, channel: str, **more: Any) -> httpx.Response:
+        return self.post(f"orders/{order}/payment", {"channel": channel, **more})
+
+    def pay(self, payment: dict[str, Any]) -> None:
+        (attempt,) = payment["attempts"]
+        if attempt["next_action"]["type"] == "redirect":
+            self.sandbox.get(attempt["next_action"]["url"], follow_redirects=True).raise_for_status()
+        self.sandbox.post("/_control/pay", json={"out_trade_no": attempt["out_trade_no"]}).raise_for_status()
+
+    def status(self, payment_id: str) -> str:
+        return str(self.api.get(f"/api/v1/payments/{payment_id}").json()["status"])
+
+    def buy(self, channel: str) -> dict[str, Any]:
+        order = self.order()
+        payment: dict[str, Any] = self.open(order, channel).raise_for_status().json()
+        self.pay(payment)
+        until(lambda: self.status(payment["id"]) == "succeeded", seconds=60)
+        return payment
+
+    def close(self) -> None:
+        for client in (self.api, self.stranger, self.sandbox):
+            client.close()
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    with a_folder_of_its_own() as folder:
+        log_everything = {
+            "LOG_LEVEL": "DEBUG",
+            "DJANGO_SETTINGS_MODULE": "tests.integration.secrets.settings",
+            "SECRET_KEY": secrets.token_urlsafe(50),
+        }
+        shop = RunningShop(folder, more=log_everything)
+        try:
+            yield an_eventful_run(shop, log_everything["SECRET_KEY"])
+        finally:
+            assert shop.stop() == 0
+
+
+def an_eventful_run(shop: RunningShop, secret_key: str) -> Run:
+    token = secrets.token_hex(20)
+    with shop.database() as database:
+        database.execute("UPDATE authtoken_token SET key = %s WHERE key = 'demo-token'", [token])
+    actor = Actor(shop, token)
+    needles = {
+        "SECRET_KEY": secret_key,
+        "the API token": token,
+        "the card": CARD,
+        "the openid that we were told": OPENID,
+        **setting_needles(shop.folder / "sandbox"),
+    }
+    try:
+        payments = [purchase_and_refund(actor, channel) for channel in CHANNELS]
+        trouble_with_the_provider(actor)
+        strangers(actor)
+        sessions, forms, pages = the_superuser_looks(shop)
+        mistakes(actor)
+    finally:
+        actor.close()
+    settings = json.loads((shop.folder / "sandbox" / "settings.json").read_text())
+    documents = [*what_providers_told(shop, settings), what_alipay_answers(shop, settings, payments)]
+    payer = payer_needles(documents)
+    assert {name.split()[0] for name in payer} >= {"openid", "buyer_id", "buyer_logon_id", "client_secret"}
+    known = [value for value in settings.values() if value.isdigit()]
+    scanner = Scanner({**needles, **payer, **sessions}, known_numbers=known)
+    return Run(shop, scanner, answers=actor.answers, pages=pages, page_needles=forms)
+
+
+def setting_needles(folder: Path) -> dict[str, str]:
+    settings = json.loads((folder / "settings.json").read_text())
+    secret = ("WECHAT_API_V3_KEY", "STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRET")
+    lines = private_key_needles(folder)
+    assert len({name.split(",")[0] for name in lines}) >= 5, "the keys of both sides"
+    return {**{name: settings[name] for name in secret}, **lines}
+
+
+def purchase_and_refund(actor: Actor, channel: str) -> dict[str, Any]:
+    payment = actor.buy(channel)
+    refund = {"amount_minor": 990, "reason": "changed mind"}
+    assert actor.post(f"payments/{payment['id']}/refunds", refund).status_code in {201, 202}
+    until(lambda: actor.status(payment["id"]) == "partially_refunded", seconds=60)
+    return payment
+
+
+def trouble_with_the_provider(actor: Actor) -> None:
+    """Answers that never come, answers of 500, a payment of a wrong amount, certificates that we do not hold."""
+    for channel in CHANNELS:
+        actor.faults(timeout_after_success=1)
+        actor.open(actor.order(), channel)
+        actor.faults(timeout_after_success=0, http_500_rate=1)
+        actor.open(actor.order(), channel)
+        actor.faults(http_500_rate=0)
+    payment = actor.buy("stripe")
+    actor.faults(http_500_rate=1)
+    actor.post(f"payments/{payment['id']}/refunds", {"amount_minor": 90, "reason": "late"})
+    actor.faults(http_500_rate=0)
+    actor.open(actor.order(), "wechat", method="jsapi", openid=OPENID)
+    for channel in CHANNELS:
+        actor.faults(wrong_amount=True)
+        payment = actor.open(actor.order(), channel).raise_for_status().json()
+        actor.pay(payment)
+        actor.faults(wrong_amount=False)
+    actor.sandbox.post("/_control/rotate", json={"channel": "wechat"}).raise_for_status()
+    actor.pay(actor.open(actor.order(), "wechat").raise_for_status().json())
+
+
+def strangers(actor: Actor) -> None:
+    """Webhooks with wrong signatures and unreadable bodies, each with a payer and a card inside."""
+    form = f"buyer_id=2088102122458832&card={CARD}&sign_type=RSA2&sign=AAAA&notify_id=1"
+    bodies = {
+        "wechat": (json.dumps({"id": "1", "payer": {"openid": OPENID}, "card": CARD}), "application/json"),
+        "alipay": (form, "application/x-www-form-urlencoded"),
+        "stripe": (json.dumps({"id": "evt_1", "card": {"number": CARD}}), "application/json"),
+    }
+    headers = {
+        "Wechatpay-Timestamp": "1700000000",
+        "Wechatpay-Nonce": "n",
+        "Wechatpay-Serial": "A" * 40,
+        "Wechatpay-Signature": "AAAA",
+        "Stripe-Signature": f"t=1700000000,v1={'a' * 64}",
+    }
+    for channel, (body, kind) in bodies.items():
+        for sent in (body.encode(), b"\xff\xfe" + body.encode(), b""):
+            answer = actor.stranger.post(
+                f"/webhooks/{channel}", content=sent, headers={**headers, "Content-Type": kind}
+            )
+            assert answer.status_code in {200, 400, 401}
+
+
+def mistakes(actor: Actor) -> None:
+    """Callers who send what does not belong there, a view that fails, addresses that are none."""
+    for body in (f'{{"card": "{CARD}"', json.dumps({"items": [], "card": CARD}), json.dumps([CARD, OPENID])):
+        actor.api.post(
+            "/api/v1/orders",
+            content=body,
+            headers={"Idempotency-Key": uuid4().hex, "Content-Type": "application/json"},
+        )
+    for path in ("/failing", f"/nowhere/{uuid4().hex}", "/metrics", "/healthz", "/readyz", "/api/schema/"):
+        actor.api.get(path)
+    assert any(" /failing 500" in name for name in actor.answers)
+    actor.stranger.get("/api/v1/orders", headers={"Authorization": "Token 00"})
+    actor.stranger.post("/accounts/login/", data={"username": "demo", "password": "demo"})
+
+
+def the_superuser_looks(shop: RunningShop) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """(needles: the session and its CSRF secret), (needles: the forms' CSRF tokens), (every page of the admin)."""
+    with httpx.Client(base_url=shop.url, timeout=60, trust_env=False, follow_redirects=True) as client:
+        form = client.get("/admin/login/")
+        token = _csrf(form.text)
+        login = {"username": "admin", "password": "admin", "csrfmiddlewaretoken": token, "next": "/admin/"}
+        client.post("/admin/login/", data=login).raise_for_status()
+        session = client.cookies["sessionid"]
+        pages = crawl(client)
+        needles = {"the session cookie": session, "the CSRF cookie": client.cookies["csrftoken"]}
+        forms = {f"CSRF token of {path}": _csrf(page) for path, page in pages.items() if _csrf(page)}
+        client.get("/failing")
+    return needles, forms, pages
+
+
+def crawl(client: httpx.Client) -> dict[str, str]:
+    """Every page under /admin/ that links lead to; of each list only its first order."""
+    todo, pages = ["/admin/"], {}
+    while todo and len(pages) < PAGES_MAX:
+        path = todo.pop(0)
+        if path in pages:
+            continue
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        if not answer.headers["Content-Type"].startswith("text/html"):
+            continue
+        pages[path] = answer.text
+        for link in re.findall(r'href="([^"#]+)"', answer.text):
+            target = urlsplit(urljoin(path, link.replace("&amp;", "&")))
+            if target.netloc or not target.path.startswith("/admin/"):
+                continue
+            if not re.search("logout|password|jsi18n|/delete/|/add/", target.path):
+                todo.append(target.path)
+    return pages
+
+
+def _csrf(page: str) -> str:
+    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+    return found.group(1) if found else ""
+
+
+def what_providers_told(shop: RunningShop, settings: dict[str, str]) -> list[Any]:
+    """The documents inside the notifications that were kept."""
+    with shop.database() as database:
+        rows = database.execute("SELECT channel, body FROM payments_notification").fetchall()
+    assert {channel for channel, _ in rows} == set(CHANNELS)
+    found: list[Any] = []
+    for channel, body in rows:
+        if channel == "alipay":
+            found.append(dict(parse_qsl(bytes(body).decode())))
+            continue
+        document = json.loads(body)
+        if channel == "wechat":
+            sealed = document["resource"]
+            plain = rsa.decrypt(
+                sealed["ciphertext"],
+                key=settings["WECHAT_API_V3_KEY"].encode(),
+                nonce=sealed["nonce"].encode(),
+                associated_data=sealed["associated_data"].encode(),
+            )
+            document = json.loads(plain)
+        found.append(document)
+    return found
+
+
+def what_alipay_answers(shop: RunningShop, settings: dict[str, str], payments: list[dict[str, Any]]) -> Any:
+    """Alipay's answers name the payer in another way than its notifications."""
+    fields = {
+        name.removeprefix("ALIPAY_"): value for name, value in settings.items() if name.startswith("ALIPAY_")
+    }
+    gateway = f"{shop.sandbox_url}/alipay/gateway.do"
+    alipay: Any = registry.build({"alipay": {**fields, "GATEWAY_URL": gateway}})["alipay"]
+    paid = next(each for payment in payments for each in payment["attempts"] if each["channel"] == "alipay")
+    return alipay._call("alipay.trade.query", {"out_trade_no": paid["out_trade_no"]})
+
+
+def test_the_scanner_finds_what_is_planted(run: Run) -> None:
+    name, log = max(run.logs().items(), key=lambda entry: len(entry[1]))
+    page = next(text for path, text in run.pages.items() if "/payments/notification/" in path)
+    for needle, value in run.scanner.needles.items():
+        for text in (f"{log}\n{value}\n", page.replace("</body>", f"<p>{value}</p></body>")):
+            assert needle in {found.needle for found in run.scanner.look(name, text)}, needle
+        assert run.scanner.look(name, base64.b64encode(value.encode()).decode()), needle
+    planted = [
+        "Authorization: Bearer sk_test_1",
+        'WECHATPAY2-SHA256-RSA2048 mchid="1"',
+        "5555 5555 5555 4444",
+        "-----BEGIN PRIVATE KEY-----",
+    ]
+    assert all(run.scanner.look("planted", f"a line\n{line}\n") for line in planted)
+
+
+def test_no_log_line_of_any_process_tells_a_secret(run: Run) -> None:
+    logs = run.logs()
+    assert {"run.log", "postgresql.log", "redis.log", "logs/worker.log", "logs/sandbox.log"} <= logs.keys()
+    web = next(text for name, text in logs.items() if name.startswith("logs/web-"))
+    assert '"level": "debug"' in web
+    assert "nobody expected this" in web
+    assert "notification refused" in web
+    everything = Scanner({**run.scanner.needles, **run.page_needles}, known_numbers=run.scanner.known_numbers)
+    assert [found for name, text in logs.items() for found in everything.look(name, text)] == []
+
+
+def test_no_page_of_the_admin_tells_a_secret(run: Run) -> None:
+    assert len(run.pages) < PAGES_MAX
+    for model in ("payment", "attempt", "refund", "notification", "observation", "anomaly"):
+        assert any(re.search(rf"/payments/{model}/[^/]+/change/", path) for path in run.pages), model
+    assert [found for path, page in run.pages.items() for found in run.scanner.look(path, page)] == []
+
+
+def test_no_answer_or_error_page_tells_a_secret(run: Run) -> None:
+    """Cookies are the caller's own; of our answers only those to strangers and programs are here, who get none."""
+    assert [found for name, text in run.answers.items() for found in run.scanner.look(name, text)] == []
+    assert "payonce_notifications_refused_total" in next(
+        text for name, text in run.answers.items() if " /metrics " in name
+    )

@@ -1,0 +1,280 @@
+"""A shop's till for tests: orders, payments, refunds by the API, time that passes when told, and the witness.
+
+Nothing is scripted: the API is asked through its whole middleware stack, notifications come over HTTP, jobs are those
+that stand in the queue's table, timers are the functions that the worker runs.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.contrib.auth.models import User
+from django.db import connection, connections
+from django.db.models import F, Sum
+from django.db.models.functions import Now
+from procrastinate.contrib.django import app
+from rest_framework.authtoken.models import Token
+from rest_framework.test import APIClient
+
+from payments import bills, channels, reconcile, sequence
+from payments.errors import ProviderError
+from payments.journal import HELD, ORDERS, trial_balance
+from payments.models import Anomaly, Attempt, Payment, PaymentEvent, Refund
+from shop import tasks
+from shop.models import Order, OrderItem, Product
+from tests.running import until
+from tests.sandbox import Sandbox
+
+PRICE_MINOR = 1990
+MUGS = 100
+CHANNELS = ("wechat", "alipay", "stripe")
+
+# by which method an opening is a call: Alipay's page is an address that we sign, and nobody is asked
+CALLING = {"wechat": "native", "alipay": "precreate", "stripe": "intent"}
+
+SETTLE_SECONDS = 60.0
+ROUNDS_MAX = 40
+JOB_TRIES = 5  # as the tasks' RetryStrategy says
+
+
+class Till:
+    """One shopper, one shelf of mugs, one sandbox.
+
+    Args:
+        sandbox: shared by all tests; what stands there from earlier ones is not looked at.
+        user: who buys.
+    """
+
+    def __init__(self, sandbox: Sandbox, user: User) -> None:
+        self.sandbox = sandbox
+        self.user = user
+        self._token = Token.objects.create(user=user).key
+        self._before: frozenset[str] = frozenset()
+
+    def forget_the_past(self) -> None:
+        """What other tests left: jobs (no table of Django's, so nobody empties it) and trades."""
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM procrastinate_jobs")
+        self._before = frozenset(self.sandbox.charges())
+
+    # what the shopper and the shop do
+
+    def post(self, path: str, body: Any = None, *, key: str | None = None) -> Any:
+        """One call of the API under a key of its own; a client of its own, so that any thread may call."""
+        http = APIClient()
+        http.credentials(HTTP_AUTHORIZATION=f"Token {self._token}")
+        headers = {"Idempotency-Key": key or uuid4().hex}
+        return http.post(f"/api/v1/{path}", body, format="json", headers=headers)
+
+    def order(self) -> Order:
+        """One mug."""
+        answer = self.post("orders", {"items": [{"sku": "mug", "quantity": 1}]})
+        assert answer.status_code == 201, answer.content
+        return Order.objects.get(pk=answer.json()["id"])
+
+    def start(self, order: Order, channel: str, *, method: str | None = None, key: str | None = None) -> Any:
+        """Begin to pay; the API's answer."""
+        body = {"channel": channel} | ({"method": method} if method else {})
+        return self.post(f"orders/{order.id.hex}/payment", body, key=key)
+
+    def open(self, order: Order, channel: str, *, method: str | None = None) -> Attempt:
+        """An attempt that the shopper can pay."""
+        answer = self.start(order, channel, method=method)
+        assert answer.status_code == 201, answer.content
+        attempt = self.attempt(order, channel)
+        self.visit(attempt)
+        return attempt
+
+    def attempt(self, order: Order, channel: str) -> Attempt:
+        """The order's newest attempt by the channel."""
+        found = Attempt.objects.filter(payment__order_id=order.id, channel=channel).order_by("-id").first()
+        assert found is not None
+        return found
+
+    def bought(self, channel: str) -> Attempt:
+        """An order that is paid, told and settled."""
+        attempt = self.open(self.order(), channel)
+        self.sandbox.pay(attempt.out_trade_no)
+        self.settle()
+        return attempt
+
+    def refund(self, attempt: Attempt, amount_minor: int, *, key: str | None = None) -> Any:
+        """Ask for a refund; the API's answer."""
+        body = {"amount_minor": amount_minor, "reason": "changed mind"}
+        return self.post(f"payments/{attempt.payment_id.hex}/refunds", body, key=key)
+
+    def refund_by_hand(self, attempt: Attempt, amount_minor: int) -> None:
+        """Somebody gives back in the provider's own pages."""
+        body = {"out_trade_no": attempt.out_trade_no, "amount_minor": amount_minor}
+        self.sandbox.http.post("/_control/refund", json=body).raise_for_status()
+
+    def cancel(self, order: Order, *, key: str | None = None) -> Any:
+        return self.post(f"orders/{order.id.hex}/cancel", key=key)
+
+    def pay_if_open(self, attempt: Attempt) -> bool:
+        """The shopper tries to pay; whether money moved."""
+        answer = self.sandbox.http.post("/_control/pay", json={"out_trade_no": attempt.out_trade_no})
+        assert answer.status_code in (200, 404, 409), answer.text
+        return bool(answer.status_code == 200)
+
+    def visit(self, attempt: Attempt) -> None:
+        """The browser follows the address, by which Alipay's trade begins."""
+        if attempt.next_action_type == "redirect":
+            self.sandbox.http.get(attempt.next_action_url, follow_redirects=True).raise_for_status()
+
+    # time that passes
+
+    def deliveries(self) -> dict[str, int]:
+        counts: dict[str, int] = self.sandbox.http.get("/_control/deliveries").raise_for_status().json()
+        return counts
+
+    def all_told(self) -> None:
+        """Until the sandbox has no notification left to send."""
+        until(lambda: self.deliveries()["due"] == 0, seconds=SETTLE_SECONDS)
+
+    def release(self) -> None:
+        """Let the one answer go that is held back, as soon as it is."""
+        until(lambda: self.sandbox.http.post("/_control/release").json()["released"] == 1)
+
+    def work(self) -> int:
+        """Run what stands in the queue, with its retries, until nothing does; how many jobs that were."""
+        done = 0
+        while jobs := _take_jobs():
+            for name, arguments in jobs:
+                _run(name, arguments)
+            done += len(jobs)
+        return done
+
+    def pass_time(self) -> None:
+        """Everything that waits for its time falls due, and the timers run once."""
+        for model in (Attempt, Refund):
+            model.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
+        Order.objects.filter(closing_at__isnull=False).update(closing_at=F("closing_at") - timedelta(minutes=2))
+        PaymentEvent.objects.filter(handled_at__isnull=True).update(created_at=Now() - timedelta(minutes=2))
+        while reconcile.run_as_leader(limit=1000) == 1000:
+            pass
+        tasks.expire_orders(timestamp=0)
+        sequence.handle_overdue()
+
+    def settle(self) -> None:
+        """Until nothing is on its way any more: notifications, jobs, timers."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        for _ in range(ROUNDS_MAX):
+            assert time.monotonic() < deadline, "it did not settle in time"
+            self.all_told()
+            moved = self.work()
+            self.pass_time()
+            if not moved and not self.deliveries()["due"] and not _waiting():
+                return
+        raise AssertionError("it never settles")
+
+    def compare_today(self, channel: str) -> Any:
+        """Compare today's bill, which the sandbox has, unlike the providers."""
+        provider = channels.current()[channel]
+        return bills.compare(channel=channel, day=datetime.now(provider.zone).date())
+
+    # what is true afterwards
+
+    def charges(self) -> dict[str, dict[str, Any]]:
+        """This test's trades at the sandbox that the money moved for, by our number; all of them are ours."""
+        told = {number: one for number, one in self.sandbox.charges().items() if number not in self._before}
+        ours = {attempt.out_trade_no for attempt in Attempt.objects.all()}
+        assert set(told) <= ours, "the sandbox has trades under numbers that we do not know"
+        return {number: one for number, one in told.items() if one["charged_minor"]}
+
+    def moved(self, attempt: Attempt) -> tuple[int, int]:
+        """What was charged and given back under the attempt's number."""
+        one = self.charges().get(attempt.out_trade_no)
+        return (0, 0) if one is None else (one["charged_minor"], one["refunded_minor"])
+
+    def anomalies(self) -> list[tuple[str, bool]]:
+        """Of those about a payment: kind, and whether it is settled, oldest first."""
+        about_us = Anomaly.objects.filter(payment__isnull=False).order_by("id")
+        found = about_us.values_list("kind", "resolved_at")
+        return [(kind, resolved_at is not None) for kind, resolved_at in found]
+
+    def state(self, attempt: Attempt) -> tuple[str, str, int, int]:
+        """Status of the order and its payment, what is credited, what of it went back."""
+        payment = Payment.objects.get(pk=attempt.payment_id)
+        order = Order.objects.get(pk=payment.order_id)
+        return order.status, payment.status, payment.paid_minor, payment.refunded_minor
+
+    def witness(self, *, held_minor: int = 0) -> None:
+        """The sandbox, the journal, the payments, the orders and the shelf tell of the same money and mugs.
+
+        Args:
+            held_minor: what we still have and no order counts.
+        """
+        balance = {row["account"]: row["debit_minor"] for row in trial_balance()}
+        assert sum(balance.values()) == 0, "the journal does not add up"
+        there = dict.fromkeys(CHANNELS, 0)
+        for one in self.charges().values():
+            if not one["seller"]:
+                there[one["channel"]] += one["charged_minor"] - one["refunded_minor"]
+        in_books = dict.fromkeys(CHANNELS, 0)
+        for account, debit_minor in balance.items():
+            if account.startswith("provider:"):
+                in_books[account.split(":")[1]] += debit_minor
+        assert in_books == there, "books and sandbox differ"
+        totals = Payment.objects.aggregate(paid=Sum("paid_minor"), refunded=Sum("refunded_minor"))
+        kept_minor = (totals["paid"] or 0) - (totals["refunded"] or 0)
+        assert (-balance.get(ORDERS, 0), -balance.get(HELD, 0)) == (kept_minor, held_minor)
+        assert sum(there.values()) == kept_minor + held_minor
+        for payment in Payment.objects.all():
+            _fits(payment)
+        sold = OrderItem.objects.exclude(order__status="closed").aggregate(units=Sum("quantity"))["units"] or 0
+        assert Product.objects.get(sku="mug").stock == MUGS - sold, "units were lost or released twice"
+
+
+@contextmanager
+def aside(job: Callable[[], Any]) -> Iterator[Future[Any]]:
+    """Run the job in a thread of its own, with a database connection of its own; at the end it has ended."""
+
+    def work() -> Any:
+        try:
+            return job()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        yield pool.submit(work)
+
+
+def _fits(payment: Payment) -> None:
+    """The order's status says what its payment does."""
+    status = Order.objects.get(pk=payment.order_id).status
+    left_minor = payment.paid_minor - payment.refunded_minor
+    fitting = {"pending", "closed"} if not payment.paid_minor else {"paid"} if left_minor else {"refunded"}
+    assert status in fitting, f"order {payment.order_id.hex} is {status}, its payment {payment.status}"
+
+
+def _take_jobs() -> list[tuple[str, dict[str, Any]]]:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_jobs WHERE status = 'todo' RETURNING id, task_name, args::text")
+        found = sorted(cursor.fetchall())
+    return [(name, json.loads(arguments)) for _, name, arguments in found]
+
+
+def _run(name: str, arguments: dict[str, Any]) -> None:
+    """As the queue does: a provider that cannot be had is asked again, and left to the timer in the end."""
+    for _ in range(JOB_TRIES):
+        try:
+            app.tasks[name].func(**arguments)
+        except ProviderError:
+            continue
+        return
+
+
+def _waiting() -> bool:
+    """Whether a job, a refund or an event is left to be done; an attempt that nobody pays may stay open."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
+        if cursor.fetchone() != (0,):
+            return True
+    refunds = Refund.objects.filter(status__in=["requested", "processing", "uncertain"])
+    return refunds.exists() or PaymentEvent.objects.filter(handled_at__isnull=True).exists()
