@@ -5,25 +5,50 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('shop', '0002_order_transitions'),
+        ("shop", "0002_order_transitions"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Fulfilment',
+            name="Fulfilment",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('status', models.CharField(choices=[('released', 'To be sent'), ('recalled', 'Not to be sent')], max_length=8)),
-                ('number', models.PositiveBigIntegerField()),
-                ('released_at', models.DateTimeField(editable=False, null=True)),
-                ('recalled_at', models.DateTimeField(editable=False, null=True)),
-                ('order', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='fulfilment', to='shop.order')),
+                (
+                    "id",
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("released", "To be sent"), ("recalled", "Not to be sent")], max_length=8
+                    ),
+                ),
+                ("number", models.PositiveBigIntegerField()),
+                ("released_at", models.DateTimeField(editable=False, null=True)),
+                ("recalled_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "order",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="fulfilment", to="shop.order"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('recalled_at__isnull', True), ('released_at__isnull', False), ('status', 'released')), models.Q(('recalled_at__isnull', False), ('status', 'recalled')), _connector='OR'), name='fulfilment_times_fit_status')],
+                "ordering": ("-id",),
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("recalled_at__isnull", True),
+                                ("released_at__isnull", False),
+                                ("status", "released"),
+                            ),
+                            models.Q(("recalled_at__isnull", False), ("status", "recalled")),
+                            _connector="OR",
+                        ),
+                        name="fulfilment_times_fit_status",
+                    )
+                ],
             },
         ),
     ]

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.test_ledger_admin import fits, operator  # noqa: F401  the same person, the same demand
 from tests.running import RunningShop, until
@@ -45,7 +45,7 @@ def buy(api: httpx.Client, shop: RunningShop, *, faults: dict[str, Any]) -> dict
         control(shop, "pay", {"out_trade_no": number})
         until(lambda: notified(shop, number))
     finally:
-        control(shop, "faults", dict.fromkeys(faults, 0))
+        control(shop, "faults", dict.fromkeys(faults, False))
     return payment
 
 
@@ -60,6 +60,12 @@ def notified(shop: RunningShop, number: str) -> bool:
     return found is not None and found[0] > 0
 
 
+def resolved(shop: RunningShop, payment_id: str) -> bool:
+    query = "SELECT count(*) FROM payments_anomaly WHERE payment_id = %s AND resolved_at IS NOT NULL"
+    with shop.database() as connection:
+        return connection.execute(query, [payment_id]).fetchone() == (1,)
+
+
 @pytest.fixture
 def payment(api: httpx.Client, shop: RunningShop) -> dict[str, Any]:
     return buy(api, shop, faults={})
@@ -67,8 +73,9 @@ def payment(api: httpx.Client, shop: RunningShop) -> dict[str, Any]:
 
 @pytest.fixture
 def anomaly(api: httpx.Client, shop: RunningShop) -> int:
-    """An open anomaly of a payment in another amount; its row's id."""
-    made = buy(api, shop, faults={"wrong_amount": 1})
+    """Of a payment in another amount, whose money went back; open again for a person. Its row's id."""
+    made = buy(api, shop, faults={"wrong_amount": True})
+    until(lambda: resolved(shop, made["id"]))
     with shop.database() as connection:
         found = connection.execute(
             "UPDATE payments_anomaly SET resolved_at = NULL, resolution = '' WHERE payment_id = %s RETURNING id",
