@@ -17,7 +17,8 @@ def refresh() -> int:
     """Ask WeChat Pay which certificates it has, and keep the new ones beside those we hold; how many were new.
 
     What the answer is verified with is a key that we hold already. The running processes use a new file within
-    seconds (`payments.channels`). A platform that does not answer is asked again by the next run.
+    seconds (`payments.channels`). A platform that does not answer is asked again by the next run. What cannot be
+    written to the folder is logged as an error with the setting's name, and tried again then.
 
     Transaction: NONE may be open.
     """
@@ -31,7 +32,11 @@ def refresh() -> int:
         log.warning("The platform's certificates could not be had: %s", error)
         return 0
     folder = Path(settings.PAYMENT_CHANNELS["wechat"]["PLATFORM_KEYS_DIR"])
-    kept = keep_certificates(folder, offered)
+    try:
+        kept = keep_certificates(folder, offered)
+    except (OSError, ValueError) as error:
+        log.error("WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be kept: %s", error)
+        return 0
     if kept:
         log.info("New certificates of WeChat Pay: %s", ", ".join(kept))
         channels.look_now()

@@ -101,7 +101,8 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> Outcome:
         amount_minor=fact.amount_minor,
         currency=fact.currency,
         out_refund_no=fact.out_refund_no,
-        credited=refused is None and (fact.kind is FactKind.PAID or stands.is_credited(attempt)),
+        credited=refused is None
+        and (fact.kind is FactKind.PAID or stands.is_credited(attempt, paid_txn_id=fact.paid_txn_id)),
         source=source,
         occurred_at=fact.occurred_at,
     )

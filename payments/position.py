@@ -35,9 +35,11 @@ class Position:
         """The attempt's facts of that kind."""
         return [fact for fact in self.facts if fact.attempt_id == attempt.pk and fact.kind == kind]
 
-    def is_credited(self, attempt: Attempt) -> bool:
-        """Whether what it was paid with counts for the order."""
-        return any(fact.credited for fact in self.of(attempt, FactKind.PAID))
+    def is_credited(self, attempt: Attempt, *, paid_txn_id: str = "") -> bool:
+        """Whether what it was paid with counts for the order; of several charges, that of the provider's number."""
+        charges = self.of(attempt, FactKind.PAID)
+        named = [fact for fact in charges if fact.provider_txn_id == paid_txn_id]
+        return any(fact.credited for fact in named or charges)
 
     def uncounted_refunds(self, attempt: Attempt) -> list[Observation]:
         """Refunds that came before their payment; those of another account or currency never count."""

@@ -79,13 +79,12 @@ def submit_refund(refund_id: UUID) -> Refund:
     if refund.status not in _OPEN:
         return refund
     channel = services.provider(refund.attempt.channel)
-    number = refund.attempt.out_trade_no
+    number, charged = refund.attempt.out_trade_no, _charge(refund)
     try:
         result = None
         if refund.submitted_at is not None:
-            result = _ask(channel, refund)
+            result = _ask(channel, refund, charged)
         if result is None or result.status is AtProvider.NOT_FOUND:
-            charged = _charge(refund)
             Refund.objects.filter(pk=refund.pk).update(submitted_at=Now())
             result = channel.refund(
                 out_trade_no=number,
@@ -95,7 +94,7 @@ def submit_refund(refund_id: UUID) -> Refund:
                 currency=charged.currency,
                 reason=refund.reason,
                 notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
-                reference=refund.attempt.reference,
+                reference=charged.provider_txn_id,  # not the attempt's: our number may have been charged twice
             )
     except OutcomeUnknown as error:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
@@ -111,13 +110,13 @@ def submit_refund(refund_id: UUID) -> Refund:
     return refund
 
 
-def _ask(channel: Provider, refund: Refund) -> RefundResult:
+def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
     """What became of it; a question that is refused leaves the refund as unknown, and as reserved, as it was."""
     try:
         return channel.query_refund(
             out_trade_no=refund.attempt.out_trade_no,
             out_refund_no=refund.out_refund_no,
-            reference=refund.attempt.reference,
+            reference=charged.provider_txn_id,
         )
     except ProviderRejected as error:
         raise OutcomeUnknown(f"the question was refused: {error}") from error

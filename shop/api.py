@@ -23,6 +23,7 @@ from payments.providers.base import Payer, PayMethod
 from payments.serializers import PaymentSerializer, represent_payment
 from shop import catalog, checkout, orders, schema
 from shop.errors import PreconditionRequired
+from shop.live import OrderEvents
 from shop.models import Order, OrderStatus
 from shop.serializers import (
     NoteRequest,
@@ -317,4 +318,5 @@ urlpatterns = [
     path("orders/<hexid:order_id>", OrderDetail.as_view(), name="api-order"),
     path("orders/<hexid:order_id>/cancel", OrderCancel.as_view(), name="api-order-cancel"),
     path("orders/<hexid:order_id>/payment", OrderPayment.as_view(), name="api-order-payment"),
+    path("orders/<hexid:order_id>/events", OrderEvents.as_view(), name="api-order-events"),
 ]

@@ -7,6 +7,12 @@ code                             status when
 `order_not_found`                404    no such order, or another user's
 `out_of_stock`                   409    fewer units left than asked for; nothing was taken
 `flash_sale_only`                409    the product is sold in flash sales alone
+`sold_out`                       409    a flash sale has no unit left
+`already_bought`                 409    the buyer has had this flash sale's one unit; its order is not closed
+`flash_sale_not_running`         409    the product's flash sale has not begun, or is over
+`flash_sale_not_found`           404    the product has no flash sale, or there is no such product
+`campaign_not_found`             404    no coupon campaign of that name
+`none_left`                      409    every coupon of the campaign has been drawn
 `mixed_currency`                 409    the items are priced in different currencies
 `order_paid`                     409    the order is already paid (or was, and is refunded)
 `order_closed`                   409    the order is closed, closing or past its time
@@ -50,6 +56,50 @@ class FlashSaleOnly(Problem):
 
     def __init__(self, sku: str) -> None:
         super().__init__(409, "flash_sale_only", f"{sku!r} is sold in a flash sale only.", sku=sku)
+
+
+class SoldOut(Problem):
+    """No unit of the flash sale is left for this buyer."""
+
+    def __init__(self, sku: str) -> None:
+        super().__init__(409, "sold_out", f"The flash sale of {sku!r} is sold out. Nothing was ordered.", sku=sku)
+
+
+class AlreadyBought(Problem):
+    """One unit a buyer."""
+
+    def __init__(self, sku: str) -> None:
+        detail = f"You have bought {sku!r} in this flash sale already; each buyer may have one."
+        super().__init__(409, "already_bought", detail, sku=sku)
+
+
+class FlashSaleNotRunning(Problem):
+    """Before the beginning or after the end."""
+
+    def __init__(self, sku: str) -> None:
+        detail = f"The flash sale of {sku!r} has not begun or is over."
+        super().__init__(409, "flash_sale_not_running", detail, sku=sku)
+
+
+class FlashSaleNotFound(Problem):
+    """No flash sale of that product."""
+
+    def __init__(self, sku: str) -> None:
+        super().__init__(404, "flash_sale_not_found", f"There is no flash sale of {sku!r}.", sku=sku)
+
+
+class CampaignNotFound(Problem):
+    """No campaign of that name."""
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(404, "campaign_not_found", f"There is no coupon campaign {slug!r}.", campaign=slug)
+
+
+class NoneLeft(Problem):
+    """Every coupon is drawn."""
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(409, "none_left", f"All coupons of {slug!r} have been drawn.", campaign=slug)
 
 
 class MixedCurrency(Problem):

@@ -4,6 +4,7 @@ from django.db.models.functions import Now
 
 from payments.models import PaymentEvent
 from payments.states import PaymentStatus
+from shop import changes
 from shop.models import Fulfilment
 
 Status = Fulfilment.Status
@@ -32,6 +33,7 @@ def on_event(event: PaymentEvent) -> None:
     if told is None:
         return  # closed unpaid: there is nothing to send
     order_id = event.payment.order_id
+    changes.tell(order_id)  # of refunds in part the order itself knows nothing
     if Fulfilment.objects.filter(order_id=order_id, number__lt=event.number).update(number=event.number, **told):
         return
     if Fulfilment.objects.filter(order_id=order_id).exists():

@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from payments import services
 from payments.models import Payment
-from shop import stock
+from shop import changes, stock
 from shop.errors import (
     FlashSaleOnly,
     MixedCurrency,
@@ -278,9 +278,12 @@ def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
     assert after in NEXT[before], f"{before} -> {after} is not a step of an order"  # noqa: S101
     stamps = {OrderStatus.PAID: "paid_at", OrderStatus.CLOSED: "closed_at"}
     times = {stamps[after]: timezone.now()} if after in stamps else {}
-    return bool(
-        Order.objects.filter(pk=order_id, status=before).update(status=after, version=F("version") + 1, **times)
+    changed = Order.objects.filter(pk=order_id, status=before).update(
+        status=after, version=F("version") + 1, **times
     )
+    if changed:
+        changes.tell(order_id)
+    return bool(changed)
 
 
 def _status(order_id: UUID) -> OrderStatus | None:

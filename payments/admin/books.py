@@ -26,14 +26,14 @@ FIELDS = ("account", "currency", "debit", "credit", "balance")
 class JournalEntryAdmin(MoneyAdmin):
     """One movement of money; its lines add up to zero."""
 
-    list_display = ("pk", "kind", "amount", "fact", "payment_link", "booked")
+    list_display = ("number", "kind", "amount", "fact", "payment_link", "booked")
     list_select_related = ("observation__attempt",)
     search_fields = ("id",)
     search_help_text = (
         "An account (orders, held, provider:wechat:1900000001), or the number of a payment or attempt."
     )
     ordering = ("-pk",)
-    fields = ("pk", "kind", "fact", "payment_link", "booked", "lines")
+    fields = ("number", "kind", "fact", "payment_link", "booked", "lines")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JournalEntry]:
         return super().get_queryset(request).prefetch_related("lines")
@@ -61,6 +61,10 @@ class JournalEntryAdmin(MoneyAdmin):
         attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True)[:100])
         return queryset.filter(observation__attempt__in=attempts), False
 
+    @admin.display(description="number", ordering="pk")
+    def number(self, entry: JournalEntry) -> str:
+        return str(entry.pk)
+
     @admin.display(description="amount")
     def amount(self, entry: JournalEntry) -> str:
         return ", ".join(
@@ -81,7 +85,7 @@ class JournalEntryAdmin(MoneyAdmin):
 
     @admin.display(description="lines")
     def lines(self, entry: JournalEntry) -> str:
-        rows = [(line, *_sides(line)) for line in entry.lines.all()]
+        rows = [(line, *_sides(line)) for line in sorted(entry.lines.all(), key=lambda line: -line.amount_minor)]
         return render_to_string("admin/payments/journalentry/lines.html", {"rows": rows})
 
     def trial_balance_view(self, request: HttpRequest) -> HttpResponse:
@@ -115,17 +119,21 @@ class JournalEntryAdmin(MoneyAdmin):
 class JournalLineAdmin(MoneyAdmin):
     """The sheet of an account: search for its name."""
 
-    list_display = ("pk", "account", "debit", "credit", "entry_link", "booked")
+    list_display = ("number", "account", "debit", "credit", "entry_link", "booked")
     list_select_related = ("entry",)
     search_fields = ("account",)
     search_help_text = "An account: orders, held, or as in provider:wechat:1900000001."
     ordering = ("-pk",)
-    fields = ("pk", "account", "debit", "credit", "currency", "entry_link", "booked")
+    fields = ("number", "account", "debit", "credit", "currency", "entry_link", "booked")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[JournalLine], search_term: str
     ) -> tuple[QuerySet[JournalLine], bool]:
         return (queryset.filter(account=search_term.strip()) if search_term.strip() else queryset), False
+
+    @admin.display(description="number", ordering="pk")
+    def number(self, line: JournalLine) -> str:
+        return str(line.pk)
 
     @admin.display(description="debit")
     def debit(self, line: JournalLine) -> str:

@@ -32,7 +32,7 @@ WHAT_AGAIN_DOES = {
 class NotificationAdmin(MoneyAdmin):
     """One row a notification, however many copies came."""
 
-    list_display = ("short_id", "channel", "event_type", "verdict", "trade", "received", "attempts")
+    list_display = ("short_id", "verdict", "event_type", "channel", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), newest("channel", CHANNELS))
     search_fields = ("notification_id",)
     search_help_text = "A whole notification id, or our number of the trade."

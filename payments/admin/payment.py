@@ -147,7 +147,7 @@ class PaymentAdmin(MoneyAdmin):
 
     def dashboard_view(self, request: HttpRequest) -> HttpResponse:
         """The last hours and what is open now."""
-        context = {"hours": HOURS_SHOWN, "newest": NEWEST_MAX}
+        context = {"hours": HOURS_SHOWN, "newest": f"{NEWEST_MAX:,}"}
         if self.has_view_permission(request):
             context |= charts.dashboard()
         return self.own_page(request, "payment/dashboard.html", "Payments", **context)

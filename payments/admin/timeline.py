@@ -25,6 +25,7 @@ from payments.models import (
     Refund,
 )
 from payments.position import as_id
+from payments.providers.base import FactKind
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
 FOLDING = timedelta(seconds=1)  # a transaction that folds a notification is over in less
@@ -124,8 +125,9 @@ def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
     asked = f"{money(attempt.amount_minor, attempt.currency)} by {attempt.method}, number {attempt.out_trade_no}"
     yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address)
     if attempt.submitted_at is not None:
-        became = ATTEMPT_IS[AttemptStatus(attempt.status)]
-        note = f"now {attempt.status}: {became}" if attempt.status in LIVE_ATTEMPTS else f"ended: {became}"
+        # how it ended otherwise is a fact of its own, with its own time
+        told_here = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
+        note = ATTEMPT_IS[AttemptStatus(attempt.status)] if attempt.status in told_here else ""
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
         why = f" ({attempt.message})" if attempt.message else ""
         yield Moment(
@@ -162,14 +164,17 @@ def _of_notification(row: Notification, facts: list[Observation]) -> Iterator[Mo
 
 
 def _of_fact(fact: Observation) -> Moment:
-    if not fact.amount_minor:
-        what, doubt = f"fact: {fact.kind}", ""
-    else:
-        what = f"fact: {money(fact.amount_minor, fact.currency)} {fact.kind}"
-        doubt = "" if fact.credited else "NOT CREDITED; "
-    note = f"{doubt}{fact.provider_txn_id}, told by {fact.source}"
+    of = f"{money(fact.amount_minor, fact.currency)} " if fact.amount_minor else ""
+    doubt = ""
+    if of and not fact.credited:
+        doubt = "NOT CREDITED; " if fact.kind == FactKind.PAID else "of money that is not credited; "
     return Moment(
-        at=fact.observed_at, what=what, who=fact.channel, note=note, address=page_of(fact), alarm=bool(doubt)
+        at=fact.observed_at,
+        what=f"fact: {of}{fact.kind}",
+        who=fact.channel,
+        note=f"{doubt}{fact.provider_txn_id}, told by {fact.source}",
+        address=page_of(fact),
+        alarm=bool(doubt) and fact.kind == FactKind.PAID,
     )
 
 
@@ -177,7 +182,7 @@ def _of_entry(entry: JournalEntry) -> Moment:
     sides = [
         f"{'debit' if line.amount_minor > 0 else 'credit'} {line.account} "
         f"{money(abs(line.amount_minor), line.currency)}"
-        for line in entry.lines.all()
+        for line in sorted(entry.lines.all(), key=lambda line: -line.amount_minor)
     ]
     return Moment(at=entry.created_at, what="journal", note="; ".join(sides), address=page_of(entry))
 

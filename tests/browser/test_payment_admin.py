@@ -87,7 +87,7 @@ def anomaly(api: httpx.Client, shop: RunningShop) -> int:
 
 def rows_of(page: Page, payment: dict[str, Any], history: str) -> list[str]:
     page.goto(f"{ADMIN}/payment/?q={payment['id']}")
-    page.locator("#result_list a").first.click()
+    page.locator("#result_list tbody a").first.click()
     expect(page.locator(".payments-history")).to_contain_text(history)
     addresses = page.locator(".payments-history a").evaluate_all("links => links.map(link => link.pathname)")
     return sorted(set(addresses))
@@ -130,7 +130,7 @@ def test_a_double_click_refunds_once(
     payment: dict[str, Any],
 ) -> None:
     operator.goto(f"{ADMIN}/payment/?q={payment['id']}")
-    operator.locator("#result_list a").first.click()
+    operator.locator("#result_list tbody a").first.click()
     operator.get_by_role("link", name="Refund", exact=True).click()
     fits(operator)
     operator.fill("[name=amount]", "five")
@@ -167,7 +167,7 @@ def test_an_anomaly_is_settled_from_the_list(operator: Page, anomaly: int) -> No
 
 def test_a_notification_is_processed_again(operator: Page, payment: dict[str, Any]) -> None:  # noqa: F811
     operator.goto(f"{ADMIN}/notification/?q={payment['attempts'][0]['out_trade_no']}")
-    operator.locator("#result_list a").first.click()
+    operator.locator("#result_list tbody a").first.click()
     fits(operator)
     operator.get_by_role("link", name="Process again").click()
     fits(operator)

@@ -58,7 +58,7 @@ def test_m18_notifications_come_many_times_at_once_in_no_order_and_late(till: Ti
 
 
 def test_m19_everything_at_random(till: Till) -> None:
-    seed = int(os.environ.get("MONEY_SEED", 0)) or random.SystemRandom().randrange(1, 10**9)
+    seed = int(os.environ.get("MONEY_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
     print(f"MONEY_SEED={seed}")
     dice = random.Random(seed)
     till.sandbox.faults(seed=seed)

@@ -56,7 +56,7 @@
     }
   }
 
-  // Ask whether the order changed, less often the longer it takes; stop when it is over.
+  // Be told when the order changes; where that does not work, ask, less often the longer it takes.
   const FIRST_WAIT_MS = 1500;
   const LONGEST_WAIT_MS = 10000;
   const order = document.querySelector("[data-poll]");
@@ -88,10 +88,27 @@
       clearTimeout(timer);
       if (!document.hidden) timer = setTimeout(ask, wait);
     };
-    document.addEventListener("visibilitychange", () => {
-      wait = FIRST_WAIT_MS;
+    const poll = () => {
+      document.addEventListener("visibilitychange", () => {
+        wait = FIRST_WAIT_MS;
+        plan();
+      });
       plan();
-    });
-    plan();
+    };
+    if (order.dataset.live && window.EventSource) {
+      const live = new EventSource(order.dataset.live);
+      live.addEventListener("status", (event) => {
+        if (JSON.parse(event.data).state === order.dataset.state) return;
+        live.close();
+        location.replace(location.pathname);
+      });
+      // closed for good is what a refusal does; a broken connection is tried again by the browser itself
+      live.addEventListener("error", () => {
+        if (live.readyState === EventSource.CLOSED) poll();
+      });
+      addEventListener("pagehide", () => live.close());
+    } else {
+      poll();
+    }
   }
 })();

@@ -203,7 +203,11 @@ def test_a_wrong_amount_can_be_given_back_whole(stripe: StripeIntents, sandbox: 
     assert (result.facts[0].amount_minor, result.facts[0].paid_minor) == (2090, 2090)
 
 
-@pytest.mark.parametrize("refund_number", [uuid.uuid5(uuid.NAMESPACE_URL, "policy").hex, number_of(2 * DAY)])
+@pytest.mark.parametrize(
+    "refund_number",
+    [uuid.uuid5(uuid.NAMESPACE_URL, "policy").hex, number_of(2 * DAY)],
+    ids=["of our policy", "two days old"],
+)
 def test_a_refund_moves_nothing_twice_after_its_key_was_forgotten(
     stripe: StripeIntents, sandbox: Sandbox, number: str, refund_number: str
 ) -> None:

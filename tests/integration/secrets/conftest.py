@@ -92,7 +92,7 @@ def files(tmp_path: Path, settings: Any) -> Iterator[Files]:
     made = Files(tmp_path)
     serial, platform_pem = certificate(key(PLATFORM))
     made.put(f"platform/{serial}.pem", platform_pem)
-    own_serial, own_pem = certificate(key(MERCHANT))
+    _, own_pem = certificate(key(MERCHANT))
     made.channels = {
         "wechat": {
             "API_URL": "http://127.0.0.1:1",

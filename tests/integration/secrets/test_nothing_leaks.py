@@ -28,12 +28,12 @@ pytestmark = pytest.mark.timeout(240)
 CARD = "4242424242424242"
 OPENID = "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o"
 CHANNELS = ("wechat", "alipay", "stripe")
-PAGES_MAX = 400
+OBJECTS_MAX = 12  # of one model; every one of its lists' columns is read anyway
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
-    """What one eventful run left to read."""
+    """What one eventful run left to read; a failed test must not print it."""
 
     shop: RunningShop
     scanner: Scanner
@@ -238,23 +238,26 @@ def the_superuser_looks(shop: RunningShop) -> tuple[dict[str, str], dict[str, st
 
 
 def crawl(client: httpx.Client) -> dict[str, str]:
-    """Every page under /admin/ that links lead to; of each list only its first order."""
+    """Every page under /admin/ that links lead to, of `OBJECTS_MAX` objects of each model; of lists the first order."""
     todo, pages = ["/admin/"], {}
-    while todo and len(pages) < PAGES_MAX:
+    objects: dict[str, set[str]] = {}
+    while todo:
         path = todo.pop(0)
-        if path in pages:
+        if path in pages or re.search("logout|password|jsi18n|/delete/|/add/", path):
             continue
+        named = re.fullmatch(r"/admin/(\w+/\w+)/([^/]+)/.+", path)
+        if named:
+            seen = objects.setdefault(named[1], set())
+            if len(seen) >= OBJECTS_MAX and named[2] not in seen:
+                continue
+            seen.add(named[2])
         answer = client.get(path)
         assert answer.status_code == 200, path
         if not answer.headers["Content-Type"].startswith("text/html"):
             continue
         pages[path] = answer.text
-        for link in re.findall(r'href="([^"#]+)"', answer.text):
-            target = urlsplit(urljoin(path, link.replace("&amp;", "&")))
-            if target.netloc or not target.path.startswith("/admin/"):
-                continue
-            if not re.search("logout|password|jsi18n|/delete/|/add/", target.path):
-                todo.append(target.path)
+        links = (urlsplit(urljoin(path, link)) for link in re.findall(r'href="([^"#?]+)', answer.text))
+        todo += [link.path for link in links if not link.netloc and link.path.startswith("/admin/")]
     return pages
 
 
@@ -326,7 +329,6 @@ def test_no_log_line_of_any_process_tells_a_secret(run: Run) -> None:
 
 
 def test_no_page_of_the_admin_tells_a_secret(run: Run) -> None:
-    assert len(run.pages) < PAGES_MAX
     for model in ("payment", "attempt", "refund", "notification", "observation", "anomaly"):
         assert any(re.search(rf"/payments/{model}/[^/]+/change/", path) for path in run.pages), model
     assert [found for path, page in run.pages.items() for found in run.scanner.look(path, page)] == []

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
 
 from payments import channels as configured
 from payments.providers import registry
@@ -173,8 +172,9 @@ def test_a_file_of_the_same_time_and_length_is_another_file(files: Files) -> Non
 
 
 def counted(channel: str, outcome: str) -> float:
-    labels = {"channel": channel, "outcome": outcome}
-    return REGISTRY.get_sample_value("payonce_provider_keys_reloaded_total", labels) or 0.0
+    samples = [sample for metric in configured.RELOADED.collect() for sample in metric.samples]
+    wanted = ("payonce_provider_keys_reloaded_total", {"channel": channel, "outcome": outcome})
+    return next((sample.value for sample in samples if (sample.name, sample.labels) == wanted), 0.0)
 
 
 WRONG = [
@@ -236,7 +236,7 @@ def test_a_wrong_file_of_one_channel_does_not_hold_up_another(files: Files) -> N
 
 def test_a_wrong_file_at_the_start_is_an_error(files: Files) -> None:
     files.put("merchant.pem", b"")
-    with pytest.raises(registry.ConfigError, match="WECHAT_MCH_KEY_FILE: .* is empty"):
+    with pytest.raises(registry.ConfigError, match=r"WECHAT_MCH_KEY_FILE: .* is empty"):
         configured.current()
     files.put("merchant.pem", private_pem(key(MERCHANT)))
     assert set(configured.current()) == {"wechat", "alipay", "stripe"}

@@ -1,0 +1,155 @@
+"""An order's state as it changes, for the page that is open: the events of `GET /api/v1/orders/{id}/events`.
+
+A change is told on the order's topic after its commit. What is told is a hint: the stream reads the database and
+sends what it finds, so a message that is lost costs at most `BEAT_SECONDS`. Without Redis it looks that often by
+itself.
+
+A stream occupies a thread, and threads are few: so each ends after `STREAM_SECONDS` (the browser comes again by
+itself), and a process has `STREAMS_MAX` at most. Whoever finds none free hears 503 and polls, as the page does
+where there is no script or no event stream.
+
+Source: WHATWG HTML, "Server-sent events" (read 2026-11).
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from idempotency import fastpath
+from idempotency.errors import Problem
+from idempotency.locks import LockUnavailable
+from shop import schema
+from shop.changes import topic
+from shop.orderview import view_of
+
+STREAMS_MAX = 4  # of the eight threads that a process has
+STREAM_SECONDS = 60.0
+BEAT_SECONDS = 5.0  # also how long a reader that went away is not noticed
+COME_AGAIN_MS = 2000
+
+_free = threading.BoundedSemaphore(STREAMS_MAX)
+
+
+class EventStreamRenderer(BaseRenderer):
+    """So that a caller may ask for ``text/event-stream``; what is rendered are refusals, and those are JSON."""
+
+    media_type = "text/event-stream"
+    format = "events"
+
+    def render(self, data: Any, accepted_media_type: Any = None, renderer_context: Any = None) -> bytes:
+        return JSONRenderer().render(data)
+
+
+class Stream:
+    """The bytes of one stream, in one of the process's few places; the place is free again when it is closed."""
+
+    def __init__(self, *, order_id: UUID, user_id: int, known: str) -> None:
+        if not _free.acquire(blocking=False):
+            raise Problem(
+                503,
+                "live_busy",
+                "All live streams are taken; ask for the order itself, or come again.",
+                headers={"Retry-After": "5"},
+            )
+        self._closed = False
+        self._lines = _lines(order_id=order_id, user_id=user_id, known=known)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._lines
+
+    def close(self) -> None:
+        """End it; any number of times."""
+        self._lines.close()  # type: ignore[attr-defined]  it is a generator
+        if not self._closed:
+            self._closed = True
+            _free.release()
+
+
+def _lines(*, order_id: UUID, user_id: int, known: str) -> Iterator[bytes]:
+    ends_at = time.monotonic() + STREAM_SECONDS
+    yield f"retry: {COME_AGAIN_MS}\n\n".encode()
+    with _listening(order_id) as wait:  # from before the first look, so that no change falls between
+        while True:
+            found = view_of(order_id=order_id, user_id=user_id)
+            if found.state != known:
+                known = found.state
+                yield _event(found)
+            if found.final or time.monotonic() >= ends_at:
+                return
+            if not wait(min(BEAT_SECONDS, max(ends_at - time.monotonic(), 0.0))):
+                yield b": still here\n\n"
+
+
+def _event(found: Any) -> bytes:
+    told = {
+        "order": found.order.id.hex,
+        "status": found.order.status,
+        "version": found.order.version,
+        "state": found.state,
+        "final": found.final,
+    }
+    return f"id: {found.state}\nevent: status\ndata: {json.dumps(told)}\n\n".encode()
+
+
+@contextlib.contextmanager
+def _listening(order_id: UUID) -> Iterator[Any]:
+    """A function that waits for a change for at most so many seconds, and says whether there may be one."""
+    with contextlib.ExitStack() as stack:
+        try:
+            messages = stack.enter_context(topic(order_id, fastpath.client()).listen())
+        except (LockUnavailable, *fastpath.FAILURES):
+            yield _wait_deaf
+            return
+
+        def wait(seconds: float) -> bool:
+            try:
+                messages.take(wait_seconds=seconds)
+            except TimeoutError:
+                return False
+            return True
+
+        yield wait
+
+
+def _wait_deaf(seconds: float) -> bool:
+    """Without Redis nothing is heard: look again after the same time."""
+    time.sleep(seconds)
+    return False
+
+
+class OrderEvents(APIView):
+    """The state of one of the caller's orders, and its changes."""
+
+    renderer_classes = (JSONRenderer, EventStreamRenderer)
+
+    @extend_schema(
+        operation_id="orders_events",
+        summary="Watch an order",
+        description="Server-sent events named `status`, the present one first: `{order, status, version, state, "
+        "final}`. `Last-Event-ID` leaves out what is known. The stream ends when the order is final, or after a "
+        "minute; come again then.",
+        responses={
+            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, description="the stream"),
+            **schema.responses({}, {401: "not_authenticated", 404: "order_not_found", 503: "live_busy"}),
+        },
+    )
+    def get(self, request: Request, order_id: UUID) -> StreamingHttpResponse:
+        user_id = int(request.user.pk)
+        view_of(order_id=order_id, user_id=user_id)  # 404 before a place is taken
+        stream = Stream(order_id=order_id, user_id=user_id, known=request.headers.get("Last-Event-ID", ""))
+        return StreamingHttpResponse(
+            stream,
+            content_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )

@@ -1,0 +1,38 @@
+-- Take over what the database says of a sale. Admissions that run are kept, unless they were for another sale.
+-- KEYS as for flash_admit
+-- ARGV[1] sale   ARGV[2] units that can be had, the bought ones included   ARGV[3], ARGV[4] start and end in Unix
+-- milliseconds   ARGV[5] arrivals at least   ARGV[6] 1: also if the sale is known here already   ARGV[7..] buyers
+-- returns how many buyers differed from what stood here, or -1 if it was not taken over
+local kinds = {'hash', 'zset', 'set', 'hash'}
+for index, kind in ipairs(kinds) do
+    local found = redis.call('TYPE', KEYS[index]).ok
+    if found ~= kind and found ~= 'none' then
+        redis.call('DEL', KEYS[index])
+    end
+end
+local known = redis.call('HGET', KEYS[1], 'sale')
+if known == ARGV[1] and ARGV[6] ~= '1' then
+    return -1
+end
+if known and known ~= ARGV[1] then
+    redis.call('DEL', unpack(KEYS))
+end
+local before = redis.call('SCARD', KEYS[3])
+local same = 0
+for index = 7, #ARGV do
+    same = same + redis.call('SISMEMBER', KEYS[3], ARGV[index])
+end
+redis.call('DEL', KEYS[3])
+for index = 7, #ARGV do
+    redis.call('SADD', KEYS[3], ARGV[index])
+    redis.call('ZREM', KEYS[2], ARGV[index])
+    redis.call('HDEL', KEYS[4], ARGV[index])
+end
+-- what is not a number here is nobody's count
+local arrivals = tonumber(redis.call('HGET', KEYS[1], 'arrivals') or 0) or 0
+redis.call('HSET', KEYS[1], 'sale', ARGV[1], 'units', ARGV[2], 'starts', ARGV[3], 'ends', ARGV[4],
+    'arrivals', string.format('%.0f', math.max(arrivals, tonumber(ARGV[5]))))
+for index = 1, #KEYS do
+    redis.call('PEXPIREAT', KEYS[index], tonumber(ARGV[4]) + 3600000)
+end
+return (before - same) + (#ARGV - 6 - same)

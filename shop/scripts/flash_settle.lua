@@ -1,0 +1,12 @@
+-- The database has this buyer's purchase: his admission has become one.
+-- KEYS as for flash_admit   ARGV[1] sale   ARGV[2] buyer
+-- returns 1, or 0 if this is another sale's time, or nothing is known (what is read from the database knows him)
+local sale = redis.call('HMGET', KEYS[1], 'sale', 'ends')
+if sale[1] ~= ARGV[1] then
+    return 0
+end
+redis.call('ZREM', KEYS[2], ARGV[2])
+redis.call('HDEL', KEYS[4], ARGV[2])
+redis.call('SADD', KEYS[3], ARGV[2])
+redis.call('PEXPIREAT', KEYS[3], tonumber(sale[2]) + 3600000)
+return 1

@@ -1,0 +1,164 @@
+"""The stream of an order's states: told at once over Redis, looked up without it, few at a time."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.db import connection, connections, transaction
+from django.test import Client
+
+from shop import changes, live, orders
+from shop.models import Order, OrderStatus, Product
+from tests.conftest import hanging
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def owner(transactional_db: None) -> User:
+    return User.objects.create_user("ann", password="ann")
+
+
+@pytest.fixture
+def order(owner: User) -> Order:
+    Product.objects.create(sku="mug", name="Mug", price_minor=1990, stock=10)
+    with transaction.atomic():
+        return orders.create_order(user_id=owner.pk, quantities={"mug": 1})
+
+
+class Reader:
+    """Reads a stream in a thread of its own, as a browser would beside everything else."""
+
+    def __init__(self, user: User, order: Order, **headers: str) -> None:
+        client = Client()
+        client.force_login(user)
+        self.response: Any = client.get(f"/api/v1/orders/{order.id.hex}/events", headers=headers)
+        assert self.response.status_code == 200, self.response.content
+        self.told: list[dict[str, Any]] = []
+        self.ids: list[str] = []
+        self.news = threading.Semaphore(0)
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self) -> None:
+        try:
+            for part in self.response.streaming_content:
+                fields = dict(line.split(": ", 1) for line in part.decode().strip().splitlines() if ": " in line)
+                if fields.get("event") == "status":
+                    self.ids.append(fields["id"])
+                    self.told.append(json.loads(fields["data"]))
+                    self.news.release()
+        finally:
+            self.response.close()
+            connections.close_all()
+
+    def next(self) -> dict[str, Any]:
+        assert self.news.acquire(timeout=20), "nothing was told"
+        return self.told[-1]
+
+    def ended(self) -> None:
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def pay(order: Order) -> None:
+    with transaction.atomic():
+        assert orders.on_payment(order_id=order.id, event="paid")
+
+
+@pytest.fixture(autouse=True)
+def _all_places_are_free_again() -> Iterator[None]:
+    yield
+    taken = [live._free.acquire(timeout=10) for _ in range(live.STREAMS_MAX)]
+    for _ in filter(None, taken):
+        live._free.release()
+    assert all(taken), "a stream has kept its place"
+
+
+def test_the_page_is_told_when_the_order_is_paid(
+    owner: User, order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 60.0)  # only what is told can be the reason
+    reader = Reader(owner, order)
+    first = reader.next()
+    assert (first["status"], first["final"], first["order"]) == ("pending", False, order.id.hex)
+    pay(order)
+    last = reader.next()
+    assert (last["status"], last["final"], last["version"]) == ("paid", True, 2)
+    reader.ended()
+    assert reader.response.headers["Content-Type"] == "text/event-stream"
+    assert reader.response.headers["Cache-Control"] == "no-store"
+
+
+def test_what_the_browser_knows_is_not_told_again(owner: User, order: Order) -> None:
+    reader = Reader(owner, order)
+    reader.next()
+    again = Reader(owner, order, **{"Last-Event-ID": reader.ids[0], "Accept": "text/event-stream"})
+    pay(order)
+    assert again.next()["status"] == "paid"
+    for each in (reader, again):
+        each.ended()
+    assert [told["status"] for told in again.told] == ["paid"]
+
+
+def test_a_change_that_was_rolled_back_is_not_told(owner: User, order: Order, redis_server: redis.Redis) -> None:
+    with changes.topic(order.id, redis_server).listen() as messages:
+        assert messages.take(wait_seconds=20) is None  # from now on it hears everything
+        with transaction.atomic():
+            assert orders.on_payment(order_id=order.id, event="paid")
+            transaction.set_rollback(True)
+        pay(order)
+        assert messages.take(wait_seconds=20) == "changed"
+        with pytest.raises(TimeoutError):
+            messages.take(wait_seconds=0)
+    assert Order.objects.get().version == 2
+
+
+def test_without_redis_it_looks_by_itself(
+    owner: User, order: Order, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
+    with hanging(redis_server):
+        reader = Reader(owner, order)
+        reader.next()
+        pay(order)
+        assert reader.next()["status"] == "paid"
+        reader.ended()
+
+
+def test_only_so_many_at_a_time_and_a_reader_that_goes_leaves_its_place(owner: User, order: Order) -> None:
+    client = Client()
+    client.force_login(owner)
+    path = f"/api/v1/orders/{order.id.hex}/events"
+    opened = [client.get(path) for _ in range(live.STREAMS_MAX)]
+    refused = client.get(path, headers={"Accept": "text/event-stream"})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+    assert json.loads(refused.content)["code"] == "live_busy"
+    for response in opened:
+        response.close()  # none of them was ever read
+        response.close()
+    once_more = client.get(path)
+    assert once_more.status_code == 200
+    once_more.close()
+
+
+def test_it_is_the_owners_alone(order: Order) -> None:
+    path = f"/api/v1/orders/{order.id.hex}/events"
+    assert Client().get(path).status_code == 401
+    other = Client()
+    other.force_login(User.objects.create_user("eve", password="eve"))
+    answer = other.get(path, headers={"Accept": "text/event-stream"})
+    assert (answer.status_code, json.loads(answer.content)["code"]) == (404, "order_not_found")
+
+
+def test_a_stream_ends_after_its_time(owner: User, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "STREAM_SECONDS", 0.0)
+    reader = Reader(owner, order)
+    reader.ended()
+    assert [told["status"] for told in reader.told] == ["pending"]
+    assert Order.objects.get().status == OrderStatus.PENDING
+    assert not connection.in_atomic_block
