@@ -178,12 +178,14 @@ def _known(provider: Provider, line: BillLine) -> bool:
 def _record(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> BillComparison:
     compared = _pair(provider, day, lines)
     ours = [one.fact for one in compared if one.fact is not None]
+    currencies = [line.currency for line in lines] + [fact.currency for fact in ours]
     comparison, _ = BillComparison.objects.update_or_create(
         channel=provider.channel,
         merchant=provider.merchant,
         day=day,
         defaults={
             "lines": len(lines),
+            "currency": next(iter(currencies), ""),
             "theirs_minor": sum(_signed(line.kind, line.amount_minor) for line in lines),
             "ours_minor": sum(_signed(FactKind(fact.kind), fact.amount_minor) for fact in ours),
             "compared_at": Now(),

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.db import OperationalError, models, transaction
 
-from payments import anomalies, refunds, services, webhooks
+from payments import anomalies, bills, refunds, services, webhooks
 from payments.errors import (
     ChannelUnavailable,
     NotificationMalformed,
@@ -24,7 +24,7 @@ from payments.errors import (
     SignatureInvalid,
 )
 from payments.legible import refund_money
-from payments.models import Anomaly, Attempt, Notification, Payment, Refund
+from payments.models import Anomaly, Attempt, Difference, Notification, Payment, Refund
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
 _WHY: dict[type[Exception], str] = {
@@ -181,6 +181,22 @@ def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
         anomalies.resolve(anomaly.pk, resolution=by.reason)
         _log(anomaly, "Resolved", by=by, result="settled.")
     return Result(done=True, sentences=["The anomaly is resolved."])
+
+
+def resolve_difference(row: Difference, *, by: Operator) -> Result:
+    """Settle a line on which bill and facts differ, with the operator's reason as the resolution.
+
+    Raises:
+        NotDecidable: it is settled already.
+
+    Transaction: opens its own.
+    """
+    with transaction.atomic():
+        if not bills.resolve(row.pk, resolution=by.reason):
+            row.refresh_from_db()
+            raise NotDecidable(f"It has been resolved before: {row.resolution}")
+        _log(row, "Resolved", by=by, result="settled.")
+    return Result(done=True, sentences=["The difference is resolved."])
 
 
 def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str) -> Refund:

@@ -36,7 +36,7 @@ class Position:
         return [fact for fact in self.facts if fact.attempt_id == attempt.pk and fact.kind == kind]
 
     def is_credited(self, attempt: Attempt, *, paid_txn_id: str = "") -> bool:
-        """Whether what it was paid with counts for the order; of several charges, that of the provider's number."""
+        """Whether what it was paid with counts for the order; of several charges, that of the number."""
         charges = self.of(attempt, FactKind.PAID)
         named = [fact for fact in charges if fact.provider_txn_id == paid_txn_id]
         return any(fact.credited for fact in named or charges)

@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -17,7 +17,16 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
 from shop import catalog, orders, stock
-from shop.models import Like, Order, OrderItem, Product
+from shop.models import (
+    Campaign,
+    Coupon,
+    FlashSale,
+    FlashSalePurchase,
+    Like,
+    Order,
+    OrderItem,
+    Product,
+)
 from shop.templatetags.shop import money
 
 admin.site.site_header = "PayOnce"
@@ -182,3 +191,68 @@ class LikeAdmin(ReadOnlyAdmin):
     list_filter = ("product",)
     list_select_related = ("product", "user")
     search_fields = ("user__username", "product__sku")
+
+
+@admin.register(FlashSale)
+class FlashSaleAdmin(ReadOnlyAdmin):
+    """What is, was and will be sold to few."""
+
+    list_display = ("product", "starts_at", "ends_at", "units", "sold", "version")
+    list_filter = ("product",)
+    list_select_related = ("product",)
+    search_fields = ("product__sku",)
+    date_hierarchy = "starts_at"
+
+
+@admin.register(FlashSalePurchase)
+class FlashSalePurchaseAdmin(ReadOnlyAdmin):
+    """Who bought, in the order of arrival."""
+
+    list_display = ("sale", "place", "buyer", "order", "bought_at", "returned_at")
+    list_filter = ("sale", ("returned_at", admin.EmptyFieldListFilter))
+    list_select_related = ("sale", "buyer", "order")
+    search_fields = ("buyer__username", "sale__product__sku")
+    ordering = ("sale", "place", "pk")
+    show_full_result_count = False
+
+
+@admin.register(Campaign)
+class CampaignAdmin(ReadOnlyAdmin):
+    """Coupon campaigns and how far they are drawn."""
+
+    list_display = ("slug", "name", "coupons_drawn", "coupons_left", "created_at")
+    search_fields = ("slug", "name")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Campaign]:
+        drawn = Count("coupons", filter=Q(coupons__drawn_by__isnull=False))
+        campaigns: QuerySet[Campaign] = super().get_queryset(request)
+        return campaigns.annotate(all_coupons=Count("coupons"), drawn_coupons=drawn)
+
+    @admin.display(description=_("drawn"))
+    def coupons_drawn(self, campaign: Any) -> int:
+        return int(campaign.drawn_coupons)
+
+    @admin.display(description=_("left"))
+    def coupons_left(self, campaign: Any) -> int:
+        return int(campaign.all_coupons - campaign.drawn_coupons)
+
+
+@admin.register(Coupon)
+class CouponAdmin(ReadOnlyAdmin):
+    """Drawn coupons with their users, and free ones, whose code nobody needs to see."""
+
+    list_display = ("number", "campaign", "shown_code", "drawn_by", "drawn_at")
+    list_filter = ("campaign", ("drawn_at", admin.EmptyFieldListFilter))
+    list_select_related = ("campaign", "drawn_by")
+    search_fields = ("drawn_by__username", "=code")
+    show_full_result_count = False
+    fields = ("number", "campaign", "shown_code", "drawn_by", "drawn_at")
+    readonly_fields = fields
+
+    @admin.display(description=_("number"), ordering="pk")
+    def number(self, coupon: Coupon) -> int:
+        return coupon.pk
+
+    @admin.display(description=_("code"))
+    def shown_code(self, coupon: Coupon) -> str:
+        return "-" if coupon.drawn_by_id is None else coupon.code

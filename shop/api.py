@@ -21,11 +21,12 @@ from idempotency.drf import idempotent
 from idempotency.modes import PHASED
 from payments.providers.base import Payer, PayMethod
 from payments.serializers import PaymentSerializer, represent_payment
-from shop import catalog, checkout, orders, schema
+from shop import catalog, checkout, coupons, flashsale, orders, schema
 from shop.errors import PreconditionRequired
 from shop.live import OrderEvents
 from shop.models import Order, OrderStatus
 from shop.serializers import (
+    CouponResponse,
     NoteRequest,
     OrderRequest,
     OrderResponse,
@@ -261,6 +262,7 @@ class OrderCancel(APIView):
     def post(self, request: Request, order_id: UUID) -> Response:
         request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
         order = orders.cancel(order_id=order_id, user_id=_user_id(request))
+        flashsale.returned(order_id=order_id)
         return _with_payment(order, status=202 if order.status == OrderStatus.PENDING else 200)
 
 
@@ -310,6 +312,55 @@ class OrderPayment(APIView):
         )
 
 
+class FlashSaleOrder(APIView):
+    """Buying in a flash sale."""
+
+    @extend_schema(
+        operation_id="flash_sales_order",
+        summary="Buy in a flash sale",
+        description="One unit a buyer, first come, first served; the answer is an order to be paid until "
+        "`expires_at`. Closing it unpaid puts its unit on sale again, and the buyer may buy again while the sale "
+        "runs. A refusal is kept under its key: to try again, send a fresh one.",
+        parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
+        request=None,
+        examples=[schema.FLASH_SALE_EXAMPLE, schema.SOLD_OUT_EXAMPLE, schema.ALREADY_BOUGHT_EXAMPLE],
+        responses=schema.responses(
+            {201: OrderResponse},
+            {404: "flash_sale_not_found", 409: "sold_out, already_bought, flash_sale_not_running"},
+            keyed=True,
+        ),
+    )
+    @idempotent()
+    def post(self, request: Request, sku: str) -> Response:
+        order = flashsale.buy(sku=sku, user_id=_user_id(request))
+        request.idempotency.about("order", order.id)  # type: ignore[attr-defined]
+        return _order_response(order, payment_id=None, status=201)
+
+
+class CouponDraw(APIView):
+    """Drawing a coupon."""
+
+    @extend_schema(
+        operation_id="coupons_draw",
+        summary="Draw a coupon",
+        description="One a user and campaign, and nobody else's. 200: the caller has drawn before, and gets the "
+        "same code again.",
+        parameters=[schema.IDEMPOTENCY_KEY, schema.REPLAYED],
+        request=None,
+        examples=[schema.COUPON_EXAMPLE, schema.NONE_LEFT_EXAMPLE],
+        responses=schema.responses(
+            {200: CouponResponse, 201: CouponResponse},
+            {404: "campaign_not_found", 409: "none_left"},
+            keyed=True,
+        ),
+    )
+    @idempotent()
+    def post(self, request: Request, campaign: str) -> Response:
+        coupon, fresh = coupons.draw(slug=campaign, user_id=_user_id(request))
+        request.idempotency.about("coupon", coupon.pk)  # type: ignore[attr-defined]
+        return Response({"code": coupon.code}, status=201 if fresh else 200)
+
+
 urlpatterns = [
     path("products", ProductList.as_view(), name="api-products"),
     path("products/<slug:sku>", ProductDetail.as_view(), name="api-product"),
@@ -318,5 +369,7 @@ urlpatterns = [
     path("orders/<hexid:order_id>", OrderDetail.as_view(), name="api-order"),
     path("orders/<hexid:order_id>/cancel", OrderCancel.as_view(), name="api-order-cancel"),
     path("orders/<hexid:order_id>/payment", OrderPayment.as_view(), name="api-order-payment"),
+    path("flash-sales/<slug:sku>/orders", FlashSaleOrder.as_view(), name="api-flash-sale-order"),
+    path("coupons/<slug:campaign>/draw", CouponDraw.as_view(), name="api-coupon-draw"),
     path("orders/<hexid:order_id>/events", OrderEvents.as_view(), name="api-order-events"),
 ]

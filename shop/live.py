@@ -15,7 +15,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -70,13 +70,13 @@ class Stream:
 
     def close(self) -> None:
         """End it; any number of times."""
-        self._lines.close()  # type: ignore[attr-defined]  it is a generator
+        self._lines.close()
         if not self._closed:
             self._closed = True
             _free.release()
 
 
-def _lines(*, order_id: UUID, user_id: int, known: str) -> Iterator[bytes]:
+def _lines(*, order_id: UUID, user_id: int, known: str) -> Generator[bytes, None, None]:
     ends_at = time.monotonic() + STREAM_SECONDS
     yield f"retry: {COME_AGAIN_MS}\n\n".encode()
     with _listening(order_id) as wait:  # from before the first look, so that no change falls between
@@ -145,7 +145,8 @@ class OrderEvents(APIView):
         },
     )
     def get(self, request: Request, order_id: UUID) -> StreamingHttpResponse:
-        user_id = int(request.user.pk)
+        user_id = request.user.pk
+        assert user_id is not None  # noqa: S101  the permission lets nobody else in
         view_of(order_id=order_id, user_id=user_id)  # 404 before a place is taken
         stream = Stream(order_id=order_id, user_id=user_id, known=request.headers.get("Last-Event-ID", ""))
         return StreamingHttpResponse(

@@ -190,7 +190,9 @@ class FlashSale(models.Model):
             models.CheckConstraint(
                 condition=Q(sold__gte=0, sold__lte=F("units")), name="flash_sale_sold_within_units"
             ),
-            models.CheckConstraint(condition=Q(ends_at__gt=F("starts_at")), name="flash_sale_ends_after_its_start"),
+            models.CheckConstraint(
+                condition=Q(ends_at__gt=F("starts_at")), name="flash_sale_ends_after_its_start"
+            ),
         )
 
     def __str__(self) -> str:

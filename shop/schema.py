@@ -113,6 +113,36 @@ ORDER_REQUEST_EXAMPLE = OpenApiExample(
     "two mugs", value={"items": [{"sku": "mug", "quantity": 2}]}, request_only=True
 )
 ORDER_EXAMPLE = OpenApiExample("a new order", value=ORDER, response_only=True, status_codes=["201"])
+FLASH_SALE_EXAMPLE = OpenApiExample(
+    "one pair of sneakers",
+    value={
+        **ORDER,
+        "total": {"amount_minor": 29900, "currency": "CNY"},
+        "items": [{"sku": "sneaker", "quantity": 1, "price": {"amount_minor": 29900, "currency": "CNY"}}],
+    },
+    response_only=True,
+    status_codes=["201"],
+)
+COUPON_EXAMPLE = OpenApiExample(
+    "a coupon", value={"code": "K7QM-2XWD-9RTB"}, response_only=True, status_codes=["200", "201"]
+)
+
+
+def problem_example(code: str, detail: str, **more: str) -> OpenApiExample:
+    """A refusal with status 409, as the API shows it."""
+    value = {"type": "about:blank", "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
+    return OpenApiExample(code, value=value, response_only=True, status_codes=["409"], media_type=_PROBLEM)
+
+
+SOLD_OUT_EXAMPLE = problem_example(
+    "sold_out", "The flash sale of 'sneaker' is sold out. Nothing was ordered.", sku="sneaker"
+)
+ALREADY_BOUGHT_EXAMPLE = problem_example(
+    "already_bought",
+    "You have bought 'sneaker' in this flash sale already; each buyer may have one.",
+    sku="sneaker",
+)
+NONE_LEFT_EXAMPLE = problem_example("none_left", "All coupons of 'welcome' have been drawn.", campaign="welcome")
 PAYMENT_EXAMPLE = OpenApiExample(
     "a WeChat QR code to show",
     value={

@@ -95,6 +95,12 @@ class OrderResponse(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField(help_text="an unpaid order closes then")
 
 
+class CouponResponse(serializers.Serializer[Any]):
+    """A drawn coupon."""
+
+    code = serializers.CharField(help_text="the caller's own, for good")
+
+
 class ProblemResponse(serializers.Serializer[Any]):
     """An error after RFC 9457, with a stable `code`."""
 

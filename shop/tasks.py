@@ -1,4 +1,4 @@
-"""Background work of the shop on the durable queue: closing orders that nobody paid. No logic of its own.
+"""Background work of the shop on the durable queue: closing unpaid orders, sweeping. No logic of its own.
 
 None of it takes the queue's `lock`: a worker that is killed would keep it, and two runs at once do no harm.
 """
@@ -10,7 +10,7 @@ from procrastinate.contrib.django import app
 
 from idempotency.completer import complete_stalled
 from idempotency.reaper import reap
-from shop import orders
+from shop import flashsale, orders
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,27 @@ def expire_orders(timestamp: int) -> int:
             log.exception("order %s could not be closed", order_id.hex)
         else:
             log.info("order %s is past its time: %s", order_id.hex, status)
+            flashsale.returned(order_id=order_id)
     return len(due)
+
+
+@app.periodic(cron="* * * * *")
+@app.task(name="shop.sweep_flash_sales", queueing_lock="shop.sweep_flash_sales")
+def sweep_flash_sales(timestamp: int) -> int:
+    """Every minute: up to `BATCH` running sales as Redis counts them, made equal to the database.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled; the clock of this machine decides what runs.
+
+    Returns:
+        How many buyers Redis had too many or too few.
+    """
+    repaired = 0
+    for sale in flashsale.running(now=timezone.now(), limit=BATCH):
+        if found := flashsale.reconcile(sale=sale):
+            log.warning("flash sale %s: Redis was wrong about %s buyers", sale.pk, found)
+            repaired += found
+    return repaired
 
 
 @app.periodic(cron="17 * * * *")

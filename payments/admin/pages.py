@@ -47,9 +47,10 @@ class Question:
 
 
 class MoneyAdmin(ReadOnlyAdmin):
-    """Read-only pages over tables that may be large: no counts, no facets, no filter without a bound."""
+    """Read-only pages over tables that may be large: no counts, facets, sorting or filters without bounds."""
 
     show_facets = admin.ShowFacets.NEVER
+    sortable_by = ()  # by a column without an index, PostgreSQL would sort the whole table
     change_form_template = "admin/payments/detail.html"
     change_list_template = "admin/payments/list.html"
 
@@ -134,13 +135,14 @@ def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
     return format_html('<a href="{}" title="{}">{}</a>', address, payment_id.hex, short(payment_id))
 
 
-def link_to_order(order_id: uuid.UUID) -> SafeString | str:
+def link_to_order(order_id: uuid.UUID, words: str = "") -> SafeString | str:
     """To the page that `SUBJECT_ADMIN` names for orders; the bare number where there is none."""
+    shown = words or order_id.hex
     try:
         address = reverse(config().subject_admin["order"], args=[order_id.hex])
     except (KeyError, NoReverseMatch):
-        return order_id.hex
-    return format_html('<a href="{}">{}</a>', address, order_id.hex)
+        return shown
+    return format_html('<a href="{}" title="{}">{}</a>', address, order_id.hex, shown)
 
 
 def link_to_ledger(kind: str, number: uuid.UUID) -> SafeString:

@@ -38,7 +38,7 @@ from payments.states import PaymentStatus
 class PaymentAdmin(MoneyAdmin):
     """One payment an order, with everything that providers, the machine and operators did about it."""
 
-    list_display = ("number", "status", "amount", "paid", "refunded", "order", "opened")
+    list_display = ("number", "status", "amount", "paid", "refunded", "opened", "short_order")
     list_filter = (Opened, newest("status", choices(PaymentStatus)))
     search_fields = ("id",)
     search_help_text = "A whole number: of payment, order, attempt or refund, or the provider's own of the trade."
@@ -97,6 +97,10 @@ class PaymentAdmin(MoneyAdmin):
     @admin.display(description="order")
     def order(self, payment: Payment) -> SafeString | str:
         return link_to_order(payment.order_id)
+
+    @admin.display(description="order")
+    def short_order(self, payment: Payment) -> SafeString | str:
+        return link_to_order(payment.order_id, short(payment.order_id))
 
     @admin.display(description="amount")
     def amount(self, payment: Payment) -> str:
@@ -162,7 +166,7 @@ class PaymentAdmin(MoneyAdmin):
         sentences = [
             *(asked or ["Nothing of this payment is open, so there is nothing to ask about."]),
             "What is told counts as if the provider had notified us: an attempt that was paid pays the order, or"
-            " is given back where the order does not take it. No new trade or refund is made.",
+            " is given back where the order does not take it. No new trade or refund is begun.",
         ]
         question = Question(
             title="Ask the provider now",
@@ -200,9 +204,7 @@ def _with_fact(term: str) -> QuerySet[Observation]:
     """Facts of that number at any of our merchant accounts; the unique index begins with channel and merchant."""
     found = Observation.objects.none()
     for channel, provider in channels.current().items():
-        ours = Observation.objects.filter(
-            channel=channel, merchant=provider.merchant, provider_txn_id=term[:64], attempt__isnull=False
-        )
+        ours = Observation.objects.filter(channel=channel, merchant=provider.merchant, provider_txn_id=term)
         found = found | ours
     return found
 

@@ -22,6 +22,12 @@ class Migration(migrations.Migration):
                 ("merchant", models.CharField(max_length=64)),
                 ("day", models.DateField(help_text="in the provider's time zone")),
                 ("lines", models.PositiveIntegerField(help_text="of the bill")),
+                (
+                    "currency",
+                    models.CharField(
+                        help_text="of an account that has one; else that of the first line", max_length=3
+                    ),
+                ),
                 ("theirs_minor", models.BigIntegerField(help_text="paid less refunded, by the bill")),
                 ("ours_minor", models.BigIntegerField(help_text="paid less refunded, by our facts of that day")),
                 ("compared_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
@@ -89,6 +95,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "permissions": [("resolve_difference", "Can resolve a difference")],
                 "ordering": ("-id",),
                 "indexes": [
                     models.Index(

@@ -16,6 +16,7 @@ class BillComparison(models.Model):
     merchant = models.CharField(max_length=64)
     day = models.DateField(help_text="in the provider's time zone")
     lines = models.PositiveIntegerField(help_text="of the bill")
+    currency = models.CharField(max_length=3, help_text="of an account that has one; else that of the first line")
     theirs_minor = models.BigIntegerField(help_text="paid less refunded, by the bill")
     ours_minor = models.BigIntegerField(help_text="paid less refunded, by our facts of that day")
     compared_at = models.DateTimeField(db_default=Now())
@@ -56,6 +57,7 @@ class Difference(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        permissions = [("resolve_difference", "Can resolve a difference")]
         constraints = (
             models.UniqueConstraint(
                 fields=["comparison", "moved", "provider_txn_id"], name="difference_once_per_line"

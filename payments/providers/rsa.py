@@ -7,6 +7,7 @@ decryption"; Alipay open platform, "RSA2 signing" (all read 2026-11).
 import base64
 import binascii
 import re
+from functools import lru_cache
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 
+@lru_cache(maxsize=4)  # testing that it is one takes a tenth of a second, and checks and builders all ask
 def load_private_key(pem: bytes) -> RSAPrivateKey:
     """Raises ValueError if `pem` is not an unencrypted RSA private key."""
     key = load_pem_private_key(pem, password=None)

@@ -44,7 +44,7 @@ def _run() -> None:
                 time.sleep(IDLE_SECONDS)
                 continue
             if faults.current()["reorder"]:
-                faults.dice.shuffle(due)
+                faults.reorder_dice.shuffle(due)
             senders = faults.senders()
             for start_at in range(0, len(due), senders):
                 list(pool.map(lambda row: _send(client, row), due[start_at : start_at + senders]))

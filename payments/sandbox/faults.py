@@ -63,6 +63,8 @@ WRONG_SELLERS = {"wechat": "1999999999", "alipay": "2088999999999999"}
 HELD_SECONDS_MAX = 20.0
 
 dice = random.Random(0)  # noqa: S311  misbehaviour need not be unguessable
+# thrown by the sending thread, whenever it comes to it: it must not change what the others are told
+reorder_dice = random.Random(0)  # noqa: S311
 _dice_lock = threading.Lock()
 _timeout_lock = threading.Lock()
 
@@ -97,6 +99,7 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
     if "seed" in wanted:
         with _dice_lock:
             dice.seed(int(wanted["seed"]))
+            reorder_dice.seed(int(wanted["seed"]))
     return faults
 
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.test_ledger_admin import fits, operator  # noqa: F401  the same person, the same demand
 from tests.running import RunningShop, until
@@ -86,11 +86,18 @@ def anomaly(api: httpx.Client, shop: RunningShop) -> int:
 
 
 def rows_of(page: Page, payment: dict[str, Any], history: str) -> list[str]:
+    """The payment's page is opened; from its history, the address of a row of each kind."""
     page.goto(f"{ADMIN}/payment/?q={payment['id']}")
-    page.locator("#result_list tbody a").first.click()
+    follow(page, page.locator("#result_list tbody a").first)
     expect(page.locator(".payments-history")).to_contain_text(history)
     addresses = page.locator(".payments-history a").evaluate_all("links => links.map(link => link.pathname)")
-    return sorted(set(addresses))
+    return sorted({address.split("/")[3]: address for address in addresses}.values())
+
+
+def follow(page: Page, link: Locator) -> None:
+    """Click on it, and wait until its page is there."""
+    with page.expect_navigation():
+        link.click()
 
 
 def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) -> None:  # noqa: F811
@@ -99,7 +106,7 @@ def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) 
         fits(operator)
     addresses = rows_of(operator, payment, "TRANSACTION.SUCCESS")
     fits(operator)
-    assert len({address.split("/")[3] for address in addresses}) == 5
+    assert len(addresses) == 5
     for address in [*addresses, f"{ADMIN}/anomaly/{anomaly}/change/"]:
         operator.goto(address)
         expect(operator.locator("#content h1")).to_be_visible()
@@ -108,7 +115,7 @@ def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) 
 
 def test_dashboard_and_trial_balance_fit(operator: Page, payment: dict[str, Any], anomaly: int) -> None:  # noqa: F811
     operator.goto(f"{ADMIN}/payment/")
-    operator.get_by_role("link", name="Dashboard").click()
+    follow(operator, operator.get_by_role("link", name="Dashboard"))
     fits(operator)
     expect(operator.get_by_role("img", name=re.compile("Payments credited by the hour; at most"))).to_be_visible()
     expect(operator.locator("body")).to_contain_text("paid in another amount or currency")
@@ -116,7 +123,7 @@ def test_dashboard_and_trial_balance_fit(operator: Page, payment: dict[str, Any]
     assert highest is not None
     assert highest["height"] > 5
     operator.goto(f"{ADMIN}/journalentry/")
-    operator.get_by_role("link", name="Trial balance").click()
+    follow(operator, operator.get_by_role("link", name="Trial balance"))
     fits(operator)
     expect(operator.locator("tfoot")).to_contain_text("0.00 CNY")
     with operator.expect_download() as download:
@@ -130,12 +137,12 @@ def test_a_double_click_refunds_once(
     payment: dict[str, Any],
 ) -> None:
     operator.goto(f"{ADMIN}/payment/?q={payment['id']}")
-    operator.locator("#result_list tbody a").first.click()
-    operator.get_by_role("link", name="Refund", exact=True).click()
+    follow(operator, operator.locator("#result_list tbody a").first)
+    follow(operator, operator.get_by_role("link", name="Refund", exact=True))
     fits(operator)
     operator.fill("[name=amount]", "five")
     operator.fill("[name=reason]", "came broken")
-    operator.click("[type=submit][value^=Give]")
+    follow(operator, operator.locator("[type=submit][value^=Give]"))
     expect(operator.get_by_text("Write the amount in digits, as in 19.90.")).to_be_visible()
     fits(operator)
     operator.fill("[name=amount]", "5.00")
@@ -152,9 +159,9 @@ def test_a_double_click_refunds_once(
 
 def test_an_anomaly_is_settled_from_the_list(operator: Page, anomaly: int) -> None:  # noqa: F811
     operator.goto(f"{ADMIN}/anomaly/")
-    operator.locator(f"#result_list a[href*='/{anomaly}/change/']").first.click()
+    follow(operator, operator.locator(f"#result_list a[href*='/{anomaly}/change/']").first)
     fits(operator)
-    operator.get_by_role("link", name="Resolve", exact=True).click()
+    follow(operator, operator.get_by_role("link", name="Resolve", exact=True))
     fits(operator)
     operator.fill("[name=reason]", "the shopper got it back")
     operator.click("[type=submit][value^=Resolve]")
@@ -167,9 +174,9 @@ def test_an_anomaly_is_settled_from_the_list(operator: Page, anomaly: int) -> No
 
 def test_a_notification_is_processed_again(operator: Page, payment: dict[str, Any]) -> None:  # noqa: F811
     operator.goto(f"{ADMIN}/notification/?q={payment['attempts'][0]['out_trade_no']}")
-    operator.locator("#result_list tbody a").first.click()
+    follow(operator, operator.locator("#result_list tbody a").first)
     fits(operator)
-    operator.get_by_role("link", name="Process again").click()
+    follow(operator, operator.get_by_role("link", name="Process again"))
     fits(operator)
     operator.fill("[name=reason]", "to be sure")
     operator.click("[type=submit][value^=Process]")

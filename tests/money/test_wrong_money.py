@@ -69,7 +69,7 @@ def test_m07_at_alipay_the_shopper_arrives_after_the_order_was_closed(till: Till
 @pytest.mark.parametrize("on_its_way", [False, True])
 def test_m08_paid_while_it_expires(till: Till, channel: str, on_its_way: bool) -> None:
     till.sandbox.faults(pay_closed=on_its_way)
-    for _ in range(4):
+    for _ in range(3):
         order = till.order()
         attempt = till.open(order, channel)
         Order.objects.filter(pk=order.pk).update(expires_at=timezone.now() - timedelta(seconds=1))

@@ -201,7 +201,9 @@ class Till:
         """
         told = {number: one for number, one in self.sandbox.charges().items() if number not in self._before}
         ours = {attempt.out_trade_no for attempt in Attempt.objects.all()}
-        assert {number for number in told if not number.startswith("pi_")} <= ours, "the sandbox has trades under numbers that we do not know"
+        assert {number for number in told if not number.startswith("pi_")} <= ours, (
+            "the sandbox has trades under numbers that we do not know"
+        )
         return {number: one for number, one in told.items() if one["charged_minor"]}
 
     def moved(self, attempt: Attempt) -> tuple[int, int]:

@@ -1,14 +1,17 @@
-"""`manage.py load_demo`: the demo users, their API tokens and the demo products. Only where DEBUG is on."""
+"""`manage.py load_demo`: demo users, their API tokens, products, a flash sale, coupons. Only where DEBUG is on."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
+from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
-from shop.models import Product
+from shop import coupons
+from shop.models import FlashSale, Product
 
 USERS = (
     # name (also the password), API token, superuser
@@ -45,11 +48,16 @@ PRODUCTS: tuple[dict[str, Any], ...] = (
     },
 )
 
+FLASH_SALE: dict[str, Any] = {"sku": "sneaker", "units": 100, "days": 3650}
+CAMPAIGN: dict[str, Any] = {"slug": "welcome", "name": "Welcome", "count": 50}
+
 
 class Command(BaseCommand):
     """Adds what is missing and leaves what is there: no stock, password or price is reset by a second run."""
 
-    help = "Load the demo users and products (only with DEBUG on). Running it again changes nothing."
+    help = (
+        "Load demo users, products, flash sale and coupons (only with DEBUG on). Running it again changes nothing."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.DEBUG:
@@ -59,7 +67,9 @@ class Command(BaseCommand):
             for product in PRODUCTS:
                 _, created = Product.objects.get_or_create(sku=product["sku"], defaults=product)
                 added += created
-        self.stdout.write(f"demo data is there ({added} added)")
+            self._flash_sale(**FLASH_SALE)
+            coupons.open_campaign(**CAMPAIGN)
+        self.stdout.write(f"demo data is there ({added} added)")  # counted: users and products
 
     def _user(self, name: str, token: str, superuser: bool) -> bool:
         users = get_user_model()
@@ -72,3 +82,9 @@ class Command(BaseCommand):
         if token:
             Token.objects.get_or_create(user=user, defaults={"key": token})
         return created
+
+    def _flash_sale(self, *, sku: str, units: int, days: int) -> None:
+        product, now = Product.objects.get(sku=sku), timezone.now()
+        FlashSale.objects.get_or_create(
+            product=product, defaults={"units": units, "starts_at": now, "ends_at": now + timedelta(days=days)}
+        )

@@ -15,7 +15,7 @@ from payments import certificates, tasks
 from payments import channels as configured
 from payments.errors import SignatureInvalid
 from tests.contract.conftest import Listener
-from tests.integration.secrets.conftest import key, public_pem
+from tests.integration.secrets.conftest import certificate, key
 from tests.sandbox import Sandbox
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +30,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def folder(sandbox: Sandbox, settings: Any, tmp_path: Path) -> Iterator[Path]:
-    """Our platform keys: what the merchant was given in the beginning. None is announced that does not sign yet."""
+    """Our platform keys: the certificates alone, up to the one that signs now; none is announced after it."""
     rotate(sandbox)
     channels = {"wechat": sandbox.channels()["wechat"]}
     ours = tmp_path / "platform"
@@ -38,6 +38,10 @@ def folder(sandbox: Sandbox, settings: Any, tmp_path: Path) -> Iterator[Path]:
     channels["wechat"]["PLATFORM_KEYS_DIR"] = str(ours)
     settings.PAYMENT_CHANNELS = channels
     configured.forget()
+    certificates.refresh()  # believed for the public key's signature
+    for path in ours.glob("PUB_KEY_ID_*.pem"):
+        path.rename(tmp_path / path.name)
+    configured.look_now()
     yield ours
     configured.forget()
 
@@ -54,8 +58,8 @@ def rotate(sandbox: Sandbox, **more: Any) -> str:
     return str(sandbox.http.post("/_control/rotate", json=wanted).raise_for_status().json()["serial"])
 
 
-def notified(sandbox: Sandbox, listener: Listener) -> tuple[dict[str, str], bytes]:
-    """The notification of a new payment."""
+def opened(listener: Listener) -> str:
+    """The number of a new trade."""
     number = new_id().hex
     configured.current()["wechat"].create(
         out_trade_no=number,
@@ -66,7 +70,12 @@ def notified(sandbox: Sandbox, listener: Listener) -> tuple[dict[str, str], byte
         return_url="http://127.0.0.1:1/",
         expires_at=datetime.now(UTC) + timedelta(minutes=30),
     )
-    sandbox.pay(number)
+    return number
+
+
+def notified(sandbox: Sandbox, listener: Listener, number: str = "") -> tuple[dict[str, str], bytes]:
+    """The notification that a trade was paid; of a new one unless it is given."""
+    sandbox.pay(number or opened(listener))
     return listener.next()
 
 
@@ -82,7 +91,6 @@ def serials(folder: Path) -> set[str]:
 def test_the_next_certificate_is_kept_before_the_platform_signs_with_it(
     sandbox: Sandbox, folder: Path, listener: Listener
 ) -> None:
-    certificates.refresh()
     before = notified(sandbox, listener)
     assert read(before).facts
     announced = rotate(sandbox, announce=True)
@@ -101,10 +109,9 @@ def test_the_next_certificate_is_kept_before_the_platform_signs_with_it(
 def test_an_unknown_serial_is_refused_and_asks_nobody(
     sandbox: Sandbox, folder: Path, listener: Listener, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificates.refresh()
+    number = opened(listener)
     serial = rotate(sandbox)
-    headers, body = notified(sandbox, listener)
-    configured.current()
+    headers, body = notified(sandbox, listener, number)
     calls: list[object] = []
     monkeypatch.setattr(httpx.Client, "send", lambda *args, **kwargs: calls.append(args))
     kept = {name: value for name, value in headers.items() if name.lower().startswith("wechatpay-")}
@@ -115,6 +122,10 @@ def test_an_unknown_serial_is_refused_and_asks_nobody(
     monkeypatch.undo()
     with pytest.raises(SignatureInvalid):
         read((headers, body))
+    assert certificates.refresh() == 0, "its own signature proves nothing of a key that we do not hold"
+    for path in folder.parent.glob("PUB_KEY_ID_*.pem"):
+        shutil.copy(path, folder)
+    configured.look_now()
     assert certificates.refresh() == 1
     assert read((headers, body)).facts
 
@@ -144,7 +155,6 @@ class Forger(httpx.BaseTransport):
 def test_only_an_answer_that_the_platform_signed_is_believed(
     sandbox: Sandbox, folder: Path, caplog: pytest.LogCaptureFixture, change: str, kept: int
 ) -> None:
-    certificates.refresh()
     announced = rotate(sandbox, announce=True)
     provider: Any = configured.current()["wechat"]
     forger, pool = Forger(change), provider._http._transport
@@ -159,13 +169,13 @@ def test_only_an_answer_that_the_platform_signed_is_believed(
 
 
 def test_an_answer_signed_by_a_key_that_we_do_not_hold_keeps_nothing(sandbox: Sandbox, folder: Path) -> None:
-    before = serials(folder)
-    rotate(sandbox, announce=True)
-    for path in folder.glob("PUB_KEY_ID_*.pem"):
-        path.write_bytes(public_pem(key(30)))
-    configured.forget()
+    for path in folder.glob("*.pem"):
+        path.unlink()
+    serial, pem = certificate(key(30))
+    (folder / f"{serial}.pem").write_bytes(pem)
+    configured.look_now()
     assert certificates.refresh() == 0
-    assert serials(folder) == before
+    assert serials(folder) == {serial}
 
 
 def test_a_platform_that_cannot_be_reached_is_asked_by_the_next_run(
@@ -183,7 +193,6 @@ def test_a_certificate_that_cannot_be_kept_is_told(
     sandbox: Sandbox, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Certificates that cannot be kept are an error of ours, told with the setting; the next run tries again."""
-    certificates.refresh()
     announced = rotate(sandbox, announce=True)
     (folder / f"{announced}.pem").write_text("something else")
     assert certificates.refresh() == 0

@@ -7,8 +7,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection
+from django.test import Client
 
 from payments import bills, channels, services
 from payments.errors import ProviderUnavailable
@@ -188,3 +191,48 @@ def test_a_difference_is_never_deleted(open_attempt: OpenAttempt, bank: Bank) ->
     bills.compare(channel="wechat", day=DAY)
     with pytest.raises(DatabaseError, match="money stays"):
         Difference.objects.all().delete()
+
+
+def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, bank: Bank) -> None:
+    bank.lines = (line(open_attempt(), out_trade_no="elsewhere", provider_txn_id="4200-unknown"),)
+    compared = bills.compare(channel="wechat", day=DAY)
+    row = Difference.objects.get()
+    reader = User.objects.create_user("reader", password="reader", is_staff=True)
+    reader.user_permissions.add(
+        *Permission.objects.filter(codename__in=["view_difference", "view_billcomparison"])
+    )
+    page, client = f"/admin/payments/difference/{row.pk}", Client()
+    client.force_login(reader)
+    assert "unknown to us" in client.get(f"{page}/change/").content.decode()
+    assert "/resolve/" not in client.get(f"{page}/change/").content.decode()
+    assert client.get(f"{page}/resolve/").status_code == 403
+    assert "4200-unknown" in client.get("/admin/payments/difference/").content.decode()
+    listed_days = client.get("/admin/payments/billcomparison/").content.decode()
+    assert "2026" in listed_days
+    assert f"?comparison__id__exact={compared.pk}" in listed_days
+    assert "19.90 CNY" in client.get(f"/admin/payments/billcomparison/{compared.pk}/change/").content.decode()
+    for address in (
+        "/admin/payments/difference/csv/",
+        f"/admin/payments/difference/csv/?comparison={compared.pk}",
+    ):
+        told = b"".join(client.get(address).streaming_content).decode()  # type: ignore[attr-defined]
+        assert "4200-unknown" in told
+    reader.user_permissions.add(Permission.objects.get(codename="resolve_difference"))
+    client.force_login(User.objects.get(pk=reader.pk))
+    assert "moves no money" in client.get(f"{page}/resolve/").content.decode()
+    assert client.post(f"{page}/resolve/", {"reason": ""}).status_code == 200
+    for _ in range(2):
+        assert client.post(f"{page}/resolve/", {"reason": "the other shop's"}, follow=True).status_code == 200
+    row.refresh_from_db()
+    assert row.resolution == "the other shop's"
+    audit = LogEntry.objects.get()
+    assert (audit.user, "the other shop's" in audit.change_message) == (reader, True)
+    assert "4200-unknown" not in client.get("/admin/payments/difference/").content.decode()
+    assert "4200-unknown" in client.get("/admin/payments/difference/?state=all").content.decode()
+
+
+def test_nobody_without_the_right_sees_differences(bank: Bank) -> None:
+    client = Client()
+    client.force_login(User.objects.create_user("staff", password="staff", is_staff=True))
+    for address in ("/admin/payments/difference/", "/admin/payments/difference/csv/"):
+        assert client.get(address).status_code == 403

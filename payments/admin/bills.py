@@ -1,0 +1,171 @@
+"""Daily bills in the admin: what was compared, and the lines on which a provider and we do not agree."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import F, QuerySet
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from idempotency.timeline import utc
+from payments import bills, decisions
+from payments.admin.filters import CHANNELS, ToDo, newest
+from payments.admin.forms import ResolutionForm
+from payments.admin.pages import MoneyAdmin, Question, Tool, link, link_to_payment
+from payments.legible import money
+from payments.models import BillComparison, Difference
+
+Kind = Difference.Kind
+
+WHAT_TO_DO = {
+    Kind.MISSING_HERE: "The provider counts it and its number is not ours, or conflicts with what we know. Find out "
+    "whose trade it is on the provider's own pages.",
+    Kind.MISSING_THERE: "We know of it and the provider does not count it on that day. See whether it is on the bill "
+    "of the day before or after; compare that day again.",
+    Kind.AMOUNT: "Both know of it, in other amounts. Compare with the provider's own pages, then settle by hand.",
+}
+
+
+@admin.register(BillComparison)
+class BillComparisonAdmin(MoneyAdmin):
+    """One day of one merchant account."""
+
+    list_display = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
+    list_display_links = ("day",)
+    list_filter = (newest("channel", CHANNELS),)
+    fields = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
+    ordering = ("-pk",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fields
+
+    def tools(self, request: HttpRequest, row: BillComparison) -> list[Tool]:
+        address = f"{reverse('admin:payments_difference_csv')}?comparison={row.pk}"
+        return [Tool(address=address, words="Differences as CSV")]
+
+    @admin.display(description="theirs")
+    def theirs(self, row: BillComparison) -> str:
+        return money(row.theirs_minor, row.currency)
+
+    @admin.display(description="ours")
+    def ours(self, row: BillComparison) -> str:
+        return money(row.ours_minor, row.currency)
+
+    @admin.display(description="open differences")
+    def open_lines(self, row: BillComparison) -> SafeString | str:
+        found = bills.open_differences(row)[:1000]
+        if not found:
+            return "none"
+        address = f"{reverse('admin:payments_difference_changelist')}?comparison__id__exact={row.pk}"
+        return format_html('<a href="{}">{}</a>', address, len(found))
+
+    @admin.display(description="compared (UTC)")
+    def compared(self, row: BillComparison) -> str:
+        return utc(row.compared_at)
+
+
+@admin.register(Difference)
+class DifferenceAdmin(MoneyAdmin):
+    """A line on which bill and facts do not agree; what is open first, the oldest first."""
+
+    list_display = ("line", "kind", "moved", "theirs", "ours", "payment_link", "comparison", "settled")
+    list_filter = (
+        ToDo,
+        newest("kind", Kind.choices),
+        newest("moved", [("paid", "paid"), ("refunded", "refunded")]),
+    )
+    list_select_related = ("comparison",)
+    search_fields = ("provider_txn_id__exact", "out_trade_no__exact")
+    search_help_text = "A whole number: the provider's, or ours of the trade."
+    ordering = (F("resolved_at").desc(nulls_first=True), "pk")
+    fieldsets = (
+        (None, {"fields": ("kind", "what_to_do", "theirs", "ours", "payment_link")}),
+        ("The line", {"fields": ("comparison_link", "moved", "provider_txn_id", "out_trade_no", "out_refund_no")}),
+        ("Resolution", {"fields": ("resolution", "settled")}),
+    )
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """The comparisons' pages link to their own lines."""
+        return lookup == "comparison__id__exact" or super().lookup_allowed(lookup, value, request)
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        return [
+            path("csv/", view(self.csv_view), name="payments_difference_csv"),
+            path("<int:pk>/resolve/", view(self.resolve_view), name="payments_difference_resolve"),
+            *super().get_urls(),
+        ]
+
+    def list_tools(self, request: HttpRequest) -> list[Tool]:
+        return [Tool(address=reverse("admin:payments_difference_csv"), words="Open differences as CSV")]
+
+    def tools(self, request: HttpRequest, row: Difference) -> list[Tool]:
+        if row.resolved_at is not None or not self.may(request, "resolve_difference"):
+            return []
+        return [Tool(address=reverse("admin:payments_difference_resolve", args=[row.pk]), words="Resolve")]
+
+    @admin.display(description="line")
+    def line(self, row: Difference) -> str:
+        return row.provider_txn_id
+
+    @admin.display(description="theirs")
+    def theirs(self, row: Difference) -> str:
+        return "-" if row.theirs_minor is None else money(row.theirs_minor, row.currency)
+
+    @admin.display(description="ours")
+    def ours(self, row: Difference) -> str:
+        return "-" if row.ours_minor is None else money(row.ours_minor, row.currency)
+
+    @admin.display(description="payment")
+    def payment_link(self, row: Difference) -> SafeString | str:
+        return link_to_payment(row.payment_id)
+
+    @admin.display(description="bill")
+    def comparison_link(self, row: Difference) -> SafeString | str:
+        return link(row.comparison)
+
+    @admin.display(description="what to do")
+    def what_to_do(self, row: Difference) -> str:
+        return WHAT_TO_DO[Kind(row.kind)]
+
+    @admin.display(description="settled (UTC)")
+    def settled(self, row: Difference) -> str:
+        return utc(row.resolved_at)
+
+    def resolve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Settle it, in words."""
+        self.require(request, "resolve_difference")
+        row = get_object_or_404(Difference.objects.select_related("comparison"), pk=pk)
+        question = Question(
+            title="Resolve a difference",
+            sentences=[
+                f"{row.get_kind_display().capitalize()}: {row.provider_txn_id} of {row.comparison}.",
+                WHAT_TO_DO[Kind(row.kind)],
+                "Resolving moves no money. It takes the line off the list of open work, for good.",
+            ],
+            button="Resolve it",
+            form=ResolutionForm(request.POST or None),
+            act=lambda given, by: decisions.resolve_difference(row, by=by),
+        )
+        return self.ask_first(request, row, question)
+
+    def csv_view(self, request: HttpRequest) -> StreamingHttpResponse:
+        """All of one comparison, or what is open of all."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        response = StreamingHttpResponse(
+            bills.export(self._exported(request).iterator(chunk_size=1000)), content_type="text/csv; charset=utf-8"
+        )
+        response["Content-Disposition"] = 'attachment; filename="differences.csv"'
+        return response
+
+    def _exported(self, request: HttpRequest) -> QuerySet[Difference]:
+        rows = Difference.objects.select_related("comparison").order_by("id")
+        number = request.GET.get("comparison", "")
+        if number.isascii() and number.isdigit() and len(number) < 19:
+            return rows.filter(comparison_id=int(number))
+        return rows.filter(resolved_at__isnull=True)

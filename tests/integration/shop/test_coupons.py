@@ -1,0 +1,111 @@
+"""Coupons on real PostgreSQL: each user one of a campaign, no code twice."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import IntegrityError, connection, transaction
+from django.test import Client
+from django.utils import timezone
+
+from shop import coupons
+from shop.models import Campaign, Coupon, FlashSale
+from tests.integration.shop.conftest import Caller
+
+PATH = "coupons/welcome/draw"
+
+
+@pytest.fixture
+def campaign(transactional_db: None) -> Campaign:
+    with transaction.atomic():
+        assert coupons.open_campaign(slug="welcome", name="Welcome", count=2)
+    return Campaign.objects.get()
+
+
+def test_a_draw_and_its_replay(caller: Caller, demo: User, campaign: Campaign) -> None:
+    answer = caller.post(PATH, key="k")
+    (coupon,) = Coupon.objects.filter(drawn_by=demo)
+    assert (answer.status_code, answer.json()) == (201, {"code": coupon.code})
+    assert coupon.drawn_at is not None
+    again = caller.post(PATH, key="k")
+    assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, answer.content, "true")
+
+
+def test_a_second_draw_gives_the_same_code(caller: Caller, campaign: Campaign) -> None:
+    first, second = caller.post(PATH, key="k1"), caller.post(PATH, key="k2")
+    assert (second.status_code, second.json()) == (200, first.json())
+    assert Coupon.objects.filter(drawn_by__isnull=False).count() == 1
+
+
+def test_none_left(caller: Caller, stranger: Caller, campaign: Campaign) -> None:
+    late = Caller(User.objects.create_user("late"))
+    drawn = [one.post(PATH, key="k").json()["code"] for one in (caller, stranger)]
+    assert len(set(drawn)) == 2
+    refusal, replay = (late.post(PATH, key="k") for _ in range(2))
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "none_left")
+    assert (replay.content, replay["Idempotent-Replayed"]) == (refusal.content, "true")
+    assert caller.post(PATH, key="k2").json() == {"code": drawn[0]}
+
+
+def test_no_such_campaign(caller: Caller, campaign: Campaign) -> None:
+    answer = caller.post("coupons/nothing/draw", key="k")
+    assert (answer.status_code, answer.json()["code"]) == (404, "campaign_not_found")
+
+
+def test_a_key_is_needed(caller: Caller, campaign: Campaign) -> None:
+    answer = caller.post(PATH)
+    assert (answer.status_code, answer.json()["code"]) == (400, "idempotency_key_missing")
+    assert not Coupon.objects.filter(drawn_by__isnull=False).exists()
+
+
+def test_what_the_database_refuses(demo: User, campaign: Campaign) -> None:
+    with pytest.raises(IntegrityError, match="coupon_once_a_campaign_and_user"):
+        Coupon.objects.update(drawn_by=demo, drawn_at=timezone.now())
+    with pytest.raises(IntegrityError, match="coupon_drawn_by_someone_at_some_time"):
+        Coupon.objects.update(drawn_at=timezone.now())
+    with pytest.raises(IntegrityError, match="code"):
+        Coupon.objects.update(code="the same")
+
+
+def test_a_draw_skips_what_others_hold(demo: User, campaign: Campaign) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        coupons.draw(slug="welcome", user_id=demo.pk)
+        cursor.execute("SELECT count(*) FROM shop_coupon WHERE drawn_by_id IS NULL")
+        assert cursor.fetchone() == (1,)
+
+
+def test_codes_are_long_and_legible() -> None:
+    codes = {coupons.new_code() for _ in range(1000)}
+    assert len(codes) == 1000
+    assert {len(code) for code in codes} == {14}
+    assert not set("".join(codes)) & set("01IO")
+
+
+def test_the_operator_sees_drawn_codes_alone(client: Client, demo: User, campaign: Campaign) -> None:
+    with transaction.atomic():
+        coupon, _ = coupons.draw(slug="welcome", user_id=demo.pk)
+    free = Coupon.objects.get(drawn_by__isnull=True)
+    client.force_login(User.objects.create_superuser("boss"))
+    listed = client.get("/admin/shop/coupon/").content.decode()
+    assert coupon.code in listed
+    assert free.code not in listed
+    assert free.code not in client.get(f"/admin/shop/coupon/{free.pk}/change/").content.decode()
+    assert client.get("/admin/shop/coupon/add/").status_code == 403
+    assert client.get("/admin/shop/campaign/").status_code == 200
+
+
+def test_the_call_is_documented(client: Client) -> None:
+    call = client.get("/api/schema/?format=json").json()["paths"]["/api/v1/coupons/{campaign}/draw"]["post"]
+    assert {"200", "201", "404", "409"} <= set(call["responses"])
+    assert call["responses"]["201"]["content"]["application/json"]["examples"]
+
+
+def test_the_demo_has_a_sale_and_a_campaign(transactional_db: None, settings: Any) -> None:
+    settings.DEBUG = True
+    for _ in range(2):
+        call_command("load_demo")
+    assert Coupon.objects.filter(campaign__slug="welcome", drawn_by__isnull=True).count() == 50
+    sale = FlashSale.objects.get()
+    assert (sale.product.sku, sale.units, sale.sold) == ("sneaker", 100, 0)
+    assert sale.starts_at <= timezone.now() < sale.ends_at
