@@ -266,4 +266,4 @@ class Coupon(models.Model):
         )
 
     def __str__(self) -> str:
-        return self.code
+        return f"{self.campaign_id} {self.pk}"

@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -71,6 +72,7 @@ def test_m19_everything_at_random(till: Till) -> None:
         till.compare_today(channel)
     till.settle()
     assert not Attempt.objects.filter(status="uncertain").exists(), f"MONEY_SEED={seed}"
+    print(dict(Counter(till.anomalies())))
     unsettled = {kind for kind, settled in till.anomalies() if not settled}
     assert unsettled <= {"merchant_mismatch", "refund_failed"}, f"MONEY_SEED={seed}"
     till.witness()

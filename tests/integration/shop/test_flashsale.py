@@ -18,7 +18,7 @@ from shop import flashsale, orders, tasks
 from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from tests.contract.idempotency.conftest import stores  # noqa: F401
-from tests.contract.idempotency.stores import Store
+from tests.contract.idempotency.stores import STORES, Store
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import number_of, settle
 from tests.running import until
@@ -267,7 +267,7 @@ class TestAdmissions:
     ) -> None:
         FlashSale.objects.update(units=1)
         with monkeypatch.context() as broken, override_settings(ORDER_TTL_SECONDS="no number"):
-            broken.setattr(buyers[0].http.handler, "raise_request_exception", False)
+            broken.setattr(buyers[0].http, "raise_request_exception", False)
             assert buyers[0].post(PATH, key="k").status_code == 500
         assert redis_server.zcard(ADMITTED) == redis_server.hlen(PLACES) == 0
         assert buyers[1].post(PATH, key="k").status_code == 201
@@ -348,12 +348,12 @@ class TestRedisIsNotTheJudge:
         assert FlashSalePurchase.objects.count() == 2
 
 
-@pytest.mark.parametrize("name", ["Redis", "Valkey", "Redis Cluster", "Redis Sentinel"])
+@pytest.mark.parametrize("name", [name for name in STORES if name != "no Redis"])
 def test_on_every_server(
     buyers: list[Caller],
     sale: FlashSale,
-    stores: Callable[[str], Store],
-    name: str,  # noqa: F811
+    stores: Callable[[str], Store],  # noqa: F811
+    name: str,
 ) -> None:
     store = stores(name)
     store.flush()
@@ -362,12 +362,10 @@ def test_on_every_server(
         answers.append(buyers[0].post(PATH, key="k2"))
         buyers[0].post(f"orders/{answers[0].json()['id']}/cancel", key="c")
         answers.append(buyers[0].post(PATH, key="k3"))
-        names = {found for found in store.keys() if b"flash" in found}  # noqa: SIM118
     fastpath.breaker.succeeded()
     assert [answer.status_code for answer in answers] == [201] * UNITS + [409] * 4 + [201]
     # the script counted them, or there would be no place
     assert set(FlashSalePurchase.objects.values_list("place", flat=True)) == {1, 2, 3, UNITS + 4}
-    assert names == {SALE.encode(), BUYERS.encode()}
     assert len({key_slot(key.encode()) for key in (SALE, ADMITTED, BUYERS, PLACES)}) == 1
 
 

@@ -1,0 +1,280 @@
+"""Flash sales at the same instant: threads on a barrier, three web processes, Redis flushed and killed, kill -9."""
+
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import override_settings
+from django.utils import timezone
+
+from shop import flashsale, orders, tasks
+from shop.guardian import alive
+from shop.models import FlashSale, FlashSalePurchase, Order, Product
+from tests.concurrency.shop.crowd import Crowd, open_sale
+from tests.conftest import a_folder_of_its_own
+from tests.crash.conftest import MortalShop, run_shop
+from tests.integration.shop.conftest import Caller
+from tests.running import RunningShop, until
+from tests.threads import at_once
+
+UNITS = 10
+BUYERS = 30
+PATH = "flash-sales/sneaker/orders"
+
+
+@pytest.fixture
+def sale(sneaker: Product) -> FlashSale:
+    now = timezone.now()
+    return FlashSale.objects.create(
+        product=sneaker, units=UNITS, starts_at=now - timedelta(minutes=1), ends_at=now + timedelta(hours=1)
+    )
+
+
+def callers(count: int) -> list[Caller]:
+    return [Caller(User.objects.create_user(f"buyer{number}")) for number in range(count)]
+
+
+def sold_exactly(units: int, sale: FlashSale) -> None:
+    sale.refresh_from_db()
+    standing = FlashSalePurchase.objects.filter(sale=sale, returned_at__isnull=True)
+    assert sale.sold == standing.count() == units
+    assert standing.values("buyer").distinct().count() == units
+    assert Order.objects.exclude(status="closed").count() == units
+    assert Product.objects.get(pk=sale.product_id).stock == 100 - units
+
+
+def refusals(answers: list[Any]) -> Counter[str]:
+    return Counter(answer.json()["code"] for answer in answers if answer.status_code == 409)
+
+
+@pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
+def test_thirty_buyers_for_ten_units(sale: FlashSale, redis_there: bool) -> None:
+    crowd = callers(BUYERS)
+    with override_settings(IDEMPOTENCY={} if redis_there else {"REDIS_ALIAS": None}):
+        answers = at_once(*[lambda c=caller: c.post(PATH, key="k") for caller in crowd])
+
+    assert Counter(answer.status_code for answer in answers) == {201: UNITS, 409: BUYERS - UNITS}
+    assert refusals(answers) == {"sold_out": BUYERS - UNITS}
+    sold_exactly(UNITS, sale)
+    places = sorted(FlashSalePurchase.objects.values_list("place", flat=True))
+    # every arrival is numbered, the refused ones too: the first ten have it
+    assert places == (list(range(1, UNITS + 1)) if redis_there else [None] * UNITS)
+
+
+@pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
+def test_one_buyer_with_eight_keys(demo: User, sale: FlashSale, redis_there: bool) -> None:
+    with override_settings(IDEMPOTENCY={} if redis_there else {"REDIS_ALIAS": None}):
+        answers = at_once(*[lambda n=n: Caller(demo).post(PATH, key=f"k{n}") for n in range(8)])
+
+    assert Counter(answer.status_code for answer in answers) == {201: 1, 409: 7}
+    assert refusals(answers) == {"already_bought": 7}
+    sold_exactly(1, sale)
+
+
+def test_one_buyer_with_eight_keys_for_the_last_unit(demo: User, sale: FlashSale) -> None:
+    FlashSale.objects.update(units=1)
+    answers = at_once(*[lambda n=n: Caller(demo).post(PATH, key=f"k{n}") for n in range(8)])
+
+    assert refusals(answers) == {"already_bought": 7}
+    sold_exactly(1, sale)
+
+
+def test_redis_is_flushed_all_the_while(sale: FlashSale, redis_server: redis.Redis) -> None:
+    crowd = callers(BUYERS)
+    over = threading.Event()
+
+    def flush() -> None:
+        while not over.wait(0.002):
+            redis_server.flushall()
+
+    flusher = threading.Thread(target=flush)
+    flusher.start()
+    try:
+        answers = at_once(*[lambda c=caller: c.post(PATH, key="k") for caller in crowd])
+    finally:
+        over.set()
+        flusher.join()
+
+    # a forgotten marker costs nothing, a forgotten admission lets more through to the database, which refuses
+    assert Counter(answer.status_code for answer in answers) == {201: UNITS, 409: BUYERS - UNITS}
+    sold_exactly(UNITS, sale)
+    tasks.sweep_flash_sales(timestamp=0)
+    assert callers_late(sale) == "sold_out"
+
+
+def callers_late(sale: FlashSale) -> str:
+    code: str = Caller(User.objects.create_user("late")).post(PATH, key="k").json()["code"]
+    return code
+
+
+def test_buying_against_closing(sale: FlashSale) -> None:
+    """Units come back while others arrive: no deadlock, no unit lost, none sold twice."""
+    crowd = callers(BUYERS)
+    early = list(User.objects.order_by("pk")[:UNITS])
+    made = []
+    for user in early:
+        with transaction.atomic():
+            made.append(flashsale.buy(sku="sneaker", user_id=user.pk))
+
+    def close(order: Order) -> None:
+        for _ in range(2):
+            orders.cancel(order_id=order.pk, user_id=order.user_id)
+            flashsale.returned(order_id=order.pk)
+
+    answers = at_once(
+        *[lambda o=order: close(o) for order in made],
+        *[lambda c=caller: c.post(PATH, key="k") for caller in crowd[UNITS:]],
+        *[lambda c=caller: c.post(PATH, key="again") for caller in crowd[:UNITS]],
+    )
+
+    bought = [answer for answer in answers if answer is not None and answer.status_code == 201]
+    assert len(bought) <= UNITS
+    sold_exactly(len(bought), sale)
+    tasks.sweep_flash_sales(timestamp=0)
+    rest = [caller.post(PATH, key="rest") for caller in crowd]
+    assert Counter(answer.status_code for answer in rest)[201] == UNITS - len(bought)
+    sold_exactly(UNITS, sale)
+
+
+class TestThreeProcesses:
+    """`make run WEB=3`: 300 buyers for 50 units, each asking twice."""
+
+    UNITS = 50
+    BUYERS = 300
+
+    @pytest.fixture(scope="class")
+    def shop(self) -> Iterator[RunningShop]:
+        with a_folder_of_its_own() as folder:
+            running = RunningShop(folder, web=3)
+            yield running
+            assert running.stop() == 0
+
+    def rush(self, shop: RunningShop, crowd: Crowd, *, seed: int, disturb: Any = None) -> list[httpx.Response]:
+        """Everybody's first call, over all processes; `disturb` is called when a tenth of them is through."""
+        print(f"seed {seed}")
+        dice = random.Random(seed)
+        calls = [(token, dice.choice(shop.urls)) for token in crowd.tokens]
+        dice.shuffle(calls)
+        counted = threading.Semaphore(0)
+
+        def one(call: tuple[str, str]) -> httpx.Response:
+            token, url = call
+            try:
+                return crowd.buy(url, token, key=uuid4().hex)
+            finally:
+                counted.release()
+
+        def after_a_tenth() -> None:
+            for _ in range(len(calls) // 10):
+                counted.acquire()
+            if disturb is not None:
+                disturb()
+
+        disturber = threading.Thread(target=after_a_tenth)
+        disturber.start()
+        with ThreadPoolExecutor(max_workers=24) as pool:
+            answers = list(pool.map(one, calls))
+        disturber.join()
+        return answers
+
+    @pytest.mark.timeout(180)
+    def test_fifty_orders_in_the_order_of_arrival(self, shop: RunningShop) -> None:
+        with shop.database() as database:
+            sale = open_sale(database, sku="quiet", units=self.UNITS)
+            with Crowd(database, sku="quiet", count=self.BUYERS) as crowd:
+                answers = self.rush(shop, crowd, seed=random.randrange(10**6))
+                crowd.sold_exactly(sale, self.UNITS)
+                places = crowd.places(sale)
+        assert Counter(answer.status_code for answer in answers) == {
+            201: self.UNITS,
+            409: self.BUYERS - self.UNITS,
+        }
+        assert refusals(answers) == {"sold_out": self.BUYERS - self.UNITS}
+        assert places == list(range(1, self.UNITS + 1))
+
+    @pytest.mark.timeout(180)
+    def test_redis_flushed_in_the_middle(self, shop: RunningShop) -> None:
+        client = shop.redis()
+        with shop.database() as database:
+            sale = open_sale(database, sku="flushed", units=self.UNITS)
+            with Crowd(database, sku="flushed", count=self.BUYERS) as crowd:
+                answers = self.rush(shop, crowd, seed=random.randrange(10**6), disturb=client.flushall)
+                assert {answer.status_code for answer in answers} == {201, 409}
+                crowd.sell_the_rest(shop.urls)
+                crowd.sold_exactly(sale, self.UNITS)
+        client.close()
+
+
+@pytest.mark.timeout(180)
+def test_redis_killed_in_the_middle(open_folder: Path) -> None:
+    """A shop of its own, because this one does not get its Redis back."""
+    shop = RunningShop(open_folder, web=3)
+    try:
+        pid = int((shop.folder / "redis" / "redis.pid").read_text())
+        many = TestThreeProcesses()
+        with shop.database() as database:
+            sale = open_sale(database, sku="killed", units=many.UNITS)
+            with Crowd(database, sku="killed", count=many.BUYERS) as crowd:
+                seed = random.randrange(10**6)
+                answers = many.rush(shop, crowd, seed=seed, disturb=lambda: os.kill(pid, signal.SIGKILL))
+                assert {answer.status_code for answer in answers} == {201, 409}
+                until(lambda: not alive(pid))
+                crowd.sell_the_rest(shop.urls)
+                crowd.sold_exactly(sale, many.UNITS)
+    finally:
+        assert shop.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[MortalShop]:
+    with a_folder_of_its_own() as folder:
+        yield from run_shop(folder)
+
+
+def buy_and_die(mortal: MortalShop, crowd: Crowd, token: str, *, key: str, at: int) -> httpx.Response | None:
+    try:
+        return crowd.buy(str(mortal.http.base_url), token, key=key, **{"X-Fault-At": str(at)})
+    except httpx.TransportError:
+        return None
+
+
+@pytest.mark.timeout(240)
+def test_killed_at_every_boundary(mortal: MortalShop) -> None:
+    """A buyer whose process died gets his order with the same key, or his unit goes to somebody else."""
+    url = str(mortal.http.base_url)
+    database: psycopg.Connection = mortal.database
+    open_sale(database, sku="measured", units=2)
+    with Crowd(database, sku="measured", count=2) as crowd:
+        for token in crowd.tokens:  # the second one, when the sale is known to Redis
+            boundaries = int(crowd.buy(url, token, key=uuid4().hex).headers["X-Fault-Count"])
+    assert boundaries >= 9
+
+    sale = open_sale(database, sku="deadly", units=boundaries)
+    with Crowd(database, sku="deadly", count=3 * boundaries) as crowd:
+        keys = {}
+        for at, token in enumerate(crowd.tokens[:boundaries], 1):
+            keys[token] = uuid4().hex
+            assert buy_and_die(mortal, crowd, token, key=keys[token], at=at) is None
+            database.execute("SELECT 1")
+        mortal.redis.delete(*mortal.redis.keys("idempotency:*"))  # what the markers' time does: three seconds
+        first_half = crowd.tokens[:boundaries:2]
+        for token in first_half:
+            retried, again = (crowd.buy(url, token, key=keys[token]) for _ in range(2))
+            assert (retried.status_code, again.content) == (201, retried.content)
+        # those who do not come back lose their places when the leases are over
+        crowd.sell_the_rest([url], tokens=crowd.tokens[boundaries:])
+        crowd.sold_exactly(sale, boundaries)
