@@ -18,7 +18,7 @@ django.setup()
 
 from django.core.management import call_command
 
-from bench import http_rounds, keyed_post, lock_or_queue, locks, notifications, peer_faults
+from bench import flash_sale, http_rounds, keyed_post, lock_or_queue, locks, notifications, peer_faults
 
 
 def run_keyed_post(arguments: Sequence[str]) -> None:
@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
     "locks": locks.run,
     "lock_or_queue": lock_or_queue.run,
     "notifications": notifications.run,
+    "flash_sale": flash_sale.run,
 }
 
 

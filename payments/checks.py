@@ -13,7 +13,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from payments.providers import registry
+from payments.providers import registry, stripe_settings
 
 ENDS_SOON = timedelta(days=30)
 
@@ -65,7 +65,7 @@ def _live_key_towards_sandbox(channel: str, fields: Mapping[str, str]) -> list[C
     if channel != "stripe" or not sandbox or not fields.get("API_URL", "").startswith(sandbox):
         return []
     try:
-        live = "_live_" in registry.stripe_key(fields)
+        live = "_live_" in stripe_settings.secret_key(fields)
     except registry.ConfigError:
         return []  # told already
     told = "STRIPE_SECRET_KEY is a live key, but STRIPE_API_URL is the sandbox; set a test key (sk_test_…)."

@@ -136,7 +136,9 @@ def returned(*, order_id: UUID) -> None:
         .first()
     )
     if purchase is not None:
-        _tell(_return, *purchase)
+        sku, *whose = purchase
+        # waited for: the buyer's next call may come by another connection
+        fastpath.attempt(lambda redis: _return(redis, _keys(sku), whose))
 
 
 def running(*, now: datetime, limit: int) -> list[FlashSale]:

@@ -22,10 +22,10 @@ from payments.models import BillComparison, Difference
 Kind = Difference.Kind
 
 WHAT_TO_DO = {
-    Kind.MISSING_HERE: "The provider counts it and its number is not ours, or conflicts with what we know. Find out "
-    "whose trade it is on the provider's own pages.",
-    Kind.MISSING_THERE: "We know of it and the provider does not count it on that day. See whether it is on the bill "
-    "of the day before or after; compare that day again.",
+    Kind.MISSING_HERE: "The provider counts it, and its number is not ours or conflicts with what we know. Find "
+    "out whose trade it is on the provider's own pages.",
+    Kind.MISSING_THERE: "We know of it, and the provider does not count it on that day. See whether it is on the "
+    "bill of the day before or after; compare that day again.",
     Kind.AMOUNT: "Both know of it, in other amounts. Compare with the provider's own pages, then settle by hand.",
 }
 

@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from idempotency.indexes import BlockRangeIndex
 from payments.models.choices import choices
 from payments.providers.base import FactKind
 
@@ -77,6 +78,7 @@ class Notification(models.Model):
                 name="notification_verdict_has_a_time",
             ),
         )
+        indexes = (BlockRangeIndex(fields=["received_at"], name="notification_by_time"),)
 
     def __str__(self) -> str:
         return self.notification_id
@@ -112,6 +114,7 @@ class Anomaly(models.Model):
         constraints = (
             models.UniqueConstraint(fields=["kind", "channel", "reference"], name="anomaly_filed_once"),
         )
+        indexes = (models.Index(fields=["id"], name="anomaly_open", condition=Q(resolved_at__isnull=True)),)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.reference}"

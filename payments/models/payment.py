@@ -9,7 +9,7 @@ from idempotency.ids import new_id
 from payments.models.choices import choices
 from payments.models.facts import Anomaly
 from payments.providers.base import NextActionType, PayMethod
-from payments.states import LIVE_ATTEMPTS, AttemptStatus, PaymentStatus, RefundStatus
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, PaymentStatus, RefundStatus
 
 
 class Payment(models.Model):
@@ -155,6 +155,14 @@ class Refund(models.Model):
             models.CheckConstraint(
                 condition=Q(status__in=[status.value for status in RefundStatus]), name="refund_status_is_known"
             ),
+        )
+        indexes = (
+            models.Index(
+                fields=["next_query_at"],
+                name="refund_due",
+                condition=Q(status__in=sorted(status.value for status in OPEN_REFUNDS)),
+            ),
+            models.Index(fields=["created_at"], name="refund_by_time"),
         )
 
     def __str__(self) -> str:

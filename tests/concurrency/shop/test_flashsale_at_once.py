@@ -5,7 +5,7 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -31,8 +31,8 @@ from tests.integration.shop.conftest import Caller
 from tests.running import RunningShop, until
 from tests.threads import at_once
 
-UNITS = 10
-BUYERS = 30
+UNITS, BUYERS = 10, 30  # threads
+FEW, MANY = 50, 300  # over processes
 PATH = "flash-sales/sneaker/orders"
 
 
@@ -70,7 +70,7 @@ def test_thirty_buyers_for_ten_units(sale: FlashSale, redis_there: bool) -> None
     assert Counter(answer.status_code for answer in answers) == {201: UNITS, 409: BUYERS - UNITS}
     assert refusals(answers) == {"sold_out": BUYERS - UNITS}
     sold_exactly(UNITS, sale)
-    places = sorted(FlashSalePurchase.objects.values_list("place", flat=True))
+    places = list(FlashSalePurchase.objects.order_by("place").values_list("place", flat=True))
     # every arrival is numbered, the refused ones too: the first ten have it
     assert places == (list(range(1, UNITS + 1)) if redis_there else [None] * UNITS)
 
@@ -113,12 +113,8 @@ def test_redis_is_flushed_all_the_while(sale: FlashSale, redis_server: redis.Red
     assert Counter(answer.status_code for answer in answers) == {201: UNITS, 409: BUYERS - UNITS}
     sold_exactly(UNITS, sale)
     tasks.sweep_flash_sales(timestamp=0)
-    assert callers_late(sale) == "sold_out"
-
-
-def callers_late(sale: FlashSale) -> str:
-    code: str = Caller(User.objects.create_user("late")).post(PATH, key="k").json()["code"]
-    return code
+    late = Caller(User.objects.create_user("late"))
+    assert late.post(PATH, key="k").json()["code"] == "sold_out"
 
 
 def test_buying_against_closing(sale: FlashSale) -> None:
@@ -150,73 +146,68 @@ def test_buying_against_closing(sale: FlashSale) -> None:
     sold_exactly(UNITS, sale)
 
 
-class TestThreeProcesses:
-    """`make run WEB=3`: 300 buyers for 50 units, each asking twice."""
+@pytest.fixture(scope="module")
+def shop() -> Iterator[RunningShop]:
+    with a_folder_of_its_own() as folder:
+        running = RunningShop(folder, web=3)
+        yield running
+        assert running.stop() == 0
 
-    UNITS = 50
-    BUYERS = 300
 
-    @pytest.fixture(scope="class")
-    def shop(self) -> Iterator[RunningShop]:
-        with a_folder_of_its_own() as folder:
-            running = RunningShop(folder, web=3)
-            yield running
-            assert running.stop() == 0
+def rush(shop: RunningShop, crowd: Crowd, *, disturb: Callable[[], object] | None = None) -> list[httpx.Response]:
+    """Everybody's first call, over all processes; `disturb` is called when a tenth of them is through."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    calls = [(token, dice.choice(shop.urls)) for token in crowd.tokens]
+    dice.shuffle(calls)
+    through = threading.Semaphore(0)
 
-    def rush(self, shop: RunningShop, crowd: Crowd, *, seed: int, disturb: Any = None) -> list[httpx.Response]:
-        """Everybody's first call, over all processes; `disturb` is called when a tenth of them is through."""
-        print(f"seed {seed}")
-        dice = random.Random(seed)
-        calls = [(token, dice.choice(shop.urls)) for token in crowd.tokens]
-        dice.shuffle(calls)
-        counted = threading.Semaphore(0)
+    def one(call: tuple[str, str]) -> httpx.Response:
+        token, url = call
+        try:
+            return crowd.buy(url, token, key=uuid4().hex)
+        finally:
+            through.release()
 
-        def one(call: tuple[str, str]) -> httpx.Response:
-            token, url = call
-            try:
-                return crowd.buy(url, token, key=uuid4().hex)
-            finally:
-                counted.release()
+    def after_a_tenth() -> None:
+        for _ in range(len(calls) // 10):
+            through.acquire()
+        if disturb is not None:
+            disturb()
 
-        def after_a_tenth() -> None:
-            for _ in range(len(calls) // 10):
-                counted.acquire()
-            if disturb is not None:
-                disturb()
+    disturber = threading.Thread(target=after_a_tenth)
+    disturber.start()
+    with ThreadPoolExecutor(max_workers=24) as pool:
+        answers = list(pool.map(one, calls))
+    disturber.join()
+    return answers
 
-        disturber = threading.Thread(target=after_a_tenth)
-        disturber.start()
-        with ThreadPoolExecutor(max_workers=24) as pool:
-            answers = list(pool.map(one, calls))
-        disturber.join()
-        return answers
 
-    @pytest.mark.timeout(180)
-    def test_fifty_orders_in_the_order_of_arrival(self, shop: RunningShop) -> None:
-        with shop.database() as database:
-            sale = open_sale(database, sku="quiet", units=self.UNITS)
-            with Crowd(database, sku="quiet", count=self.BUYERS) as crowd:
-                answers = self.rush(shop, crowd, seed=random.randrange(10**6))
-                crowd.sold_exactly(sale, self.UNITS)
-                places = crowd.places(sale)
-        assert Counter(answer.status_code for answer in answers) == {
-            201: self.UNITS,
-            409: self.BUYERS - self.UNITS,
-        }
-        assert refusals(answers) == {"sold_out": self.BUYERS - self.UNITS}
-        assert places == list(range(1, self.UNITS + 1))
+@pytest.mark.timeout(180)
+def test_fifty_of_three_hundred_over_three_processes_in_the_order_of_arrival(shop: RunningShop) -> None:
+    with shop.database() as database:
+        sale = open_sale(database, sku="quiet", units=FEW)
+        with Crowd(database, sku="quiet", count=MANY) as crowd:
+            answers = rush(shop, crowd)
+            crowd.sold_exactly(sale, FEW)
+            places = crowd.places(sale)
+    assert Counter(answer.status_code for answer in answers) == {201: FEW, 409: MANY - FEW}
+    assert refusals(answers) == {"sold_out": MANY - FEW}
+    assert places == list(range(1, FEW + 1))
 
-    @pytest.mark.timeout(180)
-    def test_redis_flushed_in_the_middle(self, shop: RunningShop) -> None:
-        client = shop.redis()
-        with shop.database() as database:
-            sale = open_sale(database, sku="flushed", units=self.UNITS)
-            with Crowd(database, sku="flushed", count=self.BUYERS) as crowd:
-                answers = self.rush(shop, crowd, seed=random.randrange(10**6), disturb=client.flushall)
-                assert {answer.status_code for answer in answers} == {201, 409}
-                crowd.sell_the_rest(shop.urls)
-                crowd.sold_exactly(sale, self.UNITS)
-        client.close()
+
+@pytest.mark.timeout(180)
+def test_redis_flushed_in_the_middle(shop: RunningShop) -> None:
+    client = shop.redis()
+    with shop.database() as database:
+        sale = open_sale(database, sku="flushed", units=FEW)
+        with Crowd(database, sku="flushed", count=MANY) as crowd:
+            answers = rush(shop, crowd, disturb=client.flushall)
+            assert {answer.status_code for answer in answers} == {201, 409}
+            crowd.sell_the_rest(shop.urls)
+            crowd.sold_exactly(sale, FEW)
+    client.close()
 
 
 @pytest.mark.timeout(180)
@@ -225,16 +216,14 @@ def test_redis_killed_in_the_middle(open_folder: Path) -> None:
     shop = RunningShop(open_folder, web=3)
     try:
         pid = int((shop.folder / "redis" / "redis.pid").read_text())
-        many = TestThreeProcesses()
         with shop.database() as database:
-            sale = open_sale(database, sku="killed", units=many.UNITS)
-            with Crowd(database, sku="killed", count=many.BUYERS) as crowd:
-                seed = random.randrange(10**6)
-                answers = many.rush(shop, crowd, seed=seed, disturb=lambda: os.kill(pid, signal.SIGKILL))
+            sale = open_sale(database, sku="killed", units=FEW)
+            with Crowd(database, sku="killed", count=MANY) as crowd:
+                answers = rush(shop, crowd, disturb=lambda: os.kill(pid, signal.SIGKILL))
                 assert {answer.status_code for answer in answers} == {201, 409}
                 until(lambda: not alive(pid))
                 crowd.sell_the_rest(shop.urls)
-                crowd.sold_exactly(sale, many.UNITS)
+                crowd.sold_exactly(sale, FEW)
     finally:
         assert shop.stop() == 0
 
@@ -269,7 +258,6 @@ def test_killed_at_every_boundary(mortal: MortalShop) -> None:
         for at, token in enumerate(crowd.tokens[:boundaries], 1):
             keys[token] = uuid4().hex
             assert buy_and_die(mortal, crowd, token, key=keys[token], at=at) is None
-            database.execute("SELECT 1")
         mortal.redis.delete(*mortal.redis.keys("idempotency:*"))  # what the markers' time does: three seconds
         first_half = crowd.tokens[:boundaries:2]
         for token in first_half:

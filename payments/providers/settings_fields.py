@@ -1,0 +1,58 @@
+"""Reading the fields of a channel's settings: every mistake is told with the name of its environment setting."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+Settings = Mapping[str, str]
+
+
+class ConfigError(ValueError):
+    """A channel cannot be built; the message names the setting and says what is wrong."""
+
+
+def url(channel: str, field: str, settings: Settings) -> str:
+    """An absolute address, without a slash at its end."""
+    name, value = env_name(channel, field), settings[field]
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigError(f"{name} must be an absolute http(s) address.")
+    if parts.username is not None or parts.password is not None:  # it would be told in logs
+        raise ConfigError(f"{name} must not hold a user or password.")
+    return value.rstrip("/")
+
+
+def secret(channel: str, field: str, settings: Settings) -> str:
+    """The secret of `field`, or of the file that ``FIELD_FILE`` names. What is in it is never told."""
+    name, value, file = env_name(channel, field), settings.get(field, ""), settings.get(f"{field}_FILE", "")
+    if value and file:
+        raise ConfigError(f"{name} and {name}_FILE are both set; set one of them.")
+    if not value and not file:
+        raise ConfigError(f"Neither {name} nor {name}_FILE is set, but other settings of {channel} are.")
+    secret = value or content(f"{name}_FILE", file).decode(errors="replace")
+    if not secret.strip(", \t\r\n"):
+        raise ConfigError(f"{name}_FILE: {file} is empty." if file else f"{name} is empty.")
+    return secret.strip()
+
+
+def pem(name: str, file: str, load: Callable[[bytes], object]) -> bytes:
+    """The bytes of `file`, tried with `load`, a function of `key_files`. What is in it is never told."""
+    found = content(name, file)
+    try:
+        load(found)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {file} {error}.") from error
+    return found
+
+
+def content(name: str, file: str) -> bytes:
+    """The bytes of `file`, which the setting `name` names."""
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}: {file} cannot be read: {error.strerror}.") from error
+
+
+def env_name(channel: str, field: str) -> str:
+    """The environment's name of a field."""
+    return f"{channel.upper()}_{field}"
