@@ -25,7 +25,7 @@ def open_sale(database: psycopg.Connection, *, sku: str, units: int, stock: int 
 
 
 class Crowd:
-    """Buyers of one sku.
+    """Users who want one sku, or a coupon.
 
     Attributes:
         tokens: of their API.
@@ -56,6 +56,13 @@ class Crowd:
         return self._client.post(
             f"{url}/api/v1/flash-sales/{self.sku}/orders",
             headers={"Authorization": f"Token {token}", "Idempotency-Key": key, **headers},
+        )
+
+    def draw(self, url: str, token: str, *, key: str) -> httpx.Response:
+        """A coupon of the demo's campaign."""
+        return self._client.post(
+            f"{url}/api/v1/coupons/welcome/draw",
+            headers={"Authorization": f"Token {token}", "Idempotency-Key": key},
         )
 
     def sell_the_rest(self, urls: Sequence[str], *, tokens: Sequence[str] | None = None) -> None:
