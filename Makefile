@@ -40,12 +40,14 @@ programs:
 	  echo "Tests that need one of these will skip. Install it with: apt-get install$$missing"; \
 	fi
 
-# two processes at once, each with servers of its own; the explorer of tests/protocol spends its time in the same few
-# functions, so it is not measured for coverage, which would double that time
+# two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
+# is not measured for coverage, which would make it half as long again
+MEASURED = tests/unit tests/integration tests/contract tests/concurrency tests/wire
+UNMEASURED = tests/browser tests/crash tests/elsewhere tests/failures tests/money tests/protocol
+
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
-	$(PY) -m pytest $(PARALLEL) --dist loadfile --cov --cov-report=term --cov-fail-under=95 \
-	  --ignore=tests/protocol $(PYTEST_FLAGS)
-	$(PY) -m pytest $(PARALLEL) tests/protocol
+	$(PY) -m pytest $(PARALLEL) --dist loadfile --cov --cov-report=term --cov-fail-under=95 $(MEASURED) $(PYTEST_FLAGS)
+	$(PY) -m pytest $(PARALLEL) $(UNMEASURED) $(PYTEST_FLAGS)
 
 $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)-django6
@@ -56,7 +58,8 @@ $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 
 test-django6: $(VENV)-django6/dev.stamp ## unit and integration tests on the newest Django 6 (PYTHON=python3.12 or newer)
 	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) --dist loadfile \
-	  tests/unit tests/integration $(PYTEST_FLAGS)
+	  tests/unit tests/integration --ignore=tests/integration/secrets --ignore=tests/integration/test_embedded.py \
+	  $(PYTEST_FLAGS)
 
 wrk:
 	@if ! command -v wrk >/dev/null; then \

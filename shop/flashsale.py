@@ -17,21 +17,20 @@ Lock order: the sale's row, then the product's; closing an order locks the order
 import hashlib
 import logging
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from importlib import resources
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 from django.utils import timezone
 
 from idempotency import fastpath
-from shop import stock
+from shop import orders, stock
 from shop.errors import AlreadyBought, FlashSaleNotFound, FlashSaleNotRunning, OutOfStock, SoldOut
-from shop.models import FlashSale, FlashSalePurchase, Order, OrderItem
+from shop.models import FlashSale, FlashSalePurchase, Order
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +178,8 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
         raise AlreadyBought(sku)
     if sale.sold >= sale.units:
         raise SoldOut(sku)
-    order = _write_order(sale, user_id)
+    order = orders.write_order(user_id=user_id, quantities={sale.product: 1})
+    prefetch_related_objects([order], "items")  # read now, and not while the shared rows are locked
     try:
         FlashSalePurchase.objects.create(
             sale=sale,
@@ -199,28 +199,6 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
     except OutOfStock:  # the shelf has fewer units than the sale was to sell
         raise SoldOut(sku) from None
     return sale, order
-
-
-def _write_order(sale: FlashSale, user_id: int) -> Order:
-    """An order like any other, of one unit. `shop.orders` refuses what is sold in flash sales alone."""
-    product, now = sale.product, timezone.now()
-    order = Order.objects.create(
-        user_id=user_id,
-        total_minor=product.price_minor,
-        currency=product.currency,
-        created_at=now,
-        expires_at=now + timedelta(seconds=settings.ORDER_TTL_SECONDS),
-    )
-    OrderItem.objects.create(
-        order=order,
-        product=product,
-        sku=product.sku,
-        name=product.name,
-        quantity=1,
-        price_minor=product.price_minor,
-    )
-    prefetch_related_objects([order], "items")  # read now, and not while the shared rows are locked
-    return order
 
 
 def _sale_of(sku: str, now: datetime, *, buyer: int | None = None) -> FlashSale | None:

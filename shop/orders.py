@@ -69,11 +69,25 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
     if len({product.currency for product in products.values()}) != 1:
         raise MixedCurrency
     stock.reserve(quantities={products[sku].pk: quantity for sku, quantity in quantities.items()})
+    units = {products[sku]: quantity for sku, quantity in quantities.items()}
+    return write_order(user_id=user_id, quantities=units, note=note)
+
+
+def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = "") -> Order:
+    """Write an order at the products' prices of this moment; its units are off the shelf by the commit.
+
+    Args:
+        user_id: who buys.
+        quantities: product -> units, each above zero; all priced in one currency.
+        note: the shopper's words to the shop, at most 500 characters.
+
+    Transaction: needs the caller's, the one that takes the units. No network.
+    """
     now = timezone.now()
     order = Order.objects.create(
         user_id=user_id,
-        total_minor=sum(products[sku].price_minor * quantity for sku, quantity in quantities.items()),
-        currency=next(iter(products.values())).currency,
+        total_minor=sum(product.price_minor * quantity for product, quantity in quantities.items()),
+        currency=next(iter(quantities)).currency,
         note=note,
         created_at=now,
         expires_at=now + timedelta(seconds=settings.ORDER_TTL_SECONDS),
@@ -81,13 +95,13 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
     OrderItem.objects.bulk_create(
         OrderItem(
             order=order,
-            product=products[sku],
-            sku=sku,
-            name=products[sku].name,
+            product=product,
+            sku=product.sku,
+            name=product.name,
             quantity=quantity,
-            price_minor=products[sku].price_minor,
+            price_minor=product.price_minor,
         )
-        for sku, quantity in quantities.items()
+        for product, quantity in quantities.items()
     )
     return order
 

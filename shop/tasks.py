@@ -33,12 +33,12 @@ def expire_orders(timestamp: int) -> int:
     for order_id in due:
         try:
             status = orders.expire(order_id=order_id)
+            flashsale.returned(order_id=order_id)
         except Exception:
             # one order's trouble must not keep the others open; it comes up again when the others had their turn
             log.exception("order %s could not be closed", order_id.hex)
         else:
             log.info("order %s is past its time: %s", order_id.hex, status)
-            flashsale.returned(order_id=order_id)
     return len(due)
 
 

@@ -60,7 +60,7 @@ def test_the_switch_is_remembered_and_leads_back() -> None:
         {"language": "zh-hans", "csrfmiddlewaretoken": token},
         headers={"Referer": "http://testserver/accounts/login/"},
     )
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/accounts/login/")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "http://testserver/accounts/login/")
     assert "用户名" in client.get("/accounts/login/", headers={"Accept-Language": "en"}).content.decode()
 
 
