@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST_FLAGS ?=
 PARALLEL ?= -n 2
+BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-django6 bench lint fmt clean programs wrk
@@ -42,11 +43,11 @@ programs:
 
 # two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
 # is not measured for coverage, which would make it half as long again
-MEASURED = tests/unit tests/integration tests/contract tests/concurrency tests/wire
-UNMEASURED = tests/browser tests/crash tests/elsewhere tests/failures tests/money tests/protocol
+MEASURED = tests/unit tests/integration tests/contract tests/wire
+UNMEASURED = tests/browser tests/concurrency tests/crash tests/elsewhere tests/failures tests/money tests/protocol
 
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
-	$(PY) -m pytest $(PARALLEL) --dist loadfile --cov --cov-report=term --cov-fail-under=95 $(MEASURED) $(PYTEST_FLAGS)
+	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED) $(PYTEST_FLAGS)
 	$(PY) -m pytest $(PARALLEL) $(UNMEASURED) $(PYTEST_FLAGS)
 
 $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
@@ -57,7 +58,7 @@ $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 	@touch $@
 
 test-django6: $(VENV)-django6/dev.stamp ## unit and integration tests on the newest Django 6 (PYTHON=python3.12 or newer)
-	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) --dist loadfile \
+	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) $(BY_FILE) \
 	  tests/unit tests/integration --ignore=tests/integration/secrets --ignore=tests/integration/test_embedded.py \
 	  $(PYTEST_FLAGS)
 

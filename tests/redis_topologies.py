@@ -10,7 +10,6 @@ import importlib.util
 import itertools
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -24,10 +23,10 @@ from redis.retry import Retry
 
 from shop import embedded
 from shop.guardian import Guardian
+from tests.ports import free_ports
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02
-BUS_OFFSET = 10_000  # a Cluster's nodes talk to each other on the port above theirs
 SERVICE = "payonce"  # what the Sentinels call their master
 
 
@@ -276,25 +275,3 @@ def clients_of(ports: list[int]) -> Iterator[list[redis.Redis]]:
         # a server that is not there yet says so at once: the polling above is all the patience that there is
         options: dict[str, Any] = {"socket_timeout": 30, "retry": Retry(NoBackoff(), 0)}
         yield [stack.enter_context(redis.Redis("127.0.0.1", port, **options)) for port in ports]
-
-
-def free_ports(count: int, *, bus: bool = False) -> list[int]:
-    """Different loopback ports that nobody listens on right now; with `bus`, nor on the ones above them."""
-    found: list[int] = []
-    with contextlib.ExitStack() as held:
-        while len(found) < count:
-            probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-            if not bus or _is_free(port + BUS_OFFSET):
-                found.append(port)
-    return found
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):  # taken, or above 65535
-            return False
-    return True

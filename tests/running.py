@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +13,8 @@ import httpx
 import psycopg
 import redis
 
-from tests.sandbox import ROOT, free_port
+from tests.ports import free_ports, is_free
+from tests.sandbox import ROOT
 
 START_SECONDS = 90.0
 SET_BY_RUN = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PUBLIC_URL", "DEBUG", "DJANGO_SETTINGS_MODULE")
@@ -106,16 +106,10 @@ class RunningShop:
 def _free_ports(web: int) -> tuple[int, int]:
     """A first port whose followers in steps of ten are free as well, and one for the sandbox."""
     while True:
-        first = free_port()
+        first, sandbox = free_ports(2)
         wanted = [first + 10 * index for index in range(web)]
-        sandbox = free_port()
-        if wanted[-1] < 65_000 and sandbox not in wanted and all(map(_is_free, wanted[1:])):
+        if sandbox not in wanted and all(map(is_free, wanted)):
             return first, sandbox
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def until(condition: Callable[[], Any], seconds: float = 30) -> Any:

@@ -1,6 +1,5 @@
 """The provider sandbox as a process of its own, for tests."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -10,17 +9,10 @@ from typing import Any
 import httpx
 
 from payments.sandbox import keys
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Sandbox:

@@ -11,6 +11,19 @@ import pytest
 
 from shop.embedded import EmbeddedServers
 
+LONG = (
+    "tests/integration/secrets/test_nothing",
+    "tests/concurrency/test_",
+    "tests/concurrency/shop/test_flash",
+    "tests/concurrency/settlement/test_workers",
+    "tests/contract/locks",
+    "tests/contract/idempotency",
+    "tests/protocol/test_every",
+    "tests/money",
+    "tests/browser",
+    "tests/crash",
+)
+
 NOWHERE = "postgresql://nowhere"
 
 _started: list[EmbeddedServers] = []
@@ -37,6 +50,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     servers.start()
     _started.append(servers)
     os.environ.update(servers.environment)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `-n 2` the long files begin first, so that no process waits for the other's last one."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_unconfigure() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shop import embedded
 from shop.guardian import Guardian
-from tests.redis_topologies import free_ports
+from tests.ports import free_ports
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.05

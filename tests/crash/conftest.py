@@ -16,7 +16,8 @@ import redis
 
 from shop.embedded import EmbeddedServers
 from tests.conftest import a_folder_of_its_own
-from tests.sandbox import ROOT, Sandbox, free_port
+from tests.ports import free_port
+from tests.sandbox import ROOT, Sandbox
 
 PYTHON = sys.executable
 DEADLINE_SECONDS = 30.0

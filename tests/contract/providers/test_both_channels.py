@@ -12,7 +12,8 @@ from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailabl
 from payments.providers import registry
 from payments.providers.base import FactKind, NextAction, Provider, RefundStatus, TradeStatus
 from tests.contract.conftest import Listener
-from tests.sandbox import Sandbox, free_port
+from tests.ports import free_port
+from tests.sandbox import Sandbox
 
 
 def opened(provider: Provider, number: str, *, amount_minor: int = 1990, **more: Any) -> NextAction:

@@ -19,7 +19,7 @@ from payments.providers.alipay_bill import MAX_PACKED_BYTES, due_at
 from payments.providers.alipay_download import MAX_SECONDS, download
 from payments.providers.base import NextActionType, PayMethod, TradeStatus
 from payments.sandbox import keys
-from tests.sandbox import free_port
+from tests.ports import free_port
 from tests.unit.providers.conftest import Answer, Company, alipay_says, channels
 from tests.unit.providers.test_alipay_bill import PAYMENT, REFUND, packed, table
 from tests.unit.providers.test_alipay_notifications import form, read, signed
