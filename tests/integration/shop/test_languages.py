@@ -46,6 +46,8 @@ def test_the_browsers_language_is_spoken(asked: str, language: str, words: str) 
     page = Client().get("/", headers={"Accept-Language": asked}).content.decode()
     assert f'<html lang="{language}">' in page
     assert words in page
+    for name in ("English", "简体中文"):
+        assert f">{name}</button>" in page  # each in its own words, so that it is found by who needs it
 
 
 @pytest.mark.django_db
