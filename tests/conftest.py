@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import redis
 from idempotency import fastpath
 from idempotency.tallies import tallies
 from payments.sandbox import state
+from shop.guardian import Guardian
 
 
 @pytest.fixture
@@ -53,6 +54,28 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Keys of both sides of the providers; the sandbox's own code signs with them, in this process."""
     state.open_folder(tmp_path_factory.mktemp("platform"))
     return state.keys()
+
+
+@pytest.fixture(scope="session")
+def stores() -> Iterator[Callable[[str], Any]]:
+    """The session's kinds of Redis by name, each started when it is first asked for; no other fixture starts them."""
+    from tests.contract.idempotency.stores import STORES, Store
+
+    guardian = Guardian()
+    started: dict[str, Store] = {}
+    with a_folder_of_its_own() as folder:
+
+        def named(name: str) -> Store:
+            if name not in started:
+                started[name] = STORES[name](guardian, folder)
+            return started[name]
+
+        try:
+            yield named
+            for store in started.values():
+                store.close()
+        finally:
+            guardian.stop_all()
 
 
 @pytest.fixture

@@ -11,30 +11,8 @@ from django.http import HttpResponse
 from rest_framework.test import APIClient
 
 from idempotency import fastpath
-from shop.guardian import Guardian
-from tests.conftest import a_folder_of_its_own
 from tests.contract.idempotency.stores import STORES, Store
 from tests.contract.idempotency.urls import PLAN
-
-
-@pytest.fixture(scope="session")
-def stores() -> Iterator[Callable[[str], Store]]:
-    """The session's stores by name, each started when it is first asked for."""
-    guardian = Guardian()
-    started: dict[str, Store] = {}
-    with a_folder_of_its_own() as folder:
-
-        def named(name: str) -> Store:
-            if name not in started:
-                started[name] = STORES[name](guardian, folder)
-            return started[name]
-
-        try:
-            yield named
-            for store in started.values():
-                store.close()
-        finally:
-            guardian.stop_all()
 
 
 def counted(name: str, **labels: str) -> float:

@@ -17,7 +17,6 @@ from idempotency import fastpath
 from shop import flashsale, orders, tasks
 from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
-from tests.contract.idempotency.conftest import stores  # noqa: F401
 from tests.contract.idempotency.stores import STORES, Store
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import number_of, settle
@@ -352,7 +351,7 @@ class TestRedisIsNotTheJudge:
 def test_on_every_server(
     buyers: list[Caller],
     sale: FlashSale,
-    stores: Callable[[str], Store],  # noqa: F811
+    stores: Callable[[str], Store],
     name: str,
 ) -> None:
     store = stores(name)
