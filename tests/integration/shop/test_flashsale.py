@@ -1,6 +1,7 @@
 """Flash sales on real PostgreSQL and Redis: one unit a buyer, no unit too many, none lost, whatever Redis says."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from idempotency import fastpath
 from shop import flashsale, orders, tasks
 from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
+from tests.contract.idempotency.conftest import use
 from tests.contract.idempotency.stores import STORES, Store
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import number_of, settle
@@ -354,9 +356,7 @@ def test_on_every_server(
     stores: Callable[[str], Store],
     name: str,
 ) -> None:
-    store = stores(name)
-    store.flush()
-    with store.in_force():
+    with contextmanager(use)(stores(name)):
         answers = [buyer.post(PATH, key="k") for buyer in buyers]
         answers.append(buyers[0].post(PATH, key="k2"))
         buyers[0].post(f"orders/{answers[0].json()['id']}/cancel", key="c")
