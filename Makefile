@@ -44,11 +44,12 @@ programs:
 # two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
 # is not measured for coverage, which would make it half as long again
 MEASURED = tests/unit tests/integration tests/contract tests/wire
-UNMEASURED = tests/browser tests/concurrency tests/crash tests/elsewhere tests/failures tests/money tests/protocol
+UNMEASURED = tests/browser tests/concurrency tests/crash tests/elsewhere tests/failures tests/money
 
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
 	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED) $(PYTEST_FLAGS)
-	$(PY) -m pytest $(PARALLEL) $(UNMEASURED) $(PYTEST_FLAGS)
+	$(PY) -m pytest $(PARALLEL) $(BY_FILE) $(UNMEASURED) $(PYTEST_FLAGS)
+	$(PY) -m pytest $(PARALLEL) tests/protocol $(PYTEST_FLAGS)
 
 $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)-django6
