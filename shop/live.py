@@ -5,8 +5,8 @@ sends what it finds, so a message that is lost costs at most `BEAT_SECONDS`. Wit
 itself.
 
 A stream occupies a thread, and threads are few: so each ends after `STREAM_SECONDS` (the browser comes again by
-itself), and a process has `STREAMS_MAX` at most. Whoever finds none free hears 503 and polls, as the page does
-where there is no script or no event stream.
+itself), and a process has `STREAMS_MAX` at most. Whoever finds none free hears 204, which tells a browser not to come
+again, and polls, as the page does where there is no event stream.
 
 Source: WHATWG HTML, "Server-sent events" (read 2026-11).
 """
@@ -20,14 +20,15 @@ from typing import Any
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency import fastpath
-from idempotency.errors import Problem
 from idempotency.locks import LockUnavailable
 from shop import schema
 from shop.changes import topic
@@ -35,7 +36,7 @@ from shop.orderview import view_of
 
 STREAMS_MAX = 4  # of the eight threads that a process has
 STREAM_SECONDS = 60.0
-BEAT_SECONDS = 5.0  # also how long a reader that went away is not noticed
+BEAT_SECONDS = 2.0  # also how long a reader that went away is not noticed
 COME_AGAIN_MS = 2000
 
 _free = threading.BoundedSemaphore(STREAMS_MAX)
@@ -51,17 +52,16 @@ class EventStreamRenderer(BaseRenderer):
         return JSONRenderer().render(data)
 
 
+class AllTakenError(RuntimeError):
+    """Every stream of this process is taken."""
+
+
 class Stream:
     """The bytes of one stream, in one of the process's few places; the place is free again when it is closed."""
 
     def __init__(self, *, order_id: UUID, user_id: int, known: str) -> None:
         if not _free.acquire(blocking=False):
-            raise Problem(
-                503,
-                "live_busy",
-                "All live streams are taken; ask for the order itself, or come again.",
-                headers={"Retry-After": "5"},
-            )
+            raise AllTakenError
         self._closed = False
         self._lines = _lines(order_id=order_id, user_id=user_id, known=known)
 
@@ -138,17 +138,20 @@ class OrderEvents(APIView):
         summary="Watch an order",
         description="Server-sent events named `status`, the present one first: `{order, status, version, state, "
         "final}`. `Last-Event-ID` leaves out what is known. The stream ends when the order is final, or after a "
-        "minute; come again then.",
+        "minute; come again then. 204: every stream is taken; ask for the order itself instead.",
         responses={
             (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, description="the stream"),
-            **schema.responses({}, {401: "not_authenticated", 404: "order_not_found", 503: "live_busy"}),
+            **schema.responses({}, {401: "not_authenticated", 404: "order_not_found"}),
         },
     )
-    def get(self, request: Request, order_id: UUID) -> StreamingHttpResponse:
+    def get(self, request: Request, order_id: UUID) -> HttpResponseBase:
         user_id = request.user.pk
         assert user_id is not None  # noqa: S101  the permission lets nobody else in
         view_of(order_id=order_id, user_id=user_id)  # 404 before a place is taken
-        stream = Stream(order_id=order_id, user_id=user_id, known=request.headers.get("Last-Event-ID", ""))
+        try:
+            stream = Stream(order_id=order_id, user_id=user_id, known=request.headers.get("Last-Event-ID", ""))
+        except AllTakenError:
+            return Response(status=204)
         return StreamingHttpResponse(
             stream,
             content_type="text/event-stream",
