@@ -5,8 +5,8 @@ sends what it finds, so a message that is lost costs at most `BEAT_SECONDS`. Wit
 itself.
 
 A stream occupies a thread, and threads are few: so each ends after `STREAM_SECONDS` (the browser comes again by
-itself), and a process has `STREAMS_MAX` at most. Whoever finds none free hears 204, which tells a browser not to come
-again, and polls, as the page does where there is no event stream.
+itself), and a process has `STREAMS_MAX` at most. Whoever finds none free hears 204, which tells a browser not to
+come again; it polls, as it does where there is no event stream.
 
 Source: WHATWG HTML, "Server-sent events" (read 2026-11).
 """
