@@ -5,15 +5,10 @@ last the rate is that of orders, afterwards that of refusals, which Redis decide
 """
 
 import argparse
-import os
 import secrets
-import socket
 import statistics
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -27,16 +22,13 @@ from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
 from bench import servers
-from bench.peer_venvs import ROOT
 from bench.report import write
-from shop.guardian import Guardian
 from shop.models import FlashSale, FlashSalePurchase, Product
 
 ROUNDS = 3
 BUYERS = 10_000
 UNITS = 1_000
 PROCESSES = 3
-THREADS = 4
 SENDERS = 12
 WANTED_RATIO = 5.0
 
@@ -76,33 +68,9 @@ def run(options: Sequence[str] = ()) -> None:
     servers.require_own_redis()
     call_command("migrate", verbosity=0)
     with servers.guarded() as guardian:
-        ports = [_start(guardian, number) for number in range(PROCESSES)]
+        ports = [servers.start_shop(guardian, {}, name=f"flash-{n}", workers=1) for n in range(PROCESSES)]
         rounds = [_round(ports, given.buyers, given.units) for _ in range(given.rounds)]
     _report(rounds, given)
-
-
-def _start(guardian: Guardian, number: int) -> int:
-    """One web process of the shop; its port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    log = servers.LOGS / f"flash-{number}.log"
-    log.unlink(missing_ok=True)
-    command = [
-        *(sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--keep-alive", "60"),
-        *("--worker-class", "gthread", "--threads", str(THREADS), "--log-level", "warning", "--no-control-socket"),
-    ]
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1"}
-    child = guardian.start([*command, "shop.wsgi"], log=log, environment=environment, cwd=ROOT)
-    deadline = time.monotonic() + servers.START_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
-                return port
-        except (urllib.error.URLError, OSError) as error:
-            if child.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"The shop does not start: {error}. See {log}.") from error
-        time.sleep(0.1)
 
 
 def _round(ports: Sequence[int], buyers: int, units: int) -> Figures:

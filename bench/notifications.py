@@ -79,7 +79,7 @@ def _environment() -> dict[str, str]:
     """The channels with the sandbox's keys; nobody listens at their addresses, and nobody needs to."""
     nowhere = "http://127.0.0.1:1"
     addresses = dict.fromkeys(("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL"), nowhere)
-    return {**state.keys().settings, **addresses, "DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1"}
+    return {**state.keys().settings, **addresses}
 
 
 def _prove(port: int, folder: Path, count: int) -> float:

@@ -108,20 +108,23 @@ def start(variant: Variant, guardian: Guardian, *, redis_database: int) -> Serve
     return Server(port, child, environment["DATABASE_URL"], redis_url)
 
 
-def start_shop(guardian: Guardian, environment: dict[str, str]) -> int:
-    """The shop's own application over the benchmark's stores, in as many processes; its port.
+def start_shop(
+    guardian: Guardian, environment: dict[str, str], *, name: str = "shop", workers: int = WORKERS
+) -> int:
+    """The shop's own application over the benchmark's stores, behind one port in so many processes; the port.
 
     Raises:
         PeerUnavailableError: it does not come up.
     """
-    port, log = _free_port(), LOGS / "shop.log"
+    port, log = _free_port(), LOGS / f"{name}.log"
     log.unlink(missing_ok=True)
     command = [
-        *(sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", str(WORKERS)),
-        *("--no-control-socket", "--log-level", "warning", "--keep-alive", "30"),
+        *(sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
+        *("--no-control-socket", "--log-level", "warning", "--keep-alive", "60"),
         *("--worker-class", "gthread", "--threads", str(THREADS), "shop.wsgi"),
     ]
-    child = guardian.start(command, log=log, environment={**os.environ, **environment}, cwd=ROOT)
+    settings = {"DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1"}
+    child = guardian.start(command, log=log, environment={**os.environ, **settings, **environment}, cwd=ROOT)
     _wait_up(port, child, log, path="/healthz")
     return port
 

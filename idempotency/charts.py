@@ -1,6 +1,6 @@
 """Geometry of the admin's charts; the templates draw it as SVG, without a script."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -92,7 +92,7 @@ class Age:
 
 def by_hour(hours: Mapping[datetime, Mapping[str, int]]) -> list[Chart]:
     """A chart for each of `GROUPS`."""
-    return [_chart(group, hours) for group in GROUPS]
+    return [draw(group, hours) for group in GROUPS]
 
 
 def ages(entries: Sequence[LedgerEntry]) -> list[Age]:
@@ -105,7 +105,13 @@ def ages(entries: Sequence[LedgerEntry]) -> list[Age]:
     ]
 
 
-def _chart(group: Group, hours: Mapping[datetime, Mapping[str, int]]) -> Chart:
+def draw(
+    group: Group,
+    hours: Mapping[datetime, Mapping[str, int]],
+    *,
+    say: Callable[[int], str] = "{:,}".format,
+) -> Chart:
+    """Stacked bars by the hour; `say` puts an amount into words."""
     most = max([sum(counts.get(what, 0) for what in group.parts) for counts in hours.values()] + [1])
     bars = []
     for index, (hour, counts) in enumerate(hours.items()):
@@ -114,13 +120,11 @@ def _chart(group: Group, hours: Mapping[datetime, Mapping[str, int]]) -> Chart:
             if count := counts.get(what, 0):
                 height = max(LEAST, HEIGHT * count / most)
                 top = max(0.0, top - height)
-                label = f"{hour:%d %b %H}:00 UTC · {count:,} {words}"
+                label = f"{hour:%d %b %H}:00 UTC · {say(count)} {words}"
                 bars.append(Bar(index * BAR, round(top, 2), BAR - 2, round(height, 2), colour, label))
     legend = [
-        (words, colour, f"{sum(counts.get(what, 0) for counts in hours.values()):,}")
+        (words, colour, say(sum(counts.get(what, 0) for counts in hours.values())))
         for what, (words, colour) in group.parts.items()
     ]
     marks = [f"{hour:%d %b %H}:00" for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
-    return Chart(
-        group.title, group.note, bars, legend, marks, width=len(hours) * BAR, height=HEIGHT, most=f"{most:,}"
-    )
+    return Chart(group.title, group.note, bars, legend, marks, len(hours) * BAR, HEIGHT, say(most))

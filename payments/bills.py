@@ -88,8 +88,10 @@ def compare(*, channel: str, day: date) -> BillComparison:
     services.must_be_outside_transactions()
     provider = services.provider(channel)
     lines = provider.bill(day=day)
+    known = _by_identity(provider, lines)
     for line in lines:
-        _take(provider, line)
+        if (line.kind.value, line.provider_txn_id) not in known:
+            _take(provider, line)
     with transaction.atomic():
         return _record(provider, day, lines)
 
@@ -159,20 +161,24 @@ def _take(provider: Provider, line: BillLine) -> None:
         occurred_at=line.occurred_at,
         out_refund_no=line.out_refund_no,
     )
-    if as_id(line.out_trade_no) is None or _known(provider, line):
+    if as_id(line.out_trade_no) is None:
         return
     with transaction.atomic():
         if apply_observation(fact, source="bill") is Outcome.APPLIED:
             log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
 
 
-def _known(provider: Provider, line: BillLine) -> bool:
-    return Observation.objects.filter(
-        channel=provider.channel,
-        merchant=provider.merchant,
-        provider_txn_id=line.provider_txn_id,
-        kind=line.kind.value,
-    ).exists()
+def _of_account(provider: Provider) -> QuerySet[Observation]:
+    """Our facts of money that moved there."""
+    facts = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant)
+    return facts.exclude(kind=FactKind.CLOSED.value).select_related("attempt")
+
+
+def _by_identity(provider: Provider, lines: tuple[BillLine, ...]) -> dict[tuple[str, str], Observation]:
+    """Our facts of the lines' numbers, whatever day we think they were of."""
+    numbers = [line.provider_txn_id for line in lines]
+    facts = _of_account(provider).filter(provider_txn_id__in=numbers)
+    return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
 
 
 def _record(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> BillComparison:
@@ -205,12 +211,7 @@ def _record(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> BillC
 def _pair(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[_Compared]:
     """Every line with its fact, whatever day we think that was of, and the day's facts that have no line."""
     begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
-    of_account = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant).exclude(
-        kind=FactKind.CLOSED.value
-    )
-    numbers = [line.provider_txn_id for line in lines]
-    facts = of_account.filter(provider_txn_id__in=numbers).select_related("attempt")
-    by_identity = {(fact.kind, fact.provider_txn_id): fact for fact in facts}
+    by_identity = _by_identity(provider, lines)
     compared = [
         _Compared(line=line, fact=by_identity.get((line.kind.value, line.provider_txn_id))) for line in lines
     ]
@@ -219,7 +220,7 @@ def _pair(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[_C
     that_day = Q(occurred_at__gte=begin, occurred_at__lt=end) | Q(
         occurred_at__isnull=True, observed_at__gte=begin, observed_at__lt=end
     )
-    for fact in of_account.filter(that_day, amount_minor__gt=0).select_related("attempt"):
+    for fact in _of_account(provider).filter(that_day, amount_minor__gt=0):
         if (fact.kind, fact.provider_txn_id) not in known:
             compared.append(_Compared(line=None, fact=fact))
     return compared

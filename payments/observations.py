@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
-from functools import lru_cache
 
 from django.conf import settings
 from django.db import transaction
@@ -78,15 +77,10 @@ def rederive(payment: Payment) -> None:
     _settle(position.read(payment))
 
 
-@lru_cache(maxsize=1)
-def _import_listener(path: str) -> Callable[..., bool]:
-    listener: Callable[..., bool] = import_string(path)
-    return listener
-
-
 def order_listener() -> Callable[..., bool]:
     """The function named by `PAYMENT_ORDER_LISTENER`: ``(order_id, event) -> bool``, called in our transaction."""
-    return _import_listener(settings.PAYMENT_ORDER_LISTENER)
+    listener: Callable[..., bool] = import_string(settings.PAYMENT_ORDER_LISTENER)
+    return listener
 
 
 def _fold(stands: Position, fact: Fact, *, source: str) -> Outcome:

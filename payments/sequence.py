@@ -11,9 +11,7 @@ must not call out; what it raises leaves the event and all later ones of its pay
 """
 
 import logging
-from collections.abc import Callable
 from datetime import timedelta
-from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
@@ -30,12 +28,6 @@ log = logging.getLogger(__name__)
 # a job is picked up within a second; who waits for longer was left by a worker that died, or failed before
 OVERDUE_SECONDS = 30
 BATCH = 100
-
-
-@lru_cache(maxsize=1)
-def _import_handler(path: str) -> Callable[[PaymentEvent], None]:
-    handler: Callable[[PaymentEvent], None] = import_string(path)
-    return handler
 
 
 def stage(payment: Payment) -> None:
@@ -95,7 +87,7 @@ def _handle_next(payment_id: UUID) -> bool:
             event = PaymentEvent.objects.filter(payment_id=payment_id, handled_at__isnull=True).first()
             if event is None:
                 return False
-            _import_handler(settings.PAYMENT_EVENT_HANDLER)(event)
+            import_string(settings.PAYMENT_EVENT_HANDLER)(event)
             PaymentEvent.objects.filter(pk=event.pk, handled_at__isnull=True).update(handled_at=Now())
     except Exception:
         if event is not None:

@@ -1,8 +1,7 @@
-"""The dashboard's charts: geometry here, drawn as SVG by the template, without a script."""
+"""What the dashboard draws: charts by the hour, and bars of age; as SVG by the template, without a script."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,7 @@ from django.db.models import Model
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from idempotency.charts import BAR, HEIGHT, LEAST, MARKS, Bar, Chart, Group
+from idempotency.charts import Group, draw
 from payments import dashboard as figures
 from payments.admin.pages import page_of
 from payments.legible import money, refund_money
@@ -75,31 +74,6 @@ def dashboard() -> dict[str, Any]:
             ("Events waiting", "Everything has been acted on.", events.count, lines(events.oldest, _of_event)),
         ],
     }
-
-
-def draw(
-    group: Group,
-    hours: Mapping[datetime, Mapping[str, int]],
-    *,
-    say: Callable[[int], str] = "{:,}".format,
-) -> Chart:
-    """Stacked bars by the hour; `say` puts an amount into words."""
-    most = max([sum(counts.values()) for counts in hours.values()] + [1])
-    bars = []
-    for index, (hour, counts) in enumerate(hours.items()):
-        top = float(HEIGHT)
-        for what, (words, colour) in group.parts.items():
-            if count := counts.get(what, 0):
-                height = max(LEAST, HEIGHT * count / most)
-                top = max(0.0, top - height)
-                label = f"{hour:%d %b %H}:00 UTC · {say(count)} {words}"
-                bars.append(Bar(index * BAR, round(top, 2), BAR - 2, round(height, 2), colour, label))
-    legend = [
-        (words, colour, say(sum(counts.get(what, 0) for counts in hours.values())))
-        for what, (words, colour) in group.parts.items()
-    ]
-    marks = [f"{hour:%d %b %H}:00" for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
-    return Chart(group.title, group.note, bars, legend, marks, len(hours) * BAR, HEIGHT, say(most))
 
 
 def kinds(found: Sequence[figures.OpenKind]) -> list[Kind]:

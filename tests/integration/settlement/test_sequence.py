@@ -40,9 +40,7 @@ def told() -> Any:
     _failing.clear()
     _meeting.clear()
     with override_settings(PAYMENT_EVENT_HANDLER=f"{__name__}.listener"):
-        sequence._import_handler.cache_clear()
         yield _told
-    sequence._import_handler.cache_clear()
 
 
 @pytest.fixture
