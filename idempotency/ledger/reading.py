@@ -18,7 +18,7 @@ id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, rec
 response_status, response_headers::text, response_body, body_key_id,
 coalesce(%s - extract(epoch FROM statement_timestamp() - finished_at), 0)::float8
 """
-_FIND = f"SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s"  # noqa: S608  our own table's name
+FIND = f"SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s"  # noqa: S608  our own table's name
 _STALLED = f"""
 SELECT {COLUMNS} FROM {_TABLE}
 WHERE state <> 'finished' AND mode = 'phased' AND handler = ANY(%s) AND fence < %s
@@ -31,7 +31,7 @@ ORDER BY id LIMIT %s
 def find(*, scope: str, key: str) -> Found | None:
     """The committed entry of (scope, key)."""
     with connection.cursor() as cursor:
-        cursor.execute(_FIND, [config().body_seconds, scope, key])
+        cursor.execute(FIND, [config().body_seconds, scope, key])
         row = cursor.fetchone()
     return None if row is None else found_in(row)
 

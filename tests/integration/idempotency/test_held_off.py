@@ -5,13 +5,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
+from django.http import HttpResponse
 from django.test import override_settings
 
 from idempotency.keys import digest_of, lock_id_of
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Caller
+from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -69,3 +71,72 @@ def test_a_body_that_is_too_large_is_413_and_burns_nothing(caller: Caller, setti
     answer = caller.post(body={"name": "a", "pad": "x" * 200})
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
     assert caller.post().status_code == 201
+
+
+@pytest.fixture
+def _server_side_binding() -> Iterator[None]:
+    """A statement a round trip: what the driver then insists on."""
+    options = connection.settings_dict["OPTIONS"]
+    connection.close()
+    options["server_side_binding"] = True
+    yield
+    connection.close()
+    del options["server_side_binding"]
+
+
+@pytest.mark.usefixtures("_server_side_binding")
+def test_it_holds_with_server_side_binding(caller: Caller, effects: Effects) -> None:
+    first, second = caller.post(), caller.post()
+    assert (first.status_code, second.status_code, second["Idempotent-Replayed"]) == (201, 201, "true")
+    assert first.content == second.content
+    assert effects() == 1
+
+
+# asked before the twin commits, answered after it: what a busy machine does between a snapshot and a lock
+SLOW_LOCK = """
+CREATE SCHEMA slow;
+CREATE FUNCTION slow.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(777);
+    RETURN pg_catalog.pg_try_advisory_xact_lock($1);
+END $$
+"""
+
+
+@pytest.fixture
+def gate() -> Iterator[psycopg.Connection]:
+    """Holds what `slow.pg_try_advisory_xact_lock` waits for, until it is closed."""
+    with connection.cursor() as cursor:
+        cursor.execute(SLOW_LOCK)
+    with psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}) as other:
+        other.execute("SELECT pg_advisory_lock(777)")
+        yield other
+    with connection.cursor() as cursor:
+        cursor.execute("DROP SCHEMA slow CASCADE")
+
+
+def test_a_twin_that_commits_while_we_take_the_lock_is_seen(
+    caller: Caller, effects: Effects, gate: psycopg.Connection
+) -> None:
+    """The answer is looked for after the lock is had: the handler does not even begin a second time."""
+
+    def late() -> HttpResponse:
+        with connection.cursor() as cursor:
+            cursor.execute("SET search_path = slow, public, pg_catalog")
+        return caller.post()
+
+    def in_time() -> HttpResponse:
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 777 AND NOT granted"
+        while not gate.execute(waiting).fetchone()[0]:  # type: ignore[index]
+            pass
+        answer = caller.post()
+        gate.close()
+        return answer
+
+    second, first = at_once(late, in_time)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert (second["Idempotent-Replayed"], second.content) == ("true", first.content)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT last_value FROM auth_group_id_seq")
+        assert cursor.fetchone() == (Group.objects.get().pk,), "an effect was made and rolled back"
+    assert effects() == 1
