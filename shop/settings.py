@@ -9,7 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import environ
+from csp import constants as csp
 from django.core.exceptions import ImproperlyConfigured
+
+from shop import redis_url
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -88,6 +91,7 @@ INSTALLED_APPS = [
     "rest_framework.authtoken",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "csp",
     "procrastinate.contrib.django",
     "idempotency",
     "payments",
@@ -97,6 +101,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "shop.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -145,18 +150,11 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-CACHES = {
-    "default": {
-        "BACKEND": "django_redis.cache.RedisCache",
-        "LOCATION": _required("REDIS_URL"),
-        "OPTIONS": {
-            # an unreachable Redis costs one time-out, then the marker's breaker skips it
-            "SOCKET_CONNECT_TIMEOUT": 0.2,
-            "SOCKET_TIMEOUT": 0.2,
-            "CONNECTION_POOL_KWARGS": {"max_connections": 64, "retry": None},
-        },
-    },
-}
+REDIS_URL = _required("REDIS_URL")
+try:
+    CACHES = redis_url.caches(REDIS_URL)
+except ValueError as error:
+    raise ImproperlyConfigured(f"REDIS_URL {error}.") from None
 
 SESSION_ENGINE = "django.contrib.sessions.backends.db"  # a login must not hang on Redis
 
@@ -199,6 +197,20 @@ SESSION_COOKIE_SECURE = _https
 CSRF_COOKIE_SECURE = _https
 X_FRAME_OPTIONS = "DENY"
 
+# the sandbox's address where the channels point at it: pages then link to the shopper's pretended phone
+SANDBOX_URL = env.str("SANDBOX_URL", default="").rstrip("/")
+
+# nothing inline and nothing from elsewhere; a paying form is led on to the provider's page, whose host is its own
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [csp.SELF],
+        "object-src": [csp.NONE],
+        "base-uri": [csp.NONE],
+        "frame-ancestors": [csp.NONE],
+        "form-action": [csp.SELF, "https:", *([SANDBOX_URL] if SANDBOX_URL else [])],
+    },
+}
+
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "rest_framework.authentication.TokenAuthentication",
@@ -233,6 +245,8 @@ SPECTACULAR_SETTINGS = {
 IDEMPOTENCY: dict[str, Any] = {
     "SUBJECT_ADMIN": {"order": "admin:shop_order_change", "payment": "admin:payments_payment_change"},
 }
+if redis_url.is_cluster(REDIS_URL):
+    IDEMPOTENCY["REDIS_CLIENT"] = "shop.redis_url.cluster_client"
 # answers at rest: "<key id>:<32 bytes in base64>" for each key, the one for new answers first
 _body_keys = dict(entry.partition(":")[::2] for entry in env.list("IDEMPOTENCY_BODY_KEYS", default=[]))
 if _body_keys:
@@ -302,9 +316,6 @@ def _channel(channel: str) -> dict[str, str]:
 
 
 PAYMENT_CHANNELS = {channel: settings for channel in _CHANNELS if (settings := _channel(channel))}
-
-# the sandbox's address where the channels point at it: pages then link to the shopper's pretended phone
-SANDBOX_URL = env.str("SANDBOX_URL", default="").rstrip("/")
 
 LOGGING = {
     "version": 1,

@@ -1,9 +1,11 @@
 """Every address of the project in one place."""
 
+from csp import constants as csp
+from csp.decorators import csp_update
 from django.contrib import admin
 from django.contrib.auth import views as auth_views
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 import payments.urls
 import shop.api
@@ -13,6 +15,11 @@ from shop import health
 
 handler404 = "shop.fallbacks.not_found"
 handler500 = "shop.fallbacks.server_error"
+
+# Swagger's page writes styles into itself, and its pictures are data
+api_docs = csp_update({"style-src": [csp.SELF, csp.UNSAFE_INLINE], "img-src": [csp.SELF, "data:"]})(
+    SpectacularSwaggerSplitView.as_view(url_name="schema")
+)
 
 api_v1 = [
     path("idempotency-tokens", TokenList.as_view(), name="idempotency-tokens"),
@@ -26,7 +33,7 @@ urlpatterns = [
     path("metrics", health.metrics),
     path("api/v1/", include(api_v1)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="api-docs"),
+    path("api/docs/", api_docs, name="api-docs"),
     path("webhooks/", include(payments.urls.webhook_urlpatterns)),
     path("admin/", admin.site.urls),
     path("accounts/login/", auth_views.LoginView.as_view(), name="login"),

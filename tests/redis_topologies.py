@@ -127,14 +127,17 @@ class Single(Topology):
 
 
 class Cluster(Topology):
-    """Three masters that share the 16384 slots."""
+    """Three masters that share the 16384 slots; with `replicas` each has one that takes its place."""
 
     SIZE = 3
     SLOTS = 16_384
 
-    def __init__(self, guardian: Guardian, folder: Path, *, program: str | None = None) -> None:
+    def __init__(
+        self, guardian: Guardian, folder: Path, *, program: str | None = None, replicas: bool = False
+    ) -> None:
         super().__init__(guardian, folder, program=program)
-        self.ports = free_ports(self.SIZE, bus=True)
+        ports = free_ports(self.SIZE * (2 if replicas else 1), bus=True)
+        self.ports, self.replica_ports = ports[: self.SIZE], ports[self.SIZE :]
 
     @contextlib.contextmanager
     def data_nodes(self) -> Iterator[list[redis.Redis]]:
@@ -142,8 +145,14 @@ class Cluster(Topology):
             yield clients
 
     def kill_one(self, port: int) -> None:
-        """Only the master at `port`; without a replica its slots are nobody's then."""
+        """Only the master at `port`; its slots are nobody's then, or its replica's in a moment."""
         self._guardian.stop(self._processes.pop(self.ports.index(port))[0])
+
+    def until_taken_over(self) -> None:
+        """After `kill_one`: wait until its replica serves in its place."""
+        with clients_of(self.replica_ports) as replicas:
+            self._until("a replica is a master", lambda: any(one.role()[0] == b"master" for one in replicas))
+            self._until("every replica calls the cluster whole", lambda: all(map(self._is_whole, replicas)))
 
     def owner_of(self, key: str) -> int:
         """Port of the master that has the key's slot."""
@@ -156,9 +165,10 @@ class Cluster(Topology):
         return [range(first, end) for first, end in itertools.pairwise(edges)]
 
     def _start(self) -> None:
-        for port in self.ports:
+        timeout = "1000" if self.replica_ports else "5000"
+        for port in [*self.ports, *self.replica_ports]:
             options = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
-            self._spawn_data(str(port), *options, "--cluster-node-timeout", "5000")
+            self._spawn_data(str(port), *options, "--cluster-node-timeout", timeout)
         with self.data_nodes() as clients:
             self._until("every node answers", lambda: all(client.ping() for client in clients))
             for epoch, (client, share) in enumerate(zip(clients, self._shares(), strict=True), start=1):
@@ -167,6 +177,25 @@ class Cluster(Topology):
             for port in self.ports[1:]:
                 clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port)
             self._until("every node calls the cluster whole", lambda: all(map(self._is_whole, clients)))
+        if self.replica_ports:
+            self._start_replicas()
+
+    def _start_replicas(self) -> None:
+        with clients_of(self.ports) as masters, clients_of(self.replica_ports) as replicas:
+            self._until("every replica answers", lambda: all(replica.ping() for replica in replicas))
+            for replica in replicas:
+                replica.execute_command("CLUSTER", "MEET", "127.0.0.1", self.ports[0])
+            self._until("every replica sees the cluster whole", lambda: all(map(self._is_whole, replicas)))
+            for master, replica in zip(masters, replicas, strict=True):
+                replica.execute_command("CLUSTER", "REPLICATE", master.execute_command("CLUSTER MYID"))
+            in_step = ("slave", "up")
+            self._until(
+                "every replica is in step",
+                lambda: all(
+                    (told["role"], told.get("master_link_status")) == in_step
+                    for told in (replica.info("replication") for replica in replicas)
+                ),
+            )
 
     def _is_whole(self, client: redis.Redis) -> bool:
         told = client.execute_command("CLUSTER INFO")

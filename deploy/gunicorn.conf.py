@@ -1,0 +1,22 @@
+"""gunicorn, as every deployment here starts it: systemd, containers, and the tests of `make cluster`.
+
+Environment: BIND (default 127.0.0.1:8000), WEB_CONCURRENCY (processes, default 2), WEB_THREADS (each, default 8).
+"""
+
+import os
+
+bind = os.environ.get("BIND", "127.0.0.1:8000")
+workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
+worker_class = "gthread"
+threads = int(os.environ.get("WEB_THREADS", "8"))
+worker_tmp_dir = "/dev/shm"  # noqa: S108  the heartbeat file: never on a disk that may hang
+keepalive = 75  # longer than nginx keeps its connections, so that it is nginx who closes them
+timeout = 30  # a worker that is silent for so long is killed; a payment's provider calls end in less
+graceful_timeout = 25  # a running payment ends before the process does
+max_requests = 50_000
+max_requests_jitter = 5_000
+limit_request_line = 8_190
+loglevel = "warning"
+accesslog = None  # the shop's own log has a line for what matters, with the request's id
+control_socket_disable = True
+forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")

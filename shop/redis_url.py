@@ -1,0 +1,112 @@
+"""Where `REDIS_URL` leads, as Django's settings: one server, a master that Sentinels name, or a Cluster.
+
+==================================================  ==========================================
+``redis://user:password@host:6379/0``                one server; ``rediss://`` with TLS, ``unix:///path?db=0``
+``redis+sentinel://host:26379,host:26379/NAME/0``    the master that these Sentinels call NAME
+``redis+cluster://host:6379,host:6379``              a Cluster; any of its nodes
+==================================================  ==========================================
+
+User and password, where there are any, stand before the first host and are those of the data servers.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.retry import Retry
+
+# an unreachable server costs one time-out, then the breaker keeps away from it
+TIMEOUT_SECONDS = 0.2
+CONNECTIONS_MAX = 64
+
+_PLAIN = ("redis://", "rediss://", "unix://")
+_SENTINEL, _CLUSTER = "redis+sentinel://", "redis+cluster://"
+_EXAMPLES = f"redis://host:6379/0, {_SENTINEL}host:26379,host:26379/NAME/0 or {_CLUSTER}host:6379,host:6379"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A list of servers.
+
+    Attributes:
+        nodes: host and port.
+        login: ``user:password@`` as it stands in the URL, or empty.
+        rest: what follows the hosts, without the slash.
+    """
+
+    nodes: list[tuple[str, int]]
+    login: str
+    rest: str
+
+
+def is_cluster(url: str) -> bool:
+    """Whether it names a Cluster, for which django-redis has no client."""
+    return url.startswith(_CLUSTER)
+
+
+def caches(url: str) -> dict[str, Any]:
+    """Django's `CACHES` for it.
+
+    Raises:
+        ValueError: it is none of the above; the message says what is wrong, without the password.
+    """
+    if is_cluster(url):
+        _address(url, _CLUSTER, port=6379)
+        return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    options: dict[str, Any] = {
+        "SOCKET_CONNECT_TIMEOUT": TIMEOUT_SECONDS,
+        "SOCKET_TIMEOUT": TIMEOUT_SECONDS,
+        "CONNECTION_POOL_KWARGS": {"max_connections": CONNECTIONS_MAX, "retry": None},
+    }
+    location = url
+    if url.startswith(_SENTINEL):
+        found = _address(url, _SENTINEL, port=26_379)
+        if not found.rest:
+            raise ValueError(f"does not say what the Sentinels call their master; write {_SENTINEL}…/NAME/0")
+        location = f"redis://{found.login}{found.rest}"
+        options |= {
+            "CLIENT_CLASS": "django_redis.client.SentinelClient",
+            "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
+            "SENTINELS": found.nodes,
+            "SENTINEL_KWARGS": {
+                "socket_timeout": TIMEOUT_SECONDS,
+                "socket_connect_timeout": TIMEOUT_SECONDS,
+                "retry": None,
+            },
+        }
+    elif not url.startswith(_PLAIN):
+        raise ValueError(f"must begin like one of {_EXAMPLES}")
+    return {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": location, "OPTIONS": options}}
+
+
+def cluster_client() -> RedisCluster:
+    """A client of the Cluster that `REDIS_URL` names (`IDEMPOTENCY["REDIS_CLIENT"]`), without retries."""
+    found = _address(os.environ["REDIS_URL"], _CLUSTER, port=6379)
+    user, _, password = found.login.removesuffix("@").partition(":")
+    return RedisCluster(
+        startup_nodes=[ClusterNode(host, port) for host, port in found.nodes],
+        username=unquote(user) or None,
+        password=unquote(password) or None,
+        socket_timeout=TIMEOUT_SECONDS,
+        socket_connect_timeout=TIMEOUT_SECONDS,
+        max_connections=CONNECTIONS_MAX,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+def _address(url: str, scheme: str, *, port: int) -> Address:
+    hosts, _, rest = url.removeprefix(scheme).partition("/")
+    login, at, hosts = hosts.rpartition("@")
+    return Address(nodes=[_node(host, port) for host in hosts.split(",")], login=login + at, rest=rest)
+
+
+def _node(text: str, default: int) -> tuple[str, int]:
+    host, colon, number = text.rpartition(":")
+    if not colon:
+        host, number = text, str(default)
+    if not host or not number.isascii() or not number.isdigit() or not 1 <= int(number) <= 65_535:
+        raise ValueError(f"names no server with {text!r}; write host:port, with commas between several")
+    return host, int(number)

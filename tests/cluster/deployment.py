@@ -1,0 +1,164 @@
+"""The shop as deploy/ starts it: nginx before web processes, and a worker, over stores that a test chooses."""
+
+import configparser
+import json
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from string import Template
+
+import httpx
+import pytest
+
+from shop.guardian import Guardian
+from shop.run import Plan, complete
+from tests.ports import free_ports
+from tests.running import SET_BY_RUN, until
+from tests.sandbox import ROOT
+
+DEPLOY = ROOT / "deploy"
+STOCKED = """
+import json
+import django
+django.setup()
+from django.contrib.auth.models import User
+from rest_framework.authtoken.models import Token
+from shop.models import Product
+user = User.objects.create_user("shopper")
+Product.objects.create(sku="mug", name="Mug", price_minor=1990, currency="CNY", stock=100_000)
+print(json.dumps(Token.objects.create(user=user).key))
+"""
+
+
+class Deployment:
+    """In production's settings: DEBUG off, and every file from deploy/. Stopped by the guardian.
+
+    Args:
+        guardian: starts the processes.
+        folder: for data and logs.
+        database_url: of the web processes.
+        redis_url: of everything.
+        worker_database_url: of the worker and the migrations; None: as the web processes.
+        web: how many web processes.
+
+    Attributes:
+        url: of nginx.
+        web_urls: of the processes behind it.
+        token: of the one user, for the API.
+    """
+
+    def __init__(
+        self,
+        guardian: Guardian,
+        folder: Path,
+        *,
+        database_url: str,
+        redis_url: str,
+        worker_database_url: str | None = None,
+        web: int = 3,
+    ) -> None:
+        self._guardian = guardian
+        self._folder = folder
+        port, sandbox_port, *web_ports = free_ports(2 + web)
+        self.url = f"http://127.0.0.1:{port}"
+        self.sandbox_url = f"http://127.0.0.1:{sandbox_port}"
+        self.web_urls = [f"http://127.0.0.1:{each}" for each in web_ports]
+        plan = Plan(ports=(port,), sandbox_port=sandbox_port, data_dir=folder)
+        outside = {name: value for name, value in os.environ.items() if name not in SET_BY_RUN}
+        ours = {"DEBUG": "0", "SECRET_KEY": secrets.token_urlsafe(50), "PUBLIC_URL": self.url}
+        self._environment = complete(plan, outside | ours | {"REDIS_URL": redis_url, "LOG_LEVEL": "ERROR"})
+        self._direct = {**self._environment, "DATABASE_URL": worker_database_url or database_url}
+        self._environment["DATABASE_URL"] = database_url
+        self._web_ports = web_ports
+        self._web: list[subprocess.Popen[bytes]] = []
+        self._manage("migrate", "--verbosity", "0")
+        self.token: str = json.loads(self._python("-c", STOCKED))
+        self._start(port, sandbox_port)
+
+    def api(self, url: str | None = None) -> httpx.Client:
+        """A client of the API as the one user; close it."""
+        headers = {"Authorization": f"Token {self.token}"}
+        return httpx.Client(base_url=url or self.url, headers=headers, timeout=60, trust_env=False)
+
+    def kill_web(self, index: int) -> None:
+        """kill -9 of a web process, master and worker."""
+        process = self._web[index]
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def start_web(self, index: int) -> None:
+        """Start the process at that place, as its supervisor does after its end."""
+        port = self._web_ports[index]
+        environment = self._environment | {"BIND": f"127.0.0.1:{port}", "WEB_CONCURRENCY": "1"}
+        process = self._guardian.start(
+            exec_start("payonce-web@.service"), log=self._log(f"web-{port}"), environment=environment, cwd=ROOT
+        )
+        self._web[index : index + 1] = [process]
+
+    def _start(self, port: int, sandbox_port: int) -> None:
+        sandbox = [
+            "-m",
+            "payments.sandbox",
+            "--port",
+            str(sandbox_port),
+            "--data-dir",
+            str(self._folder / "sandbox"),
+        ]
+        self._guardian.start([sys.executable, *sandbox], log=self._log("sandbox"), environment=self._environment)
+        worker = exec_start("payonce-worker.service")
+        self._guardian.start(worker, log=self._log("worker"), environment=self._direct, cwd=ROOT)
+        for index in range(len(self._web_ports)):
+            self.start_web(index)
+        self._start_nginx(port)
+        for url in [self.sandbox_url + "/", *(f"{each}/readyz" for each in [*self.web_urls, self.url])]:
+            until(lambda url=url: _is_up(url), 60)
+
+    def _start_nginx(self, port: int) -> None:
+        program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        if program is None:
+            pytest.skip("no nginx on this machine; get it with: apt-get install nginx")
+        folder = self._folder / "nginx"
+        folder.mkdir()
+        servers = [f"server 127.0.0.1:{each} max_fails=1 fail_timeout=2s;" for each in self._web_ports]
+        given = {"PAYONCE_LISTEN": f"127.0.0.1:{port}", "PAYONCE_SERVERS": " ".join(servers)}
+        template = Template((DEPLOY / "nginx" / "payonce.conf.template").read_text())
+        # as `envsubst` does it: what it is not given, nginx's own variables, stays
+        (folder / "payonce.conf").write_text(template.safe_substitute(given))
+        shutil.copy(DEPLOY / "nginx" / "nginx.conf", folder)
+        command = [program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-g", "daemon off;"]
+        self._guardian.start(command, log=self._log("nginx"))
+
+    def _manage(self, *arguments: str) -> None:
+        self._python("manage.py", *arguments)
+
+    def _python(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, env=self._direct, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+
+def exec_start(unit: str) -> list[str]:
+    """The command of a systemd unit in deploy/, with this machine's Python in place of the installed one."""
+    read = configparser.ConfigParser(strict=False, interpolation=None)
+    read.read(DEPLOY / "systemd" / unit)
+    program, *arguments = shlex.split(read["Service"]["ExecStart"])
+    folder, _, name = program.rpartition("/")
+    assert folder == "/srv/payonce/.venv/bin"
+    return [str(Path(sys.executable).parent / name), *arguments]
+
+
+def _is_up(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,58 @@
+"""nginx before three web processes: one is killed under load, and a payment's notification comes through it."""
+
+import httpx
+
+from tests.cluster.buyers import Buyers
+from tests.cluster.conftest import Deploy
+from tests.cluster.deployment import Deployment
+from tests.running import until
+
+
+def test_a_web_process_killed_under_load_costs_nothing(deploy: Deploy, database_url: str) -> None:
+    deployment = deploy(database_url=database_url)
+    with Buyers(deployment) as buyers:
+        for index in range(len(deployment.web_urls)):
+            buyers.buy_more(30)
+            deployment.kill_web(index)
+            buyers.buy_more(30)
+            deployment.start_web(index)
+    buyers.settle()
+    assert set(buyers.said) == {201} or set(buyers.said) == {201, 409}, buyers.said
+
+
+def test_a_purchase_through_nginx(deploy: Deploy, database_url: str) -> None:
+    deployment = deploy(database_url=database_url)
+    buy(deployment)
+    with deployment.api() as client:
+        assert client.get("/metrics").status_code == 404
+        assert deployment.api(deployment.web_urls[0]).get("/metrics").status_code == 200
+        large = client.post("/api/v1/orders", content=b"x" * 300_000, headers={"Idempotency-Key": "k"})
+        assert large.status_code == 413
+
+
+def buy(deployment: Deployment) -> None:
+    """An order, paid at the sandbox, whose notification reaches some web process by way of nginx; refunded then."""
+    with deployment.api() as client:
+        order = _post(client, "/api/v1/orders", {"items": [{"sku": "mug", "quantity": 2}]}, key="order")
+        with client.stream("GET", f"/api/v1/orders/{order['id']}/events") as events:
+            assert next(events.iter_lines())  # nothing on the way keeps it back
+        payment = _post(client, f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"}, key="payment")
+        number = payment["attempts"][0]["out_trade_no"]
+        paid = httpx.post(f"{deployment.sandbox_url}/_control/pay", json={"out_trade_no": number}, trust_env=False)
+        assert paid.status_code == 200
+        where = f"/api/v1/payments/{payment['id']}"
+        until(lambda: client.get(where).json()["status"] == "succeeded")
+        assert client.get(f"/api/v1/orders/{order['id']}").json()["status"] == "paid"
+        refund = {"amount_minor": 3980, "reason": "changed my mind"}
+        again = [_post(client, f"{where}/refunds", refund, key="refund") for _ in range(2)]
+        assert again[0]["id"] == again[1]["id"]
+        until(lambda: client.get(where).json()["status"] == "refunded")
+    charges = httpx.get(f"{deployment.sandbox_url}/_control/charges", trust_env=False).json()
+    assert [(charge["charged_minor"], charge["refunded_minor"]) for charge in charges] == [(3980, 3980)]
+
+
+def _post(client: httpx.Client, path: str, body: dict[str, object], *, key: str) -> dict[str, object]:
+    answer = client.post(path, json=body, headers={"Idempotency-Key": key})
+    assert answer.status_code in {201, 202}, answer.text
+    made: dict[str, object] = answer.json()
+    return made
