@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 import redis
+from django.test import TransactionTestCase
 
 from idempotency import fastpath
 from idempotency.tallies import tallies
 from payments.sandbox import state
 from shop.guardian import Guardian
+from tests.emptying import empty_tables
+
+# pytest-django's test cases inherit it
+TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[method-assign]
 
 
 @pytest.fixture

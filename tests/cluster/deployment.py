@@ -116,7 +116,7 @@ class Deployment:
             self.start_web(index)
         self._start_nginx(port)
         for url in [self.sandbox_url + "/", *(f"{each}/readyz" for each in [*self.web_urls, self.url])]:
-            until(lambda url=url: _is_up(url), 60)
+            until(lambda url=url: is_up(url), 60)
 
     def _start_nginx(self, port: int) -> None:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -157,7 +157,8 @@ def exec_start(unit: str) -> list[str]:
     return [str(Path(sys.executable).parent / name), *arguments]
 
 
-def _is_up(url: str) -> bool:
+def is_up(url: str) -> bool:
+    """Whether it answers 200."""
     try:
         return httpx.get(url, trust_env=False, timeout=5).status_code == 200
     except httpx.TransportError:

@@ -4,7 +4,7 @@ import httpx
 
 from tests.cluster.buyers import Buyers
 from tests.cluster.conftest import Deploy
-from tests.cluster.deployment import Deployment
+from tests.cluster.deployment import Deployment, is_up
 from tests.running import until
 
 
@@ -16,8 +16,9 @@ def test_a_web_process_killed_under_load_costs_nothing(deploy: Deploy, database_
             deployment.kill_web(index)
             buyers.buy_more(30)
             deployment.start_web(index)
+            until(lambda url=deployment.web_urls[index]: is_up(f"{url}/readyz"), 60)
     buyers.settle()
-    assert set(buyers.said) == {201} or set(buyers.said) == {201, 409}, buyers.said
+    assert set(buyers.said) <= {201, 409}, "somebody was refused, although two processes were there"
 
 
 def test_a_purchase_through_nginx(deploy: Deploy, database_url: str) -> None:
@@ -25,7 +26,6 @@ def test_a_purchase_through_nginx(deploy: Deploy, database_url: str) -> None:
     buy(deployment)
     with deployment.api() as client:
         assert client.get("/metrics").status_code == 404
-        assert deployment.api(deployment.web_urls[0]).get("/metrics").status_code == 200
         large = client.post("/api/v1/orders", content=b"x" * 300_000, headers={"Idempotency-Key": "k"})
         assert large.status_code == 413
 

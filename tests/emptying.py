@@ -1,0 +1,32 @@
+"""Empties the tables after a test in two round trips.
+
+Django's own way truncates every table and makes all permissions anew: 0.3 s after each test that commits, which was a
+quarter of the whole run. Here only the tables with rows are emptied, with triggers and foreign keys asleep; what
+migrations put there (content types, permissions) stays.
+"""
+
+from functools import cache
+from typing import Any
+
+from django.db import connection
+
+KEPT = {"django_migrations", "django_content_type", "auth_permission"}
+
+
+def empty_tables(_: Any = None) -> None:
+    """In place of `TransactionTestCase._fixture_teardown`; needs a superuser of PostgreSQL."""
+    with connection.cursor() as cursor:
+        cursor.execute(_which_have_rows())
+        found = [name for (name,) in cursor.fetchall()]
+        if found:
+            deletes = "; ".join(f"DELETE FROM {connection.ops.quote_name(name)}" for name in found)
+            cursor.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
+
+
+@cache
+def _which_have_rows() -> str:
+    names = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    return " UNION ALL ".join(
+        f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {connection.ops.quote_name(name)})"  # noqa: S608
+        for name in sorted(set(names) - KEPT)
+    )
