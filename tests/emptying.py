@@ -27,6 +27,6 @@ def empty_tables(_: Any = None) -> None:
 def _which_have_rows() -> str:
     names = connection.introspection.django_table_names(only_existing=True, include_views=False)
     return " UNION ALL ".join(
-        f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {connection.ops.quote_name(name)})"  # noqa: S608
+        f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {connection.ops.quote_name(name)})"
         for name in sorted(set(names) - KEPT)
     )
