@@ -21,7 +21,6 @@ from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
@@ -140,8 +139,8 @@ class OrderEvents(APIView):
         "final}`. `Last-Event-ID` leaves out what is known. The stream ends when the order is final, or after a "
         "minute; come again then. 204: every stream is taken; ask for the order itself instead.",
         responses={
-            (200, "text/event-stream"): OpenApiResponse(OpenApiTypes.STR, description="the stream"),
-            **schema.responses({}, {401: "not_authenticated", 404: "order_not_found"}),
+            (200, "text/event-stream"): OpenApiResponse(schema.EVENT, description="the stream, event by event"),
+            **schema.responses({204: None}, {401: "not_authenticated", 404: "order_not_found"}),
         },
     )
     def get(self, request: Request, order_id: UUID) -> HttpResponseBase:

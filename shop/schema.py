@@ -98,6 +98,15 @@ def page_of(item: type[serializers.Serializer[Any]]) -> Any:
     )
 
 
+# one event of a stream, as the browser's EventSource tells it
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"const": "status"},
+        "id": {"type": "string", "description": "for `Last-Event-ID`"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
 ORDER = {
     "id": "019aa2f1c3d47a0e9d1b3f5a7c9e1b2d",
     "status": "pending",

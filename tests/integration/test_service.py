@@ -79,6 +79,21 @@ def test_the_schema_is_valid_and_its_page_loads_nothing_from_elsewhere(client: C
     assert "//cdn" not in page
 
 
+@pytest.mark.parametrize("path", ["/", "/accounts/login/", "/admin/login/", "/api/v1/products", "/nowhere"])
+def test_every_answer_carries_what_browsers_protect_by(client: Client, db: None, path: str) -> None:
+    headers = client.get(path).headers
+    assert set(headers["Content-Security-Policy"].split("; ")) == {
+        "default-src 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "form-action 'self' https:",
+    }
+    assert (headers["X-Content-Type-Options"], headers["X-Frame-Options"]) == ("nosniff", "DENY")
+    assert (headers["Referrer-Policy"], headers["Cross-Origin-Opener-Policy"]) == ("same-origin", "same-origin")
+    assert "Access-Control-Allow-Origin" not in headers
+
+
 PRODUCTION = {
     "DATABASE_URL": "postgresql://postgres@/payonce?host=/nowhere",
     "REDIS_URL": "redis://127.0.0.1:1/0",

@@ -1,0 +1,82 @@
+"""The API's own description, believed: whatever it allows to be sent, the answer is one that it promises."""
+
+import contextlib
+from typing import Any
+
+import pytest
+import schemathesis
+from django.contrib.auth.models import User
+from django.db import transaction
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from rest_framework.authtoken.models import Token
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from shop.models import Order, Product
+from shop.orders import cancel, create_order
+from shop.wsgi import application
+
+EXAMPLES = 12  # of each call
+PROMISES = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+QUICKLY = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture
+def caller(transactional_db: None) -> dict[str, str]:
+    """Headers of a user who may buy a mug, and has an open and a closed order."""
+    user = User.objects.create_user("reader")
+    Product.objects.create(sku="mug", name="Mug", price_minor=1990, currency="CNY", stock=100_000)
+    with transaction.atomic():
+        orders = [create_order(user_id=user.pk, quantities={"mug": 1}) for _ in range(2)]
+    cancel(order_id=orders[0].id, user_id=user.pk)
+    return {"Authorization": f"Token {Token.objects.create(user=user).key}"}
+
+
+@pytest.mark.parametrize("sent", ["what it allows", "what it allows about what is there", "anything else"])
+def test_every_answer_is_as_described(caller: dict[str, str], sent: str) -> None:
+    pending, closed = Order.objects.order_by("status").values_list("id", flat=True).reverse()
+    mode = GenerationMode.NEGATIVE if sent == "anything else" else GenerationMode.POSITIVE
+    statuses: set[int] = set()
+
+    for found in schemathesis.openapi.from_wsgi("/api/schema/?format=json", application).get_all_operations():
+
+        @QUICKLY
+        @given(case=found.ok().as_strategy(generation_mode=mode))
+        def check(case: Any) -> None:
+            if sent == "what it allows about what is there":
+                # the events of an order go on until nothing can happen to it any more
+                order = closed if case.path.endswith("/events") else pending
+                known = {"sku": "mug", "order_id": order.hex}
+                case.path_parameters = {name: known.get(name, it) for name, it in case.path_parameters.items()}
+            answer = case.call(headers=caller)
+            case.validate_response(answer, checks=PROMISES)
+            statuses.add(answer.status_code)
+
+        # nothing can be sent wrong to a call without parameters
+        with contextlib.suppress(Unsatisfiable):
+            check()
+    wanted = {
+        "what it allows": {404},
+        "what it allows about what is there": {200, 201, 204},
+        "anything else": {400},
+    }
+    assert wanted[sent] <= statuses, statuses
