@@ -8,7 +8,7 @@ PARALLEL ?= -n 2
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 bench lint fmt clean programs wrk
+.PHONY: help run test test-django6 cluster nginx bench chaos lint fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,7 +44,7 @@ programs:
 # two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
 # is not measured for coverage, which would make it half as long again
 MEASURED = tests/unit tests/integration tests/contract tests/wire
-UNMEASURED = tests/browser tests/concurrency tests/crash tests/elsewhere tests/failures tests/money
+UNMEASURED = tests/browser tests/chaos tests/concurrency tests/crash tests/elsewhere tests/failures tests/money
 
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
 	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED) $(PYTEST_FLAGS)
@@ -73,8 +73,26 @@ wrk:
 	  fi; \
 	fi
 
+nginx:
+	@if ! PATH=$$PATH:/usr/sbin command -v nginx >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing nginx"; apt-get update -q >/dev/null && apt-get install -q -y --no-install-recommends nginx-light >/dev/null; \
+	  else \
+	    echo "Tests that need nginx will skip. Install it with: apt-get install nginx-light"; \
+	  fi; \
+	fi
+
+cluster: $(VENV)/dev.stamp programs nginx ## the files of deploy/ over several servers, each of which is killed under load
+	$(PY) -m pytest tests/cluster -v $(PYTEST_FLAGS)
+
 bench: $(VENV)/dev.stamp wrk ## the benchmarks, as ratios measured side by side; results in bench/results
 	$(PY) -m shop.embedded --data-dir .data/bench -- $(PY) -m bench
+
+DURATION ?= 60
+RUNS ?= 1
+
+chaos: $(VENV)/dev.stamp ## a fault run: DURATION=60 SEED=1, or RUNS=10 seeds one after the other; tells the seed of a violation
+	@$(PY) -m tests.chaos --duration "$(DURATION)" --seed "$(SEED)" --runs "$(RUNS)"
 
 lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, deployment check
 	$(BIN)/ruff format --check .

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.cluster import RedisCluster
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 
 from idempotency.locks import holder
 from idempotency.locks.holds import MICROSECONDS, Hold, Holds, Mail, chunks
@@ -134,12 +141,13 @@ def _text(data: Any) -> str:
 
 def is_unavailable(error: BaseException) -> bool:
     """Whether a server that is away, full, or no master any more explains it; else it is a fault of ours."""
-    passing = (ReadOnlyError, OutOfMemoryError)
+    # redis-py takes the first word away from what it has a class for; MOVED and MASTERDOWN are among their heirs
+    passing = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError, AskError)
     return not isinstance(error, ResponseError) or isinstance(error, passing) or _is_passing(str(error))
 
 
 def _is_passing(text: str) -> bool:
-    return text.startswith(("OOM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNBLOCKED"))
+    return text.startswith(("OOM", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED"))
 
 
 def is_cluster(client: Any) -> bool:

@@ -1,0 +1,39 @@
+"""Which of a server's refusals mean that it is away for the moment, as redis-py tells them."""
+
+import pytest
+from redis._parsers.base import BaseParser
+
+from idempotency.locks.hub import is_unavailable
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "CLUSTERDOWN The cluster is down",
+        "CLUSTERDOWN Hash slot not served",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "MOVED 3999 127.0.0.1:6381",
+        "LOADING Redis is loading the dataset in memory",
+        "READONLY You can't write against a read only replica.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "NOREPLICAS Not enough good replicas to write.",
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+    ],
+)
+def test_it_is_away_for_the_moment(line: str) -> None:
+    assert is_unavailable(BaseParser.parse_error(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERR wrong number of arguments for 'get' command",
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "CROSSSLOT Keys in request don't hash to the same slot",
+        "NOSCRIPT No matching script. Please use EVAL.",
+    ],
+)
+def test_it_is_a_fault_of_ours(line: str) -> None:
+    assert not is_unavailable(BaseParser.parse_error(line))
