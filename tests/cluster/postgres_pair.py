@@ -26,6 +26,7 @@ class Pair:
     def __init__(self, guardian: Guardian, folder: Path) -> None:
         self._guardian = guardian
         self._sockets: list[Path] = []
+        (folder / "first").mkdir(parents=True)
         self._made = ensure_cluster(folder / "first", guardian)
         self._folders = [self._made.folder, folder / "second" / "postgresql"]
         shutil.copy(CONF, self._made.folder / "payonce.conf")
