@@ -18,7 +18,17 @@ django.setup()
 
 from django.core.management import call_command
 
-from bench import flash_sale, http_rounds, keyed_post, lock_or_queue, locks, notifications, peer_faults
+from bench import (
+    catalogue,
+    flash_sale,
+    http_rounds,
+    keyed_post,
+    lock_or_queue,
+    locks,
+    notifications,
+    peer_faults,
+    stock,
+)
 
 
 def run_keyed_post(arguments: Sequence[str]) -> None:
@@ -35,6 +45,8 @@ BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
     "lock_or_queue": lock_or_queue.run,
     "notifications": notifications.run,
     "flash_sale": flash_sale.run,
+    "stock": stock.run,
+    "catalogue": catalogue.run,
 }
 
 

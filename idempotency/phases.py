@@ -117,7 +117,7 @@ class PhasedExchange(Exchange):
             )
             if self.run is None:
                 return False
-            self._was_uncertain = entry.state == State.UNCERTAIN
+            self._was_uncertain = entry.state == State.UNCERTAIN or ledger.was_uncertain(entry.entry_id)
         self.resumed = True
         self.recovery_point, self.recovery_data = entry.recovery_point, entry.recovery_data
         return True

@@ -18,6 +18,7 @@ from rest_framework.authtoken.models import TokenProxy
 
 from shop import catalog, orders, stock
 from shop.models import (
+    SEGMENTS_MAX,
     Campaign,
     Coupon,
     FlashSale,
@@ -26,6 +27,8 @@ from shop.models import (
     Order,
     OrderItem,
     Product,
+    ProductQuerySet,
+    StockStrategy,
 )
 from shop.templatetags.shop import money
 
@@ -46,10 +49,28 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         initial=0,
         help_text=_("Units to add, or with a minus sign to take away; 0 leaves the stock alone."),
     )
+    strategy = forms.ChoiceField(
+        label=_("How units are taken"),
+        required=False,
+        choices=StockStrategy.choices,
+        help_text=_("May be changed while orders are on their way."),
+    )
+    segments = forms.IntegerField(
+        label=_("Segments"),
+        required=False,
+        min_value=1,
+        max_value=SEGMENTS_MAX,
+        help_text=_("Of a product with several rows: about as many as orders that are written at once."),
+    )
 
     class Meta:
         model = Product
         fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["strategy"] = self.instance.stock_strategy
+        self.initial["segments"] = self.instance.stock_segments
 
 
 @admin.register(Product)
@@ -57,20 +78,30 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Name, price and window texts are edited; the stock is moved."""
 
     form = ProductForm
-    list_display = ("sku", "name", "price", "stock", "flash_only", "version")
-    list_filter = ("flash_only", "currency")
+    list_display = ("sku", "name", "price", "units", "stock_strategy", "flash_only", "version")
+    list_filter = ("flash_only", "currency", "stock_strategy")
     search_fields = ("sku", "name")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Product]:
+        products: ProductQuerySet = super().get_queryset(request)  # type: ignore[assignment]
+        return products.with_units()
+
+    @admin.display(description=_("stock"), ordering="units")
+    def units(self, product: Any) -> int:
+        return int(product.units)
 
     @admin.display(description=_("price"), ordering="price_minor")
     def price(self, product: Product) -> str:
         return money(product.price_minor, product.currency)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
-        return () if obj is None else ("sku", "stock", "version")
+        return () if obj is None else ("sku", "units", "version")
 
     def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
-        window = ["sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock"]
-        return window if obj is None else [*window, "stock_difference", "version"]
+        window = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
+        if obj is None:
+            return (*window, "stock", "strategy", "segments")
+        return (*window, "units", "stock_difference", "strategy", "segments", "version")
 
     def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
         return False  # orders refer to it
@@ -78,7 +109,9 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def save_model(self, request: HttpRequest, obj: Product, form: Any, change: bool) -> None:
         """Write only what was edited, and only over what the editor saw."""
         if not change:
-            super().save_model(request, obj, form, change)
+            with transaction.atomic():
+                super().save_model(request, obj, form, change)
+                self._arrange(obj, form)
             return
         edited = [name for name in form.changed_data if name in catalog.EDITABLE]
         with transaction.atomic():
@@ -90,9 +123,16 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 messages.error(
                     request, _("Somebody else edited this product meanwhile; your texts were not saved.")
                 )
+            self._arrange(obj, form)
             difference = form.cleaned_data.get("stock_difference") or 0
             if difference and not stock.adjust(product_id=obj.pk, difference=difference):
                 messages.error(request, _("There are fewer units than you take away; the stock was not changed."))
+
+    def _arrange(self, product: Product, form: Any) -> None:
+        """Have its units taken as the form says, if that is something else than the editor saw."""
+        wanted = {name: form.cleaned_data[name] or form.initial[name] for name in ("strategy", "segments")}
+        if wanted != {name: form.initial[name] for name in wanted}:
+            stock.arrange(product_id=product.pk, **wanted)
 
 
 class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]

@@ -262,7 +262,6 @@ class OrderCancel(APIView):
     def post(self, request: Request, order_id: UUID) -> Response:
         request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
         order = orders.cancel(order_id=order_id, user_id=_user_id(request))
-        flashsale.returned(order_id=order_id)
         return _with_payment(order, status=202 if order.status == OrderStatus.PENDING else 200)
 
 

@@ -1,50 +1,36 @@
 """The catalogue: reading products, liking them, editing what stands in the shop window. No stock, no orders.
 
+Reading is from memory (`shop.window`), which every change here is told to.
 Liking is naturally idempotent: it sets a constant, so it needs no key however often or however parallel it comes.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from django.db.models import Count, Exists, F, OuterRef, QuerySet, Value
-from django.db.models.functions import Coalesce
+from django.db.models import F
 
+from shop import window
 from shop.errors import ProductNotFound
 from shop.models import Like, Product
+from shop.window import Listing
 
-LIST_LIMIT = 500  # a shop window, not a warehouse: no caller can ask for an unbounded answer
 EDITABLE = frozenset({"name", "description", "picture", "price_minor", "currency", "flash_only"})
 
 
-def _products(user_id: int | None) -> QuerySet[Product, Any]:
-    likes = (
-        Like.objects.filter(product=OuterRef("pk"))
-        .order_by()
-        .values("product")
-        .annotate(n=Count("pk"))
-        .values("n")
-    )
-    mine = (
-        Like.objects.filter(product=OuterRef("pk"), user=user_id) if user_id is not None else Like.objects.none()
-    )
-    return Product.objects.annotate(like_count=Coalesce(likes, Value(0)), liked=Exists(mine))
+def list_products(*, user_id: int | None) -> list[Listing]:
+    """The first `window.LIMIT` products, with `liked` (by `user_id`; None is a guest)."""
+    return window.listings(user_id=user_id)
 
 
-def list_products(*, user_id: int | None) -> Iterable[Any]:
-    """The first `LIST_LIMIT` products with `like_count` and `liked` (by `user_id`; None is a guest) annotated."""
-    return _products(user_id).order_by("pk")[:LIST_LIMIT]
-
-
-def get_product(*, sku: str, user_id: int | None) -> Any:
-    """The product of `sku`, annotated as in `list_products`.
+def get_product(*, sku: str, user_id: int | None) -> Listing:
+    """The product of `sku`, as in `list_products`.
 
     Raises:
         ProductNotFound: there is none.
     """
-    product = _products(user_id).filter(sku=sku).first()
-    if product is None:
+    listing = window.listing(sku=sku, user_id=user_id)
+    if listing is None:
         raise ProductNotFound(sku)
-    return product
+    return listing
 
 
 def like(*, sku: str, user_id: int) -> None:
@@ -56,6 +42,7 @@ def like(*, sku: str, user_id: int) -> None:
     Transaction: one statement that the unique constraint arbitrates.
     """
     Like.objects.bulk_create([Like(user_id=user_id, product_id=_id_of(sku))], ignore_conflicts=True)
+    window.tell()
 
 
 def unlike(*, sku: str, user_id: int) -> None:
@@ -67,6 +54,7 @@ def unlike(*, sku: str, user_id: int) -> None:
     Transaction: one statement.
     """
     Like.objects.filter(user_id=user_id, product_id=_id_of(sku)).delete()
+    window.tell()
 
 
 def edit_product(*, product_id: int, before: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -87,7 +75,10 @@ def edit_product(*, product_id: int, before: dict[str, Any], after: dict[str, An
     """
     if unknown := (set(before) | set(after)) - EDITABLE:
         raise ValueError(f"not editable: {', '.join(sorted(unknown))}")
-    return bool(Product.objects.filter(pk=product_id, **before).update(**after, version=F("version") + 1))
+    changed = Product.objects.filter(pk=product_id, **before).update(**after, version=F("version") + 1)
+    if changed:
+        window.tell()
+    return bool(changed)
 
 
 def _id_of(sku: str) -> int:

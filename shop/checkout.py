@@ -75,6 +75,14 @@ def start_payment(
         raise from_provider(error) from error
 
 
+def has_method(*, channel: str, method: PayMethod) -> bool:
+    """Whether shoppers can pay by this way here."""
+    try:
+        return method in services.provider(channel).methods
+    except PaymentRefused:
+        return False
+
+
 def ask_provider(*, order_id: UUID) -> None:
     """Let the providers say what became of the order's open attempts, now; whoever asks is not believed.
 

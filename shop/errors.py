@@ -14,6 +14,7 @@ code                             status when
 `campaign_not_found`             404    no coupon campaign of that name
 `none_left`                      409    every coupon of the campaign has been drawn
 `mixed_currency`                 409    the items are priced in different currencies
+`basket_full`                    409    the basket holds as many products as an order may have
 `order_paid`                     409    the order is already paid (or was, and is refunded)
 `order_closed`                   409    the order is closed, closing or past its time
 `channel_unavailable`            409    the payment channel is not set up here
@@ -107,6 +108,13 @@ class MixedCurrency(Problem):
 
     def __init__(self) -> None:
         super().__init__(409, "mixed_currency", "All items of one order must be priced in one currency.")
+
+
+class BasketFull(Problem):
+    """One product more than an order may have."""
+
+    def __init__(self, sku: str) -> None:
+        super().__init__(409, "basket_full", "The basket holds as many products as an order may have.", sku=sku)
 
 
 class OrderPaid(Problem):

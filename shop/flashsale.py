@@ -18,6 +18,7 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import partial
 from importlib import resources
 from typing import Any
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 # of an admission without an order; longer than a purchase takes, and what a killed process costs the next buyer
 LEASE_SECONDS = 10.0
+# numbers that Redis keeps for those who came too late, to show them; about 1 MB a sale
+PLACES_MAX = 10_000
 ONCE_A_BUYER = "flash_sale_once_a_buyer"
 
 
@@ -52,6 +55,7 @@ _load = _Script("flash_load")
 _settle = _Script("flash_settle")
 _give_back = _Script("flash_give_back")
 _return = _Script("flash_return")
+_look = _Script("flash_look")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +64,81 @@ class Admission:
 
     Attributes:
         sale: primary key.
-        place: number in the order of arrival, from 1; it grows with every arrival, admitted or not.
+        place: number in the order of arrival, from 1; it grows with every arrival, admitted or not. Who came too
+            late keeps his, and is admitted under it when he comes again and a unit has come back.
         fresh: False for a buyer who was admitted before; that call gives the place back, or its lease does.
     """
 
     sale: int
     place: int
     fresh: bool
+
+
+class Phase(StrEnum):
+    """Where a sale is in its life."""
+
+    UPCOMING = "upcoming"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A sale as it stands, for who waits. A picture of a moment and no promise: `buy` decides.
+
+    Attributes:
+        units: that the sale has in all.
+        left: that nobody has or is just buying.
+        starts_at: aware; of a sale that is to come, else None.
+        arrivals: how many have come so far; None where only Redis would know.
+        place: the asking user's number among them, where it is known.
+        bought: whether he has a unit.
+    """
+
+    phase: Phase
+    units: int
+    left: int
+    starts_at: datetime | None = None
+    arrivals: int | None = None
+    place: int | None = None
+    bought: bool = False
+
+
+def look(*, sku: str, user_id: int | None) -> Look:
+    """How the product's sale stands: one script of Redis while the sale runs, else the database.
+
+    Args:
+        sku: the product.
+        user_id: who asks; None is a guest.
+
+    Raises:
+        FlashSaleNotFound: it has none.
+    """
+    whose = "" if user_id is None else user_id
+    told = fastpath.attempt(lambda redis: _look(redis, _keys(sku), [whose]))
+    if told:
+        units, taken, arrivals, bought, place = map(int, told)
+        return Look(
+            phase=Phase.RUNNING,
+            units=units,
+            left=max(units - taken, 0),
+            arrivals=arrivals,
+            place=place or None,
+            bought=bool(bought),
+        )
+    return _look_into_database(sku, user_id)
+
+
+def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
+    """The user's unit in the product's sale that began last, with its order."""
+    sale = _sale_of(sku, timezone.now())
+    standing = FlashSalePurchase.objects.filter(sale=sale, buyer=user_id, returned_at__isnull=True)
+    return standing.select_related("order").first() if sale is not None else None
+
+
+def place_of(*, order_id: UUID) -> int | None:
+    """The number in the order of arrival that the order was bought under; None for any other order."""
+    return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()
 
 
 def buy(*, sku: str, user_id: int) -> Order:
@@ -195,7 +267,7 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
     if not left.update(sold=F("sold") + 1, version=F("version") + 1):
         raise SoldOut(sku)
     try:
-        stock.reserve(quantities={sale.product_id: 1})
+        stock.reserve(quantities={sale.product_id: 1}, buyer=user_id, products=[sale.product])
     except OutOfStock:  # the shelf has fewer units than the sale was to sell
         raise SoldOut(sku) from None
     return sale, order
@@ -223,6 +295,25 @@ def _running(sku: str, *, buyer: int | None = None) -> FlashSale:
     raise FlashSaleNotRunning(sku)
 
 
+def _look_into_database(sku: str, user_id: int | None) -> Look:
+    """As `look`; Redis is told of a sale that runs, so that the next one who asks is answered by it."""
+    now = timezone.now()
+    sale = _sale_of(sku, now, buyer=user_id)
+    if sale is not None and sale.ends_at > now:
+        _take_over(sale, anew=False)
+        left = min(sale.units - sale.sold, stock.units_of(product_id=sale.product_id))
+        bought: bool = sale.bought  # type: ignore[attr-defined]
+        return Look(phase=Phase.RUNNING, units=sale.sold + left, left=left, bought=bought)
+    coming = FlashSale.objects.filter(product__sku=sku, starts_at__gt=now)
+    following = coming.order_by("starts_at").first()
+    if following is not None:
+        units = min(following.units, stock.units_of(product_id=following.product_id))
+        return Look(phase=Phase.UPCOMING, units=units, left=units, starts_at=following.starts_at)
+    if sale is None:
+        raise FlashSaleNotFound(sku)
+    return Look(phase=Phase.ENDED, units=sale.units, left=0)
+
+
 def _take_over(sale: FlashSale, *, anew: bool) -> int | None:
     """Have Redis read the database: `anew`, or only if it does not know this sale."""
     bought = dict(
@@ -230,7 +321,7 @@ def _take_over(sale: FlashSale, *, anew: bool) -> int | None:
     )
     later = FlashSale.objects.filter(product=sale.product_id, starts_at__gt=sale.starts_at)
     next_start = later.order_by("starts_at").values_list("starts_at", flat=True).first()
-    on_sale = min(max(sale.units - len(bought), 0), sale.product.stock)
+    on_sale = min(max(sale.units - len(bought), 0), stock.units_of(product_id=sale.product_id))
     # after a loss, numbers go on above those that may still be on their way
     highest = max((place for place in bought.values() if place), default=0)
     arguments = [
@@ -248,7 +339,7 @@ def _take_over(sale: FlashSale, *, anew: bool) -> int | None:
 
 def _ask(sku: str, user_id: int) -> Any:
     lease = round(LEASE_SECONDS * 1000)
-    return fastpath.attempt(lambda redis: _admit(redis, _keys(sku), [user_id, lease]))
+    return fastpath.attempt(lambda redis: _admit(redis, _keys(sku), [user_id, lease, PLACES_MAX]))
 
 
 def _hand_back(sku: str, user_id: int, admission: Admission) -> None:

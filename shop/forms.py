@@ -1,14 +1,23 @@
 """What the pages' forms accept. Shape only; whether it can be done is for the domain modules to say."""
 
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.core.validators import validate_slug
 from django.utils.translation import gettext_lazy as _
 
-from shop.serializers import MAX_QUANTITY
+from payments.money import EXPONENTS
+from payments.providers.base import PayMethod
+from shop.serializers import MAX_ITEMS, MAX_QUANTITY
 
 CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
+
+# by channel: the way that opens the wallet on the phone that shows the page, and the code that another phone scans
+PHONE = {"wechat": PayMethod.H5, "alipay": PayMethod.PAGE}
+CODES = {"wechat": PayMethod.NATIVE, "alipay": PayMethod.PRECREATE}
 
 
 class BuyForm(forms.Form):
@@ -23,8 +32,84 @@ class BuyForm(forms.Form):
     )
 
 
+class BasketForm(forms.Form):
+    """How many of each product, and how many the basket held when the page was drawn.
+
+    Args:
+        skus: whose fields there are.
+    """
+
+    def __init__(self, *args: Any, skus: Iterable[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.skus = list(skus)
+        for sku in self.skus:
+            self.fields[f"quantity.{sku}"] = forms.IntegerField(
+                label=_("Quantity"), min_value=0, max_value=MAX_QUANTITY
+            )
+            self.fields[f"held.{sku}"] = forms.IntegerField(
+                min_value=0, max_value=MAX_QUANTITY, widget=forms.HiddenInput
+            )
+
+    @staticmethod
+    def skus_in(fields: Mapping[str, Any]) -> list[str]:
+        """The products that a sent form is about, as many as an order may have."""
+        named = [name.removeprefix("quantity.") for name in fields if name.startswith("quantity.")]
+        return [sku for sku in named if not _is_wrong(sku)][:MAX_ITEMS]
+
+    @staticmethod
+    def initial_of(held: Mapping[str, int]) -> dict[str, int]:
+        """The fields as the basket fills them."""
+        return {f"{kind}.{sku}": units for sku, units in held.items() for kind in ("quantity", "held")}
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """Units by sku, after `is_valid`."""
+        return {sku: self.cleaned_data[f"quantity.{sku}"] for sku in self.skus}
+
+    @property
+    def held(self) -> dict[str, int]:
+        """What the page was drawn with, after `is_valid`."""
+        return {sku: self.cleaned_data[f"held.{sku}"] for sku in self.skus}
+
+
+def _is_wrong(sku: str) -> bool:
+    try:
+        validate_slug(sku)
+    except forms.ValidationError:
+        return True
+    return len(sku) > 64
+
+
+class RefundForm(forms.Form):
+    """How much is to go back, and why.
+
+    Args:
+        left_minor: the most that can be asked for, in minor units.
+        currency: ISO 4217.
+    """
+
+    reason = forms.CharField(label=_("Reason"), max_length=80, required=False)
+
+    def __init__(self, *args: Any, left_minor: int, currency: str, **kwargs: Any) -> None:
+        self.digits = EXPONENTS.get(currency, 2)
+        most = Decimal(left_minor).scaleb(-self.digits)
+        super().__init__(*args, **kwargs)
+        self.initial["amount"] = most
+        self.fields["amount"] = forms.DecimalField(
+            label=_("Amount"),
+            min_value=Decimal(1).scaleb(-self.digits),
+            max_value=Decimal(10**15),  # whether it is too much, the payment says
+            decimal_places=self.digits,
+        )
+
+    @property
+    def amount_minor(self) -> int:
+        """In minor units, after `is_valid`."""
+        return int(self.cleaned_data["amount"].scaleb(self.digits))
+
+
 class PayForm(forms.Form):
-    """By which channel; only those that are set up here."""
+    """By which channel; only those that are set up here. And by which of its ways, where the shopper chose one."""
 
     channel = forms.ChoiceField(
         label=_("Pay with"),
@@ -33,6 +118,10 @@ class PayForm(forms.Form):
             "required": _("Choose how you want to pay."),
             "invalid_choice": _("Choose how you want to pay."),
         },
+    )
+
+    method = forms.ChoiceField(
+        choices=[(method.value, method.value) for method in (*PHONE.values(), *CODES.values())], required=False
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

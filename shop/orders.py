@@ -14,6 +14,7 @@ the settling transaction the payments app locks its payment first and then calls
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -68,8 +69,9 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
             raise FlashSaleOnly(sku)
     if len({product.currency for product in products.values()}) != 1:
         raise MixedCurrency
-    stock.reserve(quantities={products[sku].pk: quantity for sku, quantity in quantities.items()})
     units = {products[sku]: quantity for sku, quantity in quantities.items()}
+    by_id = {product.pk: quantity for product, quantity in units.items()}
+    stock.reserve(quantities=by_id, buyer=user_id, products=units)
     return write_order(user_id=user_id, quantities=units, note=note)
 
 
@@ -285,6 +287,14 @@ def _close_here(*, order_id: UUID) -> None:
     if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.CLOSED):
         items = OrderItem.objects.filter(order_id=order_id).values_list("product_id", "quantity")
         stock.release(quantities=dict(items))
+        # its unit of a flash sale is on sale again; robust: the order is closed, whatever becomes of this
+        transaction.on_commit(partial(_tell_flash_sale, order_id), robust=True)
+
+
+def _tell_flash_sale(order_id: UUID) -> None:
+    from shop import flashsale  # noqa: PLC0415 - it sells by this module's orders
+
+    flashsale.returned(order_id=order_id)
 
 
 def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:

@@ -3,8 +3,10 @@
 Reads only; the payments app's own JSON is the source, so the page and the API cannot tell different stories.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 from uuid import UUID
 
@@ -12,10 +14,12 @@ import segno
 from django.conf import settings
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext_lazy as _
 
-from payments.models import Payment
+from payments.models import Payment, Refund
 from payments.providers.base import NextActionType
 from payments.serializers import represent_payment
+from payments.states import OPEN_REFUNDS, RefundStatus
 from shop import orders
 from shop.models import Order, OrderItem, OrderStatus
 
@@ -36,12 +40,21 @@ class Stage(StrEnum):
 
 FINAL = frozenset({Stage.PAID, Stage.CLOSED, Stage.REFUNDED})
 
+REFUND_WORDS = {
+    RefundStatus.REQUESTED: _("Requested"),
+    RefundStatus.PROCESSING: _("Being processed"),
+    RefundStatus.UNCERTAIN: _("Being processed"),
+    RefundStatus.SUCCEEDED: _("Done"),
+    RefundStatus.FAILED: _("Refused"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """The open attempt that the shopper should go on with."""
 
     channel: str
+    method: str
     out_trade_no: str
     type: NextActionType
     url: str
@@ -69,20 +82,60 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class RefundView:
+    """A refund as the shopper sees it."""
+
+    refund: Refund
+
+    @property
+    def words(self) -> Any:
+        """Where it stands."""
+        return REFUND_WORDS[RefundStatus(self.refund.status)]
+
+    @property
+    def open(self) -> bool:
+        """Whether it may still succeed or fail."""
+        return self.refund.status in OPEN_REFUNDS
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An order in the history.
+
+    Attributes:
+        badge: what its colour is called.
+        words: where it stands; a refund that is on its way or was partial counts more than the status.
+    """
+
+    order: Order
+    badge: str
+    words: Any
+
+
+@dataclass(frozen=True, slots=True)
 class OrderView:
-    """An order as its page shows it."""
+    """An order as its page shows it.
+
+    Attributes:
+        state: changes whenever the page would look different; means nothing else.
+        newest: whether `action` is the newest one, which is shown where nobody asks for another.
+        refundable_minor: what was paid and is neither back nor on its way back.
+    """
 
     order: Order
     items: list[OrderItem]
     stage: Stage
     state: str
     action: Action | None
+    newest: bool
     minutes_left: int
+    refunds: list[RefundView]
+    refundable_minor: int
 
     @property
     def final(self) -> bool:
         """Whether the page may stop asking."""
-        return self.stage in FINAL
+        return self.stage in FINAL and not any(refund.open for refund in self.refunds)
 
     @property
     def payable(self) -> bool:
@@ -105,52 +158,82 @@ class OrderView:
         return 3 if self.stage in {Stage.PAID, Stage.REFUNDED} else 2
 
 
-def view_of(*, order_id: UUID, user_id: int) -> OrderView:
+def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     """Read the user's order and its payment.
+
+    Args:
+        order_id: which order.
+        user_id: whose.
+        by: ``channel.method`` of the open attempt to show, the method may be left out; else the newest is.
 
     Raises:
         OrderNotFound: there is none, or it is another user's.
     """
     order = orders.get_order(order_id=order_id, user_id=user_id)
     payment = Payment.objects.filter(order_id=order_id).first()
-    action, uncertain = _attempts_of(payment)
-    stage = _stage(order, action=action, uncertain=uncertain)
+    actions, uncertain = _attempts_of(payment)
+    newest = actions[-1] if actions else None
+    named = [action for action in actions if by and f"{action.channel}.{action.method}".startswith(by)]
+    stage = _stage(order, action=newest, uncertain=uncertain)
+    refunds = [RefundView(refund) for refund in payment.refunds.all()] if payment and payment.paid_minor else []
     return OrderView(
         order=order,
         items=list(order.items.all()),
         stage=stage,
-        # changes whenever the page would look different; means nothing else
         state="-".join(
             [
                 stage,
                 str(order.version),
                 str(payment.version) if payment else "",
-                action.out_trade_no if action else "",
+                newest.out_trade_no if newest else "",
+                *(one.refund.status for one in refunds),
             ]
         ),
-        action=action,
+        action=named[-1] if named else newest,
+        newest=not named or named[-1] is newest,
         minutes_left=max(0, int((order.expires_at - timezone.now()).total_seconds()) // 60),
+        refunds=refunds,
+        refundable_minor=payment.paid_minor - payment.refunded_minor - payment.reserved_minor if payment else 0,
     )
 
 
-def _attempts_of(payment: Payment | None) -> tuple[Action | None, bool]:
-    """The newest attempt that the shopper can go on with, and whether any attempt's outcome is missing."""
+def rows_of(shown: Sequence[Order]) -> list[Row]:
+    """The orders as the history shows them."""
+    refunds = Refund.objects.filter(payment__order_id__in=[order.id for order in shown], payment__paid_minor__gt=0)
+    newest = {refund.payment.order_id: refund for refund in refunds.select_related("payment").order_by("id")}
+    return [_row(order, newest.get(order.id)) for order in shown]
+
+
+def _row(order: Order, refund: Refund | None) -> Row:
+    if refund is None or order.status != OrderStatus.PAID:
+        return Row(order, order.status, order.get_status_display())
+    if refund.status in OPEN_REFUNDS:
+        return Row(order, OrderStatus.PENDING.value, _("Refund on its way"))
+    if refund.status == RefundStatus.FAILED:
+        return Row(order, order.status, _("Paid, refund refused"))
+    return Row(order, OrderStatus.REFUNDED.value, _("Partly refunded"))
+
+
+def _attempts_of(payment: Payment | None) -> tuple[list[Action], bool]:
+    """What the shopper can go on with, oldest first, and whether any attempt's outcome is missing."""
     if payment is None:
-        return None, False
-    document = represent_payment(payment)
-    action = None
-    for attempt in document["attempts"]:
-        told = attempt["next_action"]
+        return [], False
+    attempts = represent_payment(payment)["attempts"]
+    actions = [
+        Action(
+            channel=attempt["channel"],
+            method=attempt["method"],
+            out_trade_no=attempt["out_trade_no"],
+            type=NextActionType(attempt["next_action"]["type"]),
+            url=attempt["next_action"]["url"],
+        )
+        for attempt in attempts
         # a page inside the wallet goes on by its own script, not by ours
-        if attempt["status"] == "pending" and told and told["type"] != NextActionType.JSAPI:
-            action = Action(
-                channel=attempt["channel"],
-                out_trade_no=attempt["out_trade_no"],
-                type=NextActionType(told["type"]),
-                url=told["url"],
-            )
-    uncertain = any(attempt["status"] == "uncertain" for attempt in document["attempts"])
-    return action, uncertain
+        if attempt["status"] == "pending"
+        and attempt["next_action"]
+        and attempt["next_action"]["type"] != NextActionType.JSAPI
+    ]
+    return actions, any(attempt["status"] == "uncertain" for attempt in attempts)
 
 
 def _stage(order: Order, *, action: Action | None, uncertain: bool) -> Stage:

@@ -5,65 +5,29 @@ scripts only make that nicer. Money is never believed from an address: a shopper
 the server ask the provider.
 """
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.views import redirect_to_login
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils.cache import add_never_cache_headers
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from idempotency.errors import Problem
 from idempotency.modes import ATOMIC, PHASED
 from idempotency.views import idempotent
-from payments.providers.base import NextActionType
-from shop import catalog, checkout, orders, problems
+from payments.models import Payment
+from payments.providers.base import NextActionType, Payer, PayMethod
+from payments.refunding import refunding
+from shop import basketpages, catalog, checkout, devices, flashsale, orders, problems, salepages
+from shop.decorators import draws_refusals, members_only, shows_problems, user_id_of
 from shop.errors import OrderNotFound
-from shop.forms import BuyForm, PayForm
-from shop.orderview import PAGE_SIZE, OrderView, view_of
-
-View = Callable[..., HttpResponseBase]
-
-
-def members_only(back_to: str) -> Callable[[View], View]:
-    """Send a guest to the login page and from there to the page named `back_to`, which a GET can show."""
-
-    def decorate(view: View) -> View:
-        @wraps(view)
-        def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-            if not request.user.is_authenticated:
-                return redirect_to_login(reverse(back_to, kwargs=kwargs))
-            response = view(request, **kwargs)
-            add_never_cache_headers(response)  # someone's own orders stay out of shared caches and of old tabs
-            return response
-
-        return wrapper
-
-    return decorate
-
-
-def shows_problems(view: View) -> View:
-    """A page that is only read: its refusals become a page with a way on."""
-
-    @wraps(view)
-    def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
-        try:
-            return view(request, **kwargs)
-        except Problem as problem:
-            return problems.render_problem(request, problem)
-
-    return wrapper
-
-
-def _user_id(request: HttpRequest) -> int:
-    user_id = request.user.pk
-    assert user_id is not None  # noqa: S101 - behind members_only
-    return int(user_id)
+from shop.forms import CODES, PHONE, BuyForm, PayForm, RefundForm
+from shop.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
 
 
 @require_safe
@@ -93,7 +57,7 @@ def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
     form = BuyForm(request.POST)
     if not form.is_valid():
         return _product_page(request, sku=sku, form=form)
-    order = orders.create_order(user_id=_user_id(request), quantities={sku: form.cleaned_data["quantity"]})
+    order = orders.create_order(user_id=user_id_of(request), quantities={sku: form.cleaned_data["quantity"]})
     return redirect("order", order_id=order.id)
 
 
@@ -101,7 +65,7 @@ def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
     """The shopper's orders, newest first, a page at a time."""
-    mine = orders.list_orders(user_id=_user_id(request))
+    mine = orders.list_orders(user_id=user_id_of(request))
     before = request.GET.get("before", "")
     if len(before) == 32 and before.isalnum():
         try:
@@ -110,7 +74,8 @@ def history(request: HttpRequest) -> HttpResponse:
             before = ""
     shown = list(mine[: PAGE_SIZE + 1])
     more = shown[PAGE_SIZE - 1].id.hex if len(shown) > PAGE_SIZE else ""
-    return render(request, "shop/history.html", {"orders": shown[:PAGE_SIZE], "more": more, "before": before})
+    context = {"rows": rows_of(shown[:PAGE_SIZE]), "more": more, "before": before}
+    return render(request, "shop/history.html", context)
 
 
 @members_only(back_to="order")
@@ -118,17 +83,52 @@ def history(request: HttpRequest) -> HttpResponse:
 @shows_problems
 def order(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """The order and the next step: choose, scan or go on, wait, done. Providers send shoppers back to here."""
-    found = view_of(order_id=order_id, user_id=_user_id(request))
+    found = view_of(order_id=order_id, user_id=user_id_of(request), by=request.GET.get("by", ""))
     if request.GET.keys() & {"out_trade_no", "trade_no", "check"}:
         # the parameters only say that someone came back; what was paid, the provider tells the server
         if not found.final:
             checkout.ask_provider(order_id=order_id)
         return redirect("order", order_id=order_id)
-    return _order_page(request, found, form=PayForm())
+    return _order_page(request, found)
 
 
-def _order_page(request: HttpRequest, found: OrderView, *, form: PayForm) -> HttpResponse:
-    return render(request, "shop/order.html", {"view": found, "form": form}, status=400 if form.is_bound else 200)
+def _order_page(
+    request: HttpRequest, found: OrderView, *, form: PayForm | None = None, refund_form: RefundForm | None = None
+) -> HttpResponse:
+    context: dict[str, Any] = {
+        "view": found,
+        "form": form or PayForm(),
+        "other_method": _other_method(request, found.action),
+        "refund_form": refund_form or _refund_form(found),
+        "place": flashsale.place_of(order_id=found.order.id),
+    }
+    return render(request, "shop/order.html", context, status=400 if form or refund_form else 200)
+
+
+def _refund_form(found: OrderView, fields: Any = None) -> RefundForm:
+    return RefundForm(fields, left_minor=found.refundable_minor, currency=found.order.currency)
+
+
+def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | None:
+    """What the shopper may switch to: from the code to the wallet on this phone, and back."""
+    if action is None or action.channel not in PHONE:
+        return None
+    wallet, code = PHONE[action.channel], CODES[action.channel]
+    other = code if action.method == wallet else wallet
+    if other is PayMethod.H5 and not devices.opens_wallets(request):
+        return None
+    return other if checkout.has_method(channel=action.channel, method=other) else None
+
+
+def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
+    """The way that the shopper chose; else the wallet, on a phone. None is the channel's first."""
+    channel, chosen = form.cleaned_data["channel"], form.cleaned_data["method"]
+    if chosen:
+        return PayMethod(chosen)
+    wallet = PHONE.get(channel)
+    if wallet and devices.opens_wallets(request) and checkout.has_method(channel=channel, method=wallet):
+        return wallet
+    return None
 
 
 @members_only(back_to="order")
@@ -138,19 +138,23 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """Open the payment by the chosen channel; to the QR code on the order's page, or to the provider's page."""
     form = PayForm(request.POST)
     if not form.is_valid():
-        return _order_page(request, view_of(order_id=order_id, user_id=_user_id(request)), form=form)
-    channel = form.cleaned_data["channel"]
+        return _order_page(request, view_of(order_id=order_id, user_id=user_id_of(request)), form=form)
+    channel, method = form.cleaned_data["channel"], _method(request, form)
     request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
     checkout.start_payment(
         order_id=order_id,
-        user_id=_user_id(request),
+        user_id=user_id_of(request),
         channel=channel,
+        method=method,
+        payer=Payer(client_ip=request.META.get("REMOTE_ADDR") or ""),
         resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
     )
-    action = view_of(order_id=order_id, user_id=_user_id(request)).action
-    if action and action.channel == channel and action.type == NextActionType.REDIRECT:
-        return redirect(action.url)
-    return redirect("order", order_id=order_id)
+    by = f"{channel}.{method or ''}"
+    found = view_of(order_id=order_id, user_id=user_id_of(request), by=by)
+    if found.action and found.action.channel == channel and found.action.type == NextActionType.REDIRECT:
+        return redirect(found.action.url)
+    address = reverse("order", kwargs={"order_id": order_id})
+    return redirect(address if found.newest else f"{address}?by={by}")
 
 
 @members_only(back_to="order")
@@ -159,8 +163,43 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """Close the order, at the providers first."""
     request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
-    orders.cancel(order_id=order_id, user_id=_user_id(request))
+    orders.cancel(order_id=order_id, user_id=user_id_of(request))
     return redirect("order", order_id=order_id)
+
+
+def _refund_noted(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    return redirect("order", order_id=order_id)  # which shows where it stands
+
+
+def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -> HttpResponse:
+    if problem.code == "provider_unavailable":  # it is reserved, and ended by the completer
+        messages.info(request, _("The payment service does not answer. Your refund is noted, and we keep asking."))
+        return redirect("order", order_id=order_id)
+    return problems.render_problem(request, problem)
+
+
+@members_only(back_to="order")
+@require_POST
+@draws_refusals(_refund_refused, accepted=_refund_noted)
+@idempotent(mode=refunding)
+def refund(request: HttpRequest, *, order_id: UUID) -> HttpResponseBase:
+    """Ask for money back: what the API's refund call does for the payer, and what it answers is kept."""
+    found = view_of(order_id=order_id, user_id=user_id_of(request))
+    payment = Payment.objects.filter(order_id=order_id, owner_id=user_id_of(request)).first()
+    if payment is None:
+        raise OrderNotFound
+    form = _refund_form(found, request.POST)
+    if not form.is_valid():
+        return _order_page(request, found, refund_form=form)
+    request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
+    return refunding.respond(
+        request,
+        {
+            "payment": payment.id.hex,
+            "amount_minor": form.amount_minor,
+            "reason": form.cleaned_data["reason"],
+        },
+    )
 
 
 @require_safe
@@ -169,7 +208,7 @@ def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
     if not request.user.is_authenticated:
         return JsonResponse({"code": "not_authenticated"}, status=401)
     try:
-        found = view_of(order_id=order_id, user_id=_user_id(request))
+        found = view_of(order_id=order_id, user_id=user_id_of(request))
     except OrderNotFound:
         return JsonResponse({"code": "order_not_found"}, status=404)
     response = JsonResponse({"status": found.order.status, "state": found.state, "final": found.final})
@@ -184,6 +223,10 @@ urlpatterns = [
     path("orders", history, name="history"),
     path("orders/<hexid:order_id>", order, name="order"),
     path("orders/<hexid:order_id>/pay", pay, name="pay"),
+    path("orders/<hexid:order_id>/method", pay, name="pay-method"),
     path("orders/<hexid:order_id>/cancel", cancel, name="cancel"),
+    path("orders/<hexid:order_id>/refund", refund, name="refund"),
     path("orders/<hexid:order_id>/status", status, name="order-status"),
+    *basketpages.urlpatterns,
+    *salepages.urlpatterns,
 ]

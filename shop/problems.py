@@ -1,10 +1,12 @@
 """Refusals as pages: a sentence that a shopper can act on, and a way on. The API's documents are not made here."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
@@ -31,6 +33,29 @@ _WORDS = {
     ),
     "flash_sale_only": Words(
         _("Only in the flash sale"), _("This product cannot be ordered here. It is sold in a flash sale.")
+    ),
+    "basket_full": Words(
+        _("Your basket is full"), _("It holds 20 different products. Order what is in it first, or take some out.")
+    ),
+    "mixed_currency": Words(
+        _("Two currencies in one order"),
+        _("Your basket holds prices in different currencies. Take some out and order them afterwards."),
+    ),
+    "flash_sale_not_found": Words(_("No flash sale here"), _("There is no flash sale of this product.")),
+    "flash_sale_not_running": Words(
+        _("The sale is not on"), _("It has not begun, or it is over. Nothing was ordered.")
+    ),
+    "sold_out": Words(_("All gone"), _("Somebody was faster: every unit is taken. Nothing was ordered.")),
+    "already_bought": Words(
+        _("You have yours"), _("Each buyer can have one, and you have bought yours. Nothing more was ordered.")
+    ),
+    "refund_exceeds_paid": Words(
+        _("More than is left"),
+        _("That is more than what was paid and is not yet on its way back. Nothing was moved; ask for less."),
+    ),
+    "refund_refused": Words(
+        _("The refund was refused"),
+        _("The payment service did not take it. Nothing was moved; we were told and will look at it."),
     ),
     "order_paid": Words(
         _("Already paid"), _("This order is paid. You were charged once; there is nothing left to do.")
@@ -69,10 +94,25 @@ _WORDS = {
 _OTHER = Words(_("That did not work"), _("Nothing was charged. Please go back and try again."))
 
 # the form was a leftover; a fresh page is all it takes
-_STALE = {
+STALE = {
     "idempotency_key_reused": _("This page was out of date and has been renewed. Please choose again."),
     "token_unknown": _("This page was open for too long and has been renewed. Please choose again."),
 }
+
+
+def words_for(code: str) -> Words:
+    """What a page says for the refusal `code`."""
+    return _WORDS.get(code, _OTHER)
+
+
+def problem_in(answer: HttpResponseBase) -> Problem | None:
+    """The refusal that `answer` is the document of (see `idempotency.errors`); None for any other answer."""
+    if answer.headers.get("Content-Type") != "application/problem+json" or not isinstance(answer, HttpResponse):
+        return None
+    told = json.loads(answer.content)
+    kept = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
+    more = {"sku": told["sku"]} if "sku" in told else {}
+    return Problem(answer.status_code, told["code"], told["detail"], headers=kept, **more)
 
 
 def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
@@ -80,13 +120,12 @@ def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
     if problem.code == "idempotency_in_progress":
         return _working(request, problem)
     kwargs = request.resolver_match.kwargs if request.resolver_match else {}
-    if problem.code in _STALE and "order_id" in kwargs:
-        messages.info(request, _STALE[problem.code])
+    if problem.code in STALE and "order_id" in kwargs:
+        messages.info(request, STALE[problem.code])
         return HttpResponseRedirect(reverse("order", kwargs=kwargs))
     if problem.code == "order_paid" and "order_id" in kwargs:
         return HttpResponseRedirect(reverse("order", kwargs=kwargs))
-    words = _WORDS.get(problem.code, _OTHER)
-    context = {"words": words, "way_on": _way_on(problem, kwargs), "code": problem.code}
+    context = {"words": words_for(problem.code), "way_on": _way_on(problem, kwargs), "code": problem.code}
     response = render(request, "shop/problem.html", context, status=problem.status)
     for name, value in problem.headers.items():
         response.headers[name] = value
@@ -97,7 +136,7 @@ def _way_on(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
     """Where to go from here, and what the link says."""
     if problem.code == "order_not_found":
         return reverse("history"), _("Your orders")
-    if problem.code in {"product_not_found", "flash_sale_only"}:
+    if problem.code in {"product_not_found", "flash_sale_only", "flash_sale_not_found"}:
         return reverse("catalogue"), _("See what we have")
     if problem.code == "order_closed":
         return reverse("catalogue"), _("Back to the shop")

@@ -5,6 +5,7 @@ None of it takes the queue's `lock`: a worker that is killed would keep it, and 
 
 import logging
 
+from django.contrib.sessions.models import Session
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 
 # closing one order may wait for a provider's time-out; a batch must end before the next minute's run matters
 BATCH = 20
+SESSIONS_BATCH = 10_000
 
 
 @app.periodic(cron="* * * * *")
@@ -33,7 +35,6 @@ def expire_orders(timestamp: int) -> int:
     for order_id in due:
         try:
             status = orders.expire(order_id=order_id)
-            flashsale.returned(order_id=order_id)
         except Exception:
             # one order's trouble must not keep the others open; it comes up again when the others had their turn
             log.exception("order %s could not be closed", order_id.hex)
@@ -59,6 +60,22 @@ def sweep_flash_sales(timestamp: int) -> int:
             log.warning("flash sale %s: Redis was wrong about %s buyers", sale.pk, found)
             repaired += found
     return repaired
+
+
+@app.periodic(cron="47 * * * *")
+@app.task(name="shop.clear_sessions", queueing_lock="shop.clear_sessions")
+def clear_sessions(timestamp: int) -> int:
+    """Once an hour: remove sessions that are over; a guest has one as soon as he may put something into a basket.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+
+    Returns:
+        How many were removed.
+    """
+    over = Session.objects.filter(expire_date__lt=timezone.now())
+    removed, _ = Session.objects.filter(pk__in=list(over.values_list("pk", flat=True)[:SESSIONS_BATCH])).delete()
+    return removed
 
 
 @app.periodic(cron="17 * * * *")

@@ -14,3 +14,4 @@ STORAGES = {
 }
 WHITENOISE_AUTOREFRESH = True
 DATABASES["default"]["CONN_MAX_AGE"] = 0  # noqa: F405  under ASGI every request has a thread of its own
+CATALOGUE_SECONDS = 0  # tests write products behind the shop's back

@@ -11,6 +11,7 @@ from idempotency.ledger.leasing import (
     mark_point,
     suspend,
     take_over,
+    was_uncertain,
 )
 from idempotency.ledger.reading import find, stalled
 from idempotency.ledger.reaping import drop_messages, drop_tallies, drop_tombstones, purge_bodies, rewrap
@@ -38,4 +39,5 @@ __all__ = [
     "stalled",
     "suspend",
     "take_over",
+    "was_uncertain",
 ]

@@ -102,6 +102,14 @@ def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float
     return None if row is None else Run(entry.entry_id, fence=row[0])
 
 
+def was_uncertain(entry_id: int) -> bool:
+    """Whether a run of it ended with its outcome unknown, so that somebody heard 202.
+
+    To be asked by who has taken it over: the row itself forgets it, and what was read before may be older than it.
+    """
+    return LedgerAttempt.objects.filter(entry=entry_id, outcome=Outcome.UNCERTAIN).exists()
+
+
 def mark_point(run: Run, *, point: str, data: Mapping[str, Any], lease_seconds: float) -> bool:
     """Remember where to resume, and prolong the lease: the run makes progress.
 

@@ -4,6 +4,7 @@ The two kinds, of threads and of asyncio, differ in how they wait; everything th
 """
 
 import itertools
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -31,6 +32,10 @@ TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
 BATCH = 1000  # of holds in one command
 
 _RENEW = Script("renew")
+
+_PASSING = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
+# before Redis 7 what a command inside a script is refused with stands at the end of a sentence about the script
+_OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
 _numbers = itertools.count(1)  # over all hubs of the process: two of them may lead to one server
 
 
@@ -147,7 +152,7 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def _is_passing(text: str) -> bool:
-    return text.startswith(("OOM", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED"))
+    return _OF_A_SCRIPT.sub("", text).startswith(_PASSING)
 
 
 def is_cluster(client: Any) -> bool:

@@ -135,7 +135,7 @@ class Places:
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, token=token)
         try:
             told = yield from insist(ask, seconds=self._release_seconds)
-        except LockUnavailable:
+        except Exception:  # whatever it was: who wants to be rid of it must not have it renewed
             if hold is not None:
                 hub.holds.remove(hold)
             raise

@@ -1,7 +1,8 @@
 -- Admit a buyer to a flash sale: fewer than its units are taken, and he has none. First come, first served.
 -- KEYS[1] the sale, a hash   KEYS[2] admissions, a sorted set of buyers by the end of their lease in milliseconds
--- KEYS[3] buyers, a set   KEYS[4] the admitted buyers' places in the order of arrival, a hash; all of one slot
--- ARGV[1] buyer   ARGV[2] lease in milliseconds
+-- KEYS[3] buyers, a set   KEYS[4] places in the order of arrival, of those admitted and of the first who came too
+-- late, a hash; all of one slot
+-- ARGV[1] buyer   ARGV[2] lease in milliseconds   ARGV[3] most places that are kept
 -- returns {word, sale, place}: unknown (no sale that runs is known here), bought, sold_out, admitted, or again
 -- (he is admitted already by a call that runs or was cut off: its place and its unit are his)
 local time = redis.call('TIME')
@@ -24,13 +25,17 @@ if place and redis.call('ZSCORE', KEYS[2], ARGV[1]) then
     redis.call('ZADD', KEYS[2], lease, ARGV[1])
     return {'again', sale[1], tonumber(place)}
 end
-place = redis.call('HINCRBY', KEYS[1], 'arrivals', 1)
-if redis.call('SCARD', KEYS[3]) + redis.call('ZCARD', KEYS[2]) >= tonumber(sale[2]) then
+-- who came too late and comes again has the number that he had
+local new = not place
+place = tonumber(place or redis.call('HINCRBY', KEYS[1], 'arrivals', 1))
+local late = redis.call('SCARD', KEYS[3]) + redis.call('ZCARD', KEYS[2]) >= tonumber(sale[2])
+if new and (not late or redis.call('HLEN', KEYS[4]) < tonumber(ARGV[3])) then
+    redis.call('HSET', KEYS[4], ARGV[1], place)
+    redis.call('PEXPIREAT', KEYS[4], tonumber(sale[4]) + 3600000)
+end
+if late then
     return {'sold_out', sale[1], place}
 end
 redis.call('ZADD', KEYS[2], lease, ARGV[1])
-redis.call('HSET', KEYS[4], ARGV[1], place)
-for _, name in ipairs({KEYS[2], KEYS[4]}) do
-    redis.call('PEXPIREAT', name, tonumber(sale[4]) + 3600000)
-end
+redis.call('PEXPIREAT', KEYS[2], tonumber(sale[4]) + 3600000)
 return {'admitted', sale[1], place}

@@ -1,6 +1,7 @@
 """What the shop's templates need beside Django's own tags: money, drawings, and what kind of site this is."""
 
 from decimal import Decimal
+from typing import Any
 
 from django import template
 from django.conf import settings
@@ -8,7 +9,10 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency import tokens
+from idempotency.principal import principal_of
 from payments.money import EXPONENTS
+from shop import basket
 from shop.models import Product
 
 register = template.Library()
@@ -22,6 +26,33 @@ def money(amount_minor: int, currency: str = "CNY") -> str:
     digits = EXPONENTS.get(currency, 2)
     amount = f"{Decimal(amount_minor).scaleb(-digits):,.{digits}f}"
     return f"{_SYMBOLS[currency]}{amount}" if currency in _SYMBOLS else f"{currency} {amount}"
+
+
+@register.filter
+def clock(milliseconds: int) -> str:
+    """3,723,000 as ``01:02:03``."""
+    seconds = milliseconds // 1000
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+@register.simple_tag(takes_context=True)
+def basket_count(context: template.Context) -> int:
+    """Units in the visitor's basket; 0 where a page is drawn without a session."""
+    session = getattr(context.get("request"), "session", None)
+    return sum(basket.contents(session).values()) if session is not None else 0
+
+
+@register.simple_tag
+def basket_field(form: Any, kind: str, sku: str) -> Any:
+    """The form's field of one product, if it has it."""
+    name = f"{kind}.{sku}"
+    return form[name] if name in form.fields else {"value": None}
+
+
+@register.simple_tag(takes_context=True)
+def one_time_token(context: template.Context) -> str:
+    """The word alone of `{% idempotency_token %}`, for a button that does something else than its form's first."""
+    return tokens.issue(principal_of(context["request"])).token
 
 
 @register.simple_tag

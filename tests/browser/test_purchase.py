@@ -60,7 +60,7 @@ def arrived(page: Page, address: re.Pattern[str]) -> None:
 def buy(page: Page, *, clicks: int = 2) -> str:
     """Double click on Buy; the order that the page shows."""
     page.goto("/products/mug")
-    page.locator("form.buy button").click(click_count=clicks, no_wait_after=True)
+    page.locator("form.buy button[data-busy]").click(click_count=clicks, no_wait_after=True)
     arrived(page, ORDER)
     found = ORDER.search(page.url)
     assert found is not None
@@ -119,7 +119,7 @@ def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> 
     order_id = buy(page)
     page.go_back()
     arrived(page, re.compile("/products/mug$"))
-    page.locator("form.buy button").click()
+    page.locator("form.buy button[data-busy]").click()
     arrived(page, ORDER)
     ours = order_ids(shop) - before
     assert order_id in ours
@@ -160,7 +160,7 @@ def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Pa
         )
         assert taken.status_code == 201
         with page.expect_response(lambda response: response.request.method == "POST") as answer:
-            page.locator("form.buy button").click()
+            page.locator("form.buy button[data-busy]").click()
         assert answer.value.status == 409
         expect(page.get_by_text("Not enough left")).to_be_visible()
         cancelled = other.post(

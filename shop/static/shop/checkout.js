@@ -1,22 +1,11 @@
 // Comfort for the checkout pages: nothing here is needed for an order or a charge to happen once.
 (() => {
   "use strict";
+  const { busy, wait } = window.payonce;
 
   // Disable what was pressed, after the browser has taken the form's fields.
-  const busy = (form, on) => {
-    for (const button of form.querySelectorAll("button[type=submit]")) {
-      button.disabled = on;
-      if (on && form.dataset.busy) {
-        button.dataset.label = button.textContent;
-        button.textContent = form.dataset.busy;
-      } else if (!on && button.dataset.label) {
-        button.textContent = button.dataset.label;
-      }
-    }
-  };
-
   for (const form of document.querySelectorAll("form[data-once]")) {
-    form.addEventListener("submit", () => setTimeout(() => busy(form, true), 0));
+    form.addEventListener("submit", (event) => setTimeout(() => busy(form, true, event.submitter), 0));
   }
 
   // A page taken from the browser's memory after "back": buttons work again; an order's page is fetched anew.
@@ -43,7 +32,7 @@
     } catch {
       count = MOST_RESENDS; // no storage, no counting: leave it to the button
     }
-    if (count < MOST_RESENDS) setTimeout(() => waiting.submit(), 1000 + 500 * count);
+    if (count < MOST_RESENDS) setTimeout(() => waiting.submit(), wait(count, { least: 1000, most: 6000 }));
   }
 
   for (const time of document.querySelectorAll("time[data-local]")) {
@@ -56,59 +45,99 @@
     }
   }
 
-  // Be told when the order changes; where that does not work, ask, less often the longer it takes.
+  // Ask `address` again and again, less often the longer it takes, and never while nobody looks; `take` gets each
+  // answer, and says true when that was enough.
   const FIRST_WAIT_MS = 1500;
-  const LONGEST_WAIT_MS = 10000;
-  const order = document.querySelector("[data-poll]");
-  if (order && !("final" in order.dataset)) {
-    let wait = FIRST_WAIT_MS;
+  const poll = (address, take) => {
+    let count = 0;
     let timer = 0;
+    let over = false;
     const ask = async () => {
       try {
-        const answer = await fetch(order.dataset.poll, {
-          headers: { Accept: "application/json" },
-          credentials: "same-origin",
-          cache: "no-store",
-        });
+        const answer = await fetch(address, { headers: { Accept: "application/json" }, cache: "no-store" });
         if (answer.status === 401 || answer.status === 404) {
           location.reload();
           return;
         }
-        if (answer.ok && (await answer.json()).state !== order.dataset.state) {
-          location.replace(location.pathname);
-          return;
-        }
+        over = answer.ok && take(await answer.json());
       } catch {
         // offline or a server restarting: ask again later
       }
-      wait = Math.min(wait * 1.25, LONGEST_WAIT_MS);
+      count += 1;
       plan();
     };
     const plan = () => {
       clearTimeout(timer);
-      if (!document.hidden) timer = setTimeout(ask, wait);
+      const longest = Math.min(FIRST_WAIT_MS * 1.25 ** count, 10000);
+      if (!document.hidden && !over) timer = setTimeout(ask, wait(0, { least: longest * 0.8, first: longest * 1.2 }));
     };
-    const poll = () => {
-      document.addEventListener("visibilitychange", () => {
-        wait = FIRST_WAIT_MS;
-        plan();
-      });
+    document.addEventListener("visibilitychange", () => {
+      count = 0;
       plan();
+    });
+    plan();
+  };
+
+  // Be told when the order changes; where that does not work, ask.
+  const order = document.querySelector("[data-poll]");
+  if (order && !("final" in order.dataset)) {
+    const look = ({ state }) => {
+      if (state === order.dataset.state) return false;
+      location.replace(location.pathname);
+      return true;
     };
     if (order.dataset.live && window.EventSource) {
       const live = new EventSource(order.dataset.live);
       live.addEventListener("status", (event) => {
-        if (JSON.parse(event.data).state === order.dataset.state) return;
-        live.close();
-        location.replace(location.pathname);
+        if (look(JSON.parse(event.data))) live.close();
       });
       // closed for good is what a refusal does; a broken connection is tried again by the browser itself
       live.addEventListener("error", () => {
-        if (live.readyState === EventSource.CLOSED) poll();
+        if (live.readyState === EventSource.CLOSED) poll(order.dataset.poll, look);
       });
       addEventListener("pagehide", () => live.close());
     } else {
-      poll();
+      poll(order.dataset.poll, look);
     }
+  }
+
+  // A flash sale: count down by the server's clock, then open the button; show what is left while it runs.
+  const RENEW_MS = 20 * 60 * 1000;
+  const sale = document.querySelector("[data-sale]");
+  if (sale) {
+    const follow = () =>
+      poll(sale.dataset.sale, (found) => {
+        if (found.state !== sale.dataset.state) {
+          location.replace(sale.dataset.page);
+          return true;
+        }
+        for (const part of sale.querySelectorAll("[data-show]")) {
+          const value = String(found[part.dataset.show] ?? "");
+          if (part.matches("progress")) part.value = Number(value);
+          else if (part.textContent !== value) part.textContent = value;
+        }
+        return sale.dataset.state === "ended";
+      });
+    const clock = sale.querySelector("[data-opens-in]");
+    if (!clock) {
+      follow();
+      return;
+    }
+    const opens = performance.now() + Number(clock.dataset.opensIn);
+    setTimeout(() => location.replace(sale.dataset.page), RENEW_MS); // the form's token does not live for ever
+    const tick = () => {
+      const left = Math.ceil((opens - performance.now()) / 1000);
+      if (left <= 0) {
+        // no reload: everybody would, in this very second
+        for (const part of sale.querySelectorAll("[data-before], [data-after]")) part.hidden = !part.hidden;
+        sale.dataset.state = "open";
+        follow();
+        return;
+      }
+      const parts = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
+      clock.textContent = parts.map((part) => String(part).padStart(2, "0")).join(":");
+      setTimeout(tick, (opens - performance.now()) % 1000 || 1000);
+    };
+    tick();
   }
 })();

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.db.models.functions import Now
+from django.http import HttpResponse
 from django.test import override_settings
 
 from idempotency import fastpath, ledger
 from idempotency.models import LedgerEntry, State
+from idempotency.phases import PhasedExchange
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 
@@ -151,6 +153,27 @@ def test_uncertain_is_202_and_replayed_with_the_current_state(caller: Caller, ef
     assert effects() == 1
 
 
+@pytest.mark.parametrize("broken", ["crash", 503])
+def test_who_heard_202_hears_it_again_also_after_a_run_that_broke(caller: Caller, broken: object) -> None:
+    PLAN.update(answer=202, state="uncertain")
+    assert caller.post("/phased", body={}).status_code == 202
+    PLAN["answer"] = broken
+    assert caller.post("/phased", body={}).status_code in (500, 503)
+    PLAN.update(answer=201, state="pending")
+    known = caller.post("/phased", body={})
+    assert (known.status_code, known.json(), known["Idempotent-Replayed"]) == (202, {"state": "pending"}, "true")
+
+
+def test_a_retry_that_looked_while_the_first_ran_knows_that_it_was_answered_202(caller: Caller) -> None:
+    seen: list[ledger.Found] = []
+    PLAN.update(answer=202, during=lambda: seen.append(found()))
+    assert caller.post("/phased", body={}).status_code == 202
+    assert seen[0].state == State.RUNNING
+    retry = PhasedExchange.of_entry(seen[0], request_id="")
+    assert retry.resume(seen[0])
+    assert retry.finish(HttpResponse(status=201)).status_code == 202
+
+
 def test_an_uncertain_outcome_may_turn_out_a_refusal(caller: Caller) -> None:
     PLAN.update(answer=202)
     caller.post("/phased", body={})
@@ -186,7 +209,7 @@ def test_a_twin_waits_as_long_as_configured(caller: Caller) -> None:
         assert caller.post("/phased", body={}).json()["code"] == "idempotency_in_progress"
         ledger.drop_lease(run)
         PLAN.update(answer=201)
-        assert caller.post("/phased", body={}).status_code == 201
+        assert caller.post("/phased", body={}).status_code == 202  # as the first one heard
 
 
 def test_without_redis_it_is_the_same(caller: Caller, effects: Effects) -> None:

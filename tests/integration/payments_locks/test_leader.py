@@ -11,11 +11,13 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models.functions import Now
 
+from idempotency.locks import places
 from payments import reconcile, tasks
 from payments.models import Attempt
 from payments.sharing import UNSHARED
 from tests.conftest import hanging
 from tests.integration.payments_locks.conftest import Background, Desk, OpenAttempt, counted
+from tests.running import until
 from tests.threads import at_once
 from tests.unit.providers.conftest import Answer, Company
 
@@ -110,6 +112,38 @@ def test_a_redis_that_forgets_in_the_middle_costs_nothing(
     assert reconcile.run_as_leader() == 2
     all_due()
     assert reconcile.run_as_leader() == 2
+
+
+@pytest.mark.parametrize(
+    ("refuse", "serve"),
+    [("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"), ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")],
+    ids=["full", "read-only"],
+)
+def test_a_redis_that_refuses_in_the_middle_costs_nothing_and_is_led_again(
+    due: Callable[[int], None],
+    company: Company,
+    redis_server: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    refuse: str,
+    serve: str,
+) -> None:
+    """The lock cannot be given back, and must not be renewed for somebody who leads no more."""
+    monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
+    due(2)
+    answer = company.answer
+
+    def stop(body: bytes) -> Answer:
+        redis_server.execute_command(*refuse.split())
+        return answer(body)
+
+    company.answer = stop
+    try:
+        assert reconcile.run_as_leader() == 2
+    finally:
+        redis_server.execute_command(*serve.split())
+    company.answer = answer
+    all_due()
+    assert until(reconcile.run_as_leader) == 2
 
 
 def test_a_worker_that_was_killed_does_not_end_the_timer() -> None:

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client
 
-from shop import catalog, checkout, orders
+from shop import catalog, checkout, orders, stock
 from shop.models import Order, Product
 
 
@@ -111,3 +111,38 @@ def test_an_order_is_shown_with_items_and_payment_and_never_changed(
 def test_likes_are_shown(operator: Client, demo: User, mug: Product) -> None:
     catalog.like(sku="mug", user_id=demo.pk)
     assert b"demo" in operator.get("/admin/shop/like/").content
+
+
+def test_how_units_are_taken_is_changed_and_they_stay_as_many(
+    operator: Client, mug: Product, order: Order
+) -> None:
+    page = f"/admin/shop/product/{mug.pk}/change/"
+    edit(operator, mug, strategy="segmented", segments="4", stock_difference="2")
+
+    assert stock.units_of(product_id=mug.pk) == 100
+    assert list(mug.segments.values_list("units", flat=True)) == [25] * 4
+    assert '<div class="readonly">100</div>' in operator.get(page).content.decode()
+    assert '<td class="field-units">100</td>' in operator.get("/admin/shop/product/?o=4").content.decode()
+
+    with transaction.atomic():
+        orders.on_payment(order_id=order.id, event="paid")
+    edit(operator, mug, strategy="", segments="")  # a form without them leaves them alone
+    assert mug.segments.count() == 4
+    edit(operator, mug, strategy="version", segments="4")
+    mug.refresh_from_db()
+    assert (mug.stock, mug.stock_strategy, mug.segments.count()) == (100, "version", 0)
+    assert b"less than or equal to 64" in edit(operator, mug, strategy="segmented", segments="65").content
+
+
+def test_a_product_is_added_in_segments(operator: Client) -> None:
+    body = {
+        "sku": "bag",
+        "name": "Bag",
+        "picture": "parcel",
+        "price_minor": "100",
+        "currency": "CNY",
+        "stock": "7",
+    }
+    operator.post("/admin/shop/product/add/", body | {"strategy": "segmented", "segments": "2"})
+    bag = Product.objects.get(sku="bag")
+    assert (bag.stock, list(bag.segments.values_list("units", flat=True))) == (0, [4, 3])

@@ -315,7 +315,8 @@ class TestRedisIsNotTheJudge:
     def test_a_close_that_redis_did_not_hear_of(self, buyers: list[Caller], demo: User, sale: FlashSale) -> None:
         FlashSale.objects.update(units=1)
         order = buy_directly(demo)
-        orders.cancel(order_id=order.pk, user_id=demo.pk)
+        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):  # away while it closes
+            orders.cancel(order_id=order.pk, user_id=demo.pk)
         assert codes([buyers[0].post(PATH, key="k")]) == ["sold_out"]
         assert tasks.sweep_flash_sales(timestamp=0) == 1
         assert buyers[0].post(PATH, key="again").status_code == 201
@@ -347,6 +348,62 @@ class TestRedisIsNotTheJudge:
         assert tasks.sweep_flash_sales(timestamp=0) == 0
         assert caller.post(PATH, key="k3").status_code == 201
         assert FlashSalePurchase.objects.count() == 2
+
+
+class TestLooking:
+    """What is told to who waits."""
+
+    def test_without_sql_while_it_runs(
+        self, buyers: list[Caller], sale: FlashSale, django_assert_num_queries: Any
+    ) -> None:
+        users = list(User.objects.order_by("pk"))
+        for user in users[:UNITS]:
+            buy_directly(user)
+        late = users[UNITS]
+        numbers = []
+        for _ in range(2):  # he comes again, and is no second arrival
+            with pytest.raises(SoldOut), transaction.atomic():
+                flashsale.buy(sku="sneaker", user_id=late.pk)
+            with django_assert_num_queries(0):
+                found = flashsale.look(sku="sneaker", user_id=late.pk)
+            numbers.append((found.place, found.arrivals, found.left, found.units, found.bought))
+        assert numbers == [(UNITS + 1, UNITS + 1, 0, UNITS, False)] * 2
+        assert flashsale.look(sku="sneaker", user_id=users[0].pk).bought
+        assert flashsale.look(sku="sneaker", user_id=None).place is None
+
+        returned = Order.objects.get(user=users[0])
+        orders.cancel(order_id=returned.pk, user_id=users[0].pk)  # heard by Redis with the commit, without a sweep
+        assert flashsale.look(sku="sneaker", user_id=late.pk).left == 1
+        assert FlashSalePurchase.objects.get(order=buy_directly(late)).place == UNITS + 1
+
+    def test_numbers_kept_of_those_who_came_too_late_are_bounded(
+        self, buyers: list[Caller], sale: FlashSale, monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis
+    ) -> None:
+        FlashSale.objects.update(units=1)
+        monkeypatch.setattr(flashsale, "PLACES_MAX", 2)
+        for buyer in buyers:
+            buyer.post(PATH, key="k")
+        assert redis_server.hlen(PLACES) == 2
+        assert redis_server.pttl(PLACES) > 0
+
+    def test_the_first_one_who_looks_has_redis_read_the_database(self, sale: FlashSale, demo: User) -> None:
+        first, second = (flashsale.look(sku="sneaker", user_id=demo.pk) for _ in range(2))
+        assert (first.left, first.units, first.arrivals) == (UNITS, UNITS, None)
+        assert (second.left, second.units, second.arrivals) == (UNITS, UNITS, 0)
+
+    def test_without_redis_the_database_tells(self, sale: FlashSale, demo: User) -> None:
+        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+            buy_directly(demo)
+            found = flashsale.look(sku="sneaker", user_id=demo.pk)
+        assert (found.phase, found.left, found.units, found.bought) == (
+            flashsale.Phase.RUNNING,
+            UNITS - 1,
+            UNITS,
+            True,
+        )
+        Product.objects.update(stock=1)  # the shelf has less than the sale was to sell
+        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+            assert flashsale.look(sku="sneaker", user_id=None).left == 1
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if name != "no Redis"])

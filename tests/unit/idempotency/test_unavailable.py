@@ -17,6 +17,11 @@ from idempotency.locks.hub import is_unavailable
         "LOADING Redis is loading the dataset in memory",
         "READONLY You can't write against a read only replica.",
         "OOM command not allowed when used memory > 'maxmemory'.",
+        # as Redis 6 tells what a command inside a script was refused with
+        "ERR Error running script (call to f_0724896c9cf45d34eb4aa5313f6a94d3893071b4): @user_script:80: "
+        "@user_script: 80: -OOM command not allowed when used memory > 'maxmemory'. ",
+        "ERR Error running script (call to f_0724896c9cf45d34eb4aa5313f6a94d3893071b4): @user_script:4: "
+        "@user_script: 4: -READONLY You can't write against a read only replica. ",
         "NOREPLICAS Not enough good replicas to write.",
         "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
@@ -33,6 +38,8 @@ def test_it_is_away_for_the_moment(line: str) -> None:
         "WRONGTYPE Operation against a key holding the wrong kind of value",
         "CROSSSLOT Keys in request don't hash to the same slot",
         "NOSCRIPT No matching script. Please use EVAL.",
+        "ERR Error running script (call to f_0724896c9cf45d34eb4aa5313f6a94d3893071b4): @user_script:4: "
+        "@user_script: 4: -WRONGTYPE Operation against a key holding the wrong kind of value ",
     ],
 )
 def test_it_is_a_fault_of_ours(line: str) -> None:

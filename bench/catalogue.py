@@ -1,0 +1,176 @@
+"""The catalogue from memory against the catalogue from the database: `GET /api/v1/products` over HTTP.
+
+Two gunicorns, one with `CATALOGUE_SECONDS=0`, take turns in every round. The rest of a request is the same in
+both: the token's query, the limit of calls, the framework, the JSON.
+"""
+
+import argparse
+import multiprocessing
+import os
+import socket
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from secrets import token_hex
+from urllib.parse import urlsplit
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection
+from rest_framework.authtoken.models import Token
+
+from bench import servers
+from bench.report import write
+from shop.models import Like, Product
+
+ROUNDS = 7
+SECONDS = 2.0
+CALLERS = 4  # processes, each with a connection
+SIZES = (3, 50, 500)  # products; the last is the most that the catalogue shows
+LIKES = 5  # of each product
+WANTED_RATIO = 3.0
+
+DATABASE, MEMORY = "from the database", "from memory"
+WAYS = {DATABASE: "0", MEMORY: "1"}
+
+Seen = dict[tuple[int, str], list[float]]
+
+_fork = multiprocessing.get_context("fork")
+
+
+def run(arguments: Sequence[str] = ()) -> None:
+    """Measure, and write bench/results/catalogue.*."""
+    parser = argparse.ArgumentParser(prog="python -m bench catalogue")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each way in each round")
+    given = parser.parse_args(arguments)
+    servers.require_own_redis()
+    before = os.getloadavg()[0]
+    with _on(servers.fresh_database("bench_catalogue")) as database:
+        seen = _measure(database, given)
+    _report(seen, given, before)
+
+
+@contextmanager
+def _on(url: str) -> Iterator[str]:
+    """This process works on the database at `url` too."""
+    usual = connection.settings_dict["NAME"]
+    connection.close()
+    connection.settings_dict["NAME"] = urlsplit(url).path.lstrip("/")
+    try:
+        yield url
+    finally:
+        connection.close()
+        connection.settings_dict["NAME"] = usual
+
+
+def _measure(database: str, given: argparse.Namespace) -> Seen:
+    seen: Seen = defaultdict(list)
+    call_command("migrate", verbosity=0)
+    user = User.objects.create_user("caller")
+    token = Token.objects.create(user=user).key
+    fans = User.objects.bulk_create([User(username=f"fan-{number}") for number in range(LIKES)])
+    limits = {
+        "API_CALLS_PER_MINUTE": "1000000",
+        "API_CALLS_PER_MINUTE_OVERALL": "1000000",
+        "DATABASE_URL": database,
+    }
+    with servers.guarded() as guardian:
+        ports = {
+            way: servers.start_shop(guardian, limits | {"CATALOGUE_SECONDS": seconds}, name=f"catalogue-{seconds}")
+            for way, seconds in WAYS.items()
+        }
+        for size in SIZES:
+            _fill(size, fans)
+            for number in range(given.rounds):
+                for way in sorted(WAYS, reverse=bool(number % 2)):
+                    seen[size, way].append(_rate(ports[way], token, given.seconds, size))
+            print(f"catalogue: {size} products", flush=True)
+    return seen
+
+
+def _fill(size: int, fans: Sequence[User]) -> None:
+    more = size - Product.objects.count()
+    products = Product.objects.bulk_create(
+        Product(sku=token_hex(8), name="Enamel mug", price_minor=1990, stock=100) for _ in range(more)
+    )
+    Like.objects.bulk_create(Like(user=fan, product=product) for fan in fans for product in products)
+    connection.close()
+    time.sleep(1.5)  # until every process has forgotten the smaller one
+
+
+def _rate(port: int, token: str, seconds: float, size: int) -> float:
+    """Answers a second, to `CALLERS` at once."""
+    heard = _fork.Array("q", CALLERS)
+    ready = _fork.Barrier(CALLERS)
+    request = f"GET /api/v1/products HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Token {token}\r\n\r\n".encode()
+
+    def call(number: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            assert _ask(line, request).count(b'"sku"') == size
+            ready.wait()
+            ends_at = time.monotonic() + seconds
+            while time.monotonic() < ends_at:
+                _ask(line, request)
+                heard[number] += 1
+
+    callers = [_fork.Process(target=call, args=(number,)) for number in range(CALLERS)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+        if caller.exitcode:
+            raise RuntimeError(f"a caller ended with {caller.exitcode}")
+    return sum(heard) / seconds
+
+
+def _ask(line: socket.socket, request: bytes) -> bytes:
+    """The body of the answer."""
+    line.sendall(request)
+    head, found, body = b"", b"", b""
+    while not found:
+        head += line.recv(65536)
+        head, found, body = head.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 "), head
+    lower = head.lower()
+    length = int(lower[lower.index(b"content-length:") + 15 :].split(b"\r\n")[0])
+    parts, left = [body], length - len(body)
+    while left:
+        parts.append(line.recv(left))
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+def _report(seen: Seen, given: argparse.Namespace, load_before: float) -> None:
+    ratios = {
+        size: statistics.median(
+            memory / database for memory, database in zip(seen[size, MEMORY], seen[size, DATABASE], strict=True)
+        )
+        for size in SIZES
+    }
+    reached = [f"{size} products" for size in SIZES if ratios[size] >= WANTED_RATIO]
+    write(
+        name="catalogue",
+        title="GET /api/v1/products, from memory and from the database",
+        columns=("products", "from the database/s", "from memory/s", "ratio"),
+        rows=[
+            [
+                str(size),
+                f"{statistics.median(seen[size, DATABASE]):.0f}",
+                f"{statistics.median(seen[size, MEMORY]):.0f}",
+                f"{ratios[size]:.2f}",
+            ]
+            for size in SIZES
+        ],
+        bars={"": [(f"{size} products", ratios[size]) for size in SIZES]},
+        bases=("none",),
+        x_label="requests a second, ratio to CATALOGUE_SECONDS=0",
+        note=(
+            f"{given.rounds} rounds of {given.seconds:g} s each, in turns; medians. gunicorn "
+            f"{servers.WORKERS} × {servers.THREADS}, {CALLERS} callers on the same machine. A ratio of "
+            f"{WANTED_RATIO:g} was wanted: reached with {' and '.join(reached) or 'none'}. "
+            f"Load average of the machine before: {load_before:.1f}."
+        ),
+    )

@@ -1,0 +1,87 @@
+"""What the pages' views share: who may come in, and how a refusal becomes a page."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.cache import add_never_cache_headers
+
+from idempotency.errors import Problem
+from idempotency.response import REPLAYED_HEADER
+from shop import problems
+
+View = Callable[..., HttpResponseBase]
+
+
+def members_only(back_to: str) -> Callable[[View], View]:
+    """Send a guest to the login page and from there to the page named `back_to`, which a GET can show."""
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return redirect_to_login(reverse(back_to, kwargs=kwargs))
+            response = view(request, **kwargs)
+            add_never_cache_headers(response)  # someone's own orders stay out of shared caches and of old tabs
+            return response
+
+        return wrapper
+
+    return decorate
+
+
+def shows_problems(view: View) -> View:
+    """A page that is only read: its refusals become a page with a way on."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        try:
+            return view(request, **kwargs)
+        except Problem as problem:
+            return problems.render_problem(request, problem)
+
+    return wrapper
+
+
+def draws_refusals(
+    draw: Callable[..., HttpResponse], *, accepted: Callable[..., HttpResponse] | None = None
+) -> Callable[[View], View]:
+    """Around a keyed view whose refusals are problem documents, as the API's are: `draw` makes their page.
+
+    So the ledger keeps the refusal and not a page of that minute: a replay is drawn with what is true now, with
+    forms that can be used, and after the refused transaction has been undone.
+
+    Args:
+        draw: called with the request, the problem and the view's own arguments.
+        accepted: makes the page of an answer that is JSON as well, of the request and the view's own arguments.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+            answer = view(request, **kwargs)
+            problem = problems.problem_in(answer)
+            if problem is not None:
+                page = draw(request, problem, **kwargs)
+            elif accepted and answer.headers.get("Content-Type") == "application/json":
+                page = accepted(request, **kwargs)
+            else:
+                return answer
+            if REPLAYED_HEADER in answer.headers:
+                page.headers[REPLAYED_HEADER] = answer.headers[REPLAYED_HEADER]
+            return page
+
+        return wrapper
+
+    return decorate
+
+
+def user_id_of(request: HttpRequest) -> int:
+    """The member behind `members_only`."""
+    user_id = request.user.pk
+    assert user_id is not None  # noqa: S101 - behind members_only
+    return int(user_id)

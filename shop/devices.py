@@ -1,0 +1,14 @@
+"""What a request tells of the shopper's device: a guess, which decides what is offered first and no more."""
+
+import re
+
+from django.http import HttpRequest
+
+_PHONE = re.compile(r"iPhone|iPod|Android.+Mobile|Mobile.+Firefox|HarmonyOS.+Mobile|Windows Phone")
+_WECHAT = "MicroMessenger"  # its own browser: it opens no H5 payment, and a page for it needs the shopper's openid
+
+
+def opens_wallets(request: HttpRequest) -> bool:
+    """Whether a link can change over from this browser to the wallet that the phone has installed."""
+    agent = request.headers.get("User-Agent", "")[:1000]
+    return _WECHAT not in agent and _PHONE.search(agent) is not None

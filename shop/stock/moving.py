@@ -1,0 +1,52 @@
+"""Changing how a product's units are taken, while orders take them and give them back: all units move at once.
+
+The product's row is locked, then its segments in their order; what waits for these locks afterwards finds the
+units gone, and looks for them again. No unit is lost or made: they are counted under the locks, and where they go
+is written in the same transaction.
+"""
+
+from django.db import transaction
+from django.db.models import F
+
+from shop import window
+from shop.models import SEGMENTS_MAX, Product, StockSegment, StockStrategy
+from shop.stock.segmented import divided
+
+
+def arrange(*, product_id: int, strategy: str, segments: int) -> None:
+    """Have the product's units taken by `strategy` from now on.
+
+    Args:
+        product_id: primary key.
+        strategy: one of `StockStrategy`.
+        segments: how many a segmented product has, 1 to `SEGMENTS_MAX`; another one remembers it.
+
+    Raises:
+        ValueError: no such strategy, or too few or too many segments.
+        Product.DoesNotExist: no such product.
+
+    Transaction: one of its own, or joins the caller's. Waits for the orders that hold units without commit.
+    """
+    if strategy not in StockStrategy.values:
+        raise ValueError(f"strategy must be one of {', '.join(StockStrategy.values)}, not {strategy!r}")
+    if not 1 <= segments <= SEGMENTS_MAX:
+        raise ValueError(f"segments must be a number from 1 to {SEGMENTS_MAX}, not {segments}")
+    with transaction.atomic():
+        product = Product.objects.select_for_update(no_key=True).get(pk=product_id)
+        rows = StockSegment.objects.filter(product=product_id)
+        held = rows.order_by("number").select_for_update()
+        units = product.stock + sum(row.units for row in held)
+        rows.delete()
+        apart = strategy == StockStrategy.SEGMENTED
+        Product.objects.filter(pk=product_id).update(
+            stock=0 if apart else units,
+            stock_strategy=strategy,
+            stock_segments=segments,
+            version=F("version") + 1,
+        )
+        if apart:
+            StockSegment.objects.bulk_create(
+                StockSegment(product_id=product_id, number=number, units=part)
+                for number, part in enumerate(divided(units, segments))
+            )
+        window.tell()

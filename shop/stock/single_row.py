@@ -1,0 +1,59 @@
+"""The three ways to take units from one row. They may meet on it: each is safe against the other two.
+
+A row whose units have moved into segments has none (a CHECK), so nothing can be taken from it by mistake.
+"""
+
+from django.db.models import F, QuerySet
+
+from shop.models import Product, StockStrategy
+
+TRIES = 4  # by version; every one is lost to another buyer's commit
+
+
+class Conditional:
+    """Take if the row as it is now has enough; whoever comes second waits for the first one's commit."""
+
+    def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
+        rows = Product.objects.filter(pk=product.pk, stock__gte=quantity)
+        return _write(rows, stock=F("stock") - quantity)
+
+    def put(self, *, product: Product, quantity: int) -> bool:
+        return self.adjust(product=product, difference=quantity)
+
+    def adjust(self, *, product: Product, difference: int) -> bool:
+        rows = Product.objects.filter(pk=product.pk, stock__gte=-difference)
+        return _write(
+            rows.exclude(stock_strategy=StockStrategy.SEGMENTED),
+            stock=F("stock") + difference,
+        )
+
+
+class Version(Conditional):
+    """Take what was read, if nobody has written since. Who loses reads again; who has lost `TRIES` times locks.
+
+    Who waited for the row before he lost has it locked, so he loses once; who reads too late may lose more often.
+    """
+
+    def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
+        row: Product | None = product
+        for _ in range(TRIES):
+            if row is None or row.stock < quantity:
+                return False
+            if _write(Product.objects.filter(pk=row.pk, version=row.version), stock=row.stock - quantity):
+                return True
+            row = Product.objects.filter(pk=product.pk).first()
+        return RowLock().take(product=product, quantity=quantity, buyer=buyer)
+
+
+class RowLock(Conditional):
+    """Lock the row, then look, then take: served in turn, nobody tries in vain."""
+
+    def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
+        row = Product.objects.select_for_update(no_key=True).filter(pk=product.pk).first()
+        if row is None or row.stock < quantity:
+            return False
+        return _write(Product.objects.filter(pk=row.pk), stock=row.stock - quantity)
+
+
+def _write(rows: QuerySet[Product, Product], *, stock: object) -> bool:
+    return bool(rows.update(stock=stock, version=F("version") + 1))

@@ -1,0 +1,74 @@
+"""The checker can fail: every planted bug is found by it, within a bound, and without a bug it finds nothing."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.chaos import scenarios
+from tests.chaos.lab import Lab
+from tests.chaos.planted import Bug, kinds
+from tests.chaos.scenarios import Bench, Scenario
+from tests.conftest import a_folder_of_its_own
+
+FOUND_SECONDS = 30.0  # the bound that docs/chaos.md states; on an idle machine it takes two to eight
+REST_SECONDS = 3.0  # of what a bug leaves open nothing is to be hoped for
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    # processes are started while clients' threads run, as the real thing does
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+
+BUGS: list[tuple[Bug, Scenario, str]] = [
+    (kinds.MARKER_WITHOUT_NX, scenarios.double_clicks, r"key \S+ has \d orders"),
+    (kinds.COMPLETION_WITHOUT_CAS, scenarios.outlived_lease, r"pay \S+ was answered differently"),
+    (kinds.LEASE_IGNORED, scenarios.impatient_twin, r"run \d+ of key \S+ was overtaken after .* within its lease"),
+    (
+        kinds.CALLBACK_WITHOUT_UNIQUE_ROW,
+        scenarios.copied_callbacks,
+        r"wechat notification \S+ was taken in \d times",
+    ),
+    (
+        kinds.REFUND_WITHOUT_RESERVATION,
+        scenarios.racing_refunds,
+        r"refund \S+ was refused with 409 refund_refused",
+    ),
+    (kinds.REAPER_WITHOUT_FILTER, scenarios.late_retries, r"key \S+ has 2 orders"),
+    (kinds.STOCK_WITHOUT_CONDITION, scenarios.rush, r"mug: 28 of 10 units are sold"),
+]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with a_folder_of_its_own() as folder:
+        (folder / "planted").write_text("")
+        lab = Lab(folder, web=2, durable=False, more={"CHAOS_PLANTED": str(folder / "planted")})
+        try:
+            lab.start()
+            with closing(Bench(lab)) as made:
+                yield made
+        finally:
+            lab.stop()
+
+
+@pytest.mark.parametrize(("bug", "scenario", "sentence"), BUGS, ids=[bug.name for bug, _, _ in BUGS])
+def test_a_planted_bug_is_found(bench: Bench, bug: Bug, scenario: Scenario, sentence: str) -> None:
+    began = time.monotonic()
+    found: list[str] = []
+    with bench.planted(bug):
+        while not any(re.search(sentence, violation) for violation in found):
+            assert time.monotonic() - began < FOUND_SECONDS, f"not found, but {found}"
+            with bench.open() as scene:
+                scenario(scene)
+                found = scene.verdict(rest_seconds=REST_SECONDS)
+    print(f"{bug.name}: found after {time.monotonic() - began:.1f} s", *found, sep="\n  ")
+
+
+def test_without_a_bug_the_same_ways_end_well(bench: Bench) -> None:
+    with bench.open() as scene:
+        for _, scenario, _ in BUGS:
+            scenario(scene)
+        assert scene.verdict() == []

@@ -1,0 +1,83 @@
+"""A process that shows the catalogue from its memory, as a web process does; asked line by line."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.sandbox import ROOT
+
+
+class Reader:
+    """The process; `stop` it in the end."""
+
+    def __init__(self, *, database: str) -> None:
+        url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{database}").geturl()
+        environment = {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.concurrency.shop.reader"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            cwd=ROOT,
+            env=environment,
+        )
+
+    def ask(self, **question: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        return json.loads(self._process.stdout.readline())
+
+    def begin(self, *, seconds: float) -> None:
+        """With no copy, and copies that live so long."""
+        self.ask(seconds=seconds)
+
+    def read(self, sku: str) -> dict[str, Any]:
+        """The product as this process shows it."""
+        found: dict[str, Any] = self.ask(sku=sku)
+        return found
+
+    def fork(self) -> None:
+        """From now on a child answers that was forked from it, copy and all."""
+        self.ask(fork=True)
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        assert self._process.wait(30) == 0
+        self._process.stdout.close()
+
+
+def main() -> None:
+    """A question and its answer a line, until the input ends."""
+    import django
+
+    django.setup()
+    from dataclasses import asdict
+
+    from django.conf import settings
+    from django.db import connection
+
+    from shop import catalog, window
+
+    while text := sys.stdin.readline():
+        question = json.loads(text)
+        answer: Any = "done"
+        if "sku" in question:
+            answer = asdict(catalog.get_product(sku=question["sku"], user_id=None))
+        elif "seconds" in question:
+            settings.CATALOGUE_SECONDS = question["seconds"]
+            window.renew()
+        elif child := os.fork():
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        connection.close()
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The basket through Django's test client: a double click adds once, an order takes out what it ordered and no more."""
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from shop import basket, orders, tasks
+from shop.models import Order, Product
+from tests.integration.shop.test_pages import INLINE, form_of
+
+ADD_MUG = "/basket/mug/add"
+
+
+def the_form(page: Any, *, button: str = "") -> dict[str, str]:
+    """The basket's fields, which stand outside of its form; with the token of the button that goes to `button`."""
+    html = page.content.decode()
+    fields = {}
+    for tag in re.findall(r'<input form="basket"[^>]*>', html):
+        attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+        fields[attributes["name"]] = attributes["value"]
+    [form] = re.findall(r'<form id="basket".*?</form>', html, re.S)
+    for tag in re.findall(r"<input[^>]*>", form):
+        attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+        fields[attributes["name"]] = attributes["value"]
+    if button:
+        fields["idempotency_token"] = re.findall(rf'formaction="{button}"[^>]*value="([^"]+)"', form)[0]
+    return fields
+
+
+def guest() -> Client:
+    return Client(enforce_csrf_checks=True)
+
+
+def put(client: Client, sku: str, quantity: int) -> Any:
+    page = client.get(f"/products/{sku}")
+    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page.content.decode())[0]
+    token = re.findall(rf'formaction="/basket/{sku}/add"[^>]*value="([^"]+)"', page.content.decode())
+    fields = form_of(page, f"/basket/{sku}/add") if not token else {"idempotency_token": token[0]}
+    body = {**fields, "csrfmiddlewaretoken": csrf, "quantity": str(quantity)}
+    answer = client.post(f"/basket/{sku}/add", body)
+    client.extra_fields = body  # type: ignore[attr-defined]  to be sent again
+    return answer
+
+
+def held(client: Client) -> dict[str, int]:
+    return basket.contents(client.session)
+
+
+def order_all(client: Client, **changed: str) -> tuple[dict[str, str], Any]:
+    fields = the_form(client.get("/basket"), button="/basket/order") | changed
+    return fields, client.post("/basket/order", fields)
+
+
+def test_a_double_click_adds_once_and_two_tabs_add_twice(shopper: Client, mug: Product) -> None:
+    first = put(shopper, "mug", 2)
+    again = shopper.post(ADD_MUG, shopper.extra_fields)  # type: ignore[attr-defined]
+    assert (first["Location"], again["Location"], again["Idempotent-Replayed"]) == ("/basket", "/basket", "true")
+    assert held(shopper) == {"mug": 2}
+    put(shopper, "mug", 98)
+    assert held(shopper) == {"mug": 99}
+    assert '<span class="count">99</span>' in shopper.get("/").content.decode()
+    stale = shopper.post(ADD_MUG, {**shopper.extra_fields, "quantity": "5"})  # type: ignore[attr-defined]
+    assert stale["Location"] == "/basket"
+    assert "has been renewed" in shopper.get("/basket").content.decode()
+    assert held(shopper) == {"mug": 99}
+
+
+def test_buying_and_the_basket_are_two_intents_of_one_page(shopper: Client, mug: Product) -> None:
+    page = shopper.get("/products/mug")
+    buy = form_of(page, "/products/mug/buy")
+    token = re.findall(r'formaction="/basket/mug/add"[^>]*value="([^"]+)"', page.content.decode())[0]
+    # a browser sends the field of the form first, then the pressed button's
+    body = {**buy, "idempotency_token": [buy["idempotency_token"], token]}
+    assert shopper.post(ADD_MUG, body)["Location"] == "/basket"
+    assert shopper.post("/products/mug/buy", buy)["Location"] == f"/orders/{Order.objects.get().id.hex}"
+    assert held(shopper) == {"mug": 1}
+
+
+def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, mug: Product, poster: Product) -> None:
+    client = guest()
+    put(client, "mug", 2)
+    put(client, "poster", 1)
+    page = client.get("/basket").content.decode()
+    assert not INLINE.search(page)
+    assert "/accounts/login/?next=/basket" in page
+    assert "formaction" not in page
+    assert (
+        client.post("/basket/order", the_form(client.get("/basket")))["Location"]
+        == "/accounts/login/?next=/basket"
+    )
+
+    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
+    login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo", "next": "/basket"}
+    assert client.post("/accounts/login/", login)["Location"] == "/basket"
+    fields, first = order_all(client)
+    order = Order.objects.get()
+    assert first["Location"] == f"/orders/{order.id.hex}"
+    assert (order.total_minor, {item.sku: item.quantity for item in order.items.all()}) == (
+        2 * 1990 + 4500,
+        {"mug": 2, "poster": 1},
+    )
+    assert held(client) == {}
+    put(client, "mug", 1)
+    again = client.post("/basket/order", fields)
+    assert (again["Location"], again["Idempotent-Replayed"]) == (first["Location"], "true")
+    assert held(client) == {"mug": 1}, "a replay takes nothing out a second time"
+    assert Order.objects.count() == 1
+
+
+def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, mug: Product, poster: Product) -> None:
+    put(shopper, "mug", 2)
+    fields = the_form(shopper.get("/basket"), button="/basket/order") | {"quantity.mug": "1"}
+    put(shopper, "mug", 3)
+    put(shopper, "poster", 1)
+    assert shopper.post("/basket/order", fields).status_code == 302
+    assert Order.objects.get().items.get().quantity == 1, "what the page said"
+    assert held(shopper) == {"mug": 3, "poster": 1}, "what the page did not know"
+
+
+def test_quantities_are_set_and_products_taken_out(shopper: Client, mug: Product, poster: Product) -> None:
+    put(shopper, "mug", 2)
+    put(shopper, "poster", 1)
+    fields = the_form(shopper.get("/basket")) | {"quantity.mug": "7"}
+    for _ in range(2):
+        assert shopper.post("/basket/change", fields)["Location"] == "/basket"
+    assert held(shopper) == {"mug": 7, "poster": 1}
+    out = form_of(shopper.get("/basket"), "/basket/mug/remove")
+    for _ in range(2):
+        assert shopper.post("/basket/mug/remove", out)["Location"] == "/basket"
+    assert held(shopper) == {"poster": 1}
+    wrong = shopper.post("/basket/change", the_form(shopper.get("/basket")) | {"quantity.poster": "-1"})
+    assert (wrong.status_code, b'id="error-poster"' in wrong.content) == (400, True)
+    nothing = shopper.post(
+        "/basket/order", the_form(shopper.get("/basket"), button="/basket/order") | {"quantity.poster": "0"}
+    )
+    assert nothing["Location"] == "/basket"
+    assert not Order.objects.exists()
+    without = the_form(shopper.get("/basket"))
+    del without["idempotency_token"]
+    assert shopper.post("/basket/order", without).status_code == 400
+    assert held(shopper) == {"poster": 1}
+
+
+def test_out_of_stock_is_said_at_the_line_and_can_be_mended(
+    shopper: Client, mug: Product, poster: Product
+) -> None:
+    put(shopper, "mug", 3)
+    put(shopper, "poster", 9)
+    fields = the_form(shopper.get("/basket"), button="/basket/order")
+    Product.objects.filter(sku="poster").update(stock=4)
+    refused = shopper.post("/basket/order", fields)
+    page = refused.content.decode()
+    assert (refused.status_code, "Not enough left" in page) == (409, True)
+    assert re.search(r'id="trouble-poster">Only 4 left<', page)
+    assert 'id="trouble-mug"' not in page, "the mugs that were taken first are back before the page is drawn"
+    assert Product.objects.get(sku="mug").stock == 100
+    assert held(shopper) == {"mug": 3, "poster": 9}
+
+    Product.objects.filter(sku="poster").update(stock=9)
+    replay = shopper.post("/basket/order", fields)
+    assert (replay.status_code, replay["Idempotent-Replayed"]) == (409, "true")
+    mended = the_form(replay, button="/basket/order") | {"quantity.poster": "4"}
+    assert shopper.post("/basket/order", mended).status_code == 302
+    assert held(shopper) == {}
+
+
+def test_lines_that_cannot_be_ordered(shopper: Client, mug: Product, poster: Product, sneaker: Product) -> None:
+    put(shopper, "mug", 1)
+    put(shopper, "poster", 1)
+    Product.objects.filter(sku="poster").update(currency="USD")
+    assert "prices in different currencies" in shopper.get("/basket").content.decode()
+    _, refused = order_all(shopper)
+    assert (refused.status_code, b"Two currencies in one order" in refused.content) == (409, True)
+    Product.objects.filter(sku="poster").update(currency="CNY", flash_only=True)
+    assert "Sold in a flash sale only." in shopper.get("/basket").content.decode()
+    Product.objects.filter(sku="poster").delete()
+    assert "Not sold any more." in shopper.get("/basket").content.decode()
+    _, refused = order_all(shopper)
+    assert (refused.status_code, held(shopper)) == (404, {"mug": 1, "poster": 1})
+    unsold = shopper.post("/basket/sneaker/add", {**form_of(shopper.get("/products/mug"), "/products/mug/buy")})
+    assert (unsold.status_code, b"Only in the flash sale" in unsold.content) == (409, True)
+
+
+def test_its_size_is_bounded(shopper: Client, transactional_db: None) -> None:
+    for number in range(21):
+        Product.objects.create(sku=f"p{number}", name="P", price_minor=1, stock=1)
+    answers = [put(shopper, f"p{number}", 1).status_code for number in range(21)]
+    assert answers == [302] * 20 + [409]
+    assert len(held(shopper)) == 20
+    assert put(shopper, "p0", 1).status_code == 302
+
+
+def test_the_order_and_the_basket_are_one_commit(
+    shopper: Client, mug: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The constraint: both are written in the transaction that the ledger's unique row judges."""
+    put(shopper, "mug", 2)
+    fields = the_form(shopper.get("/basket"), button="/basket/order")
+    inside = []
+    write = Session.save
+
+    def save(self: Session, *args: Any, **kwargs: Any) -> None:
+        inside.append(connection.in_atomic_block and Order.objects.count() == 1)
+        write(self, *args, **kwargs)
+
+    monkeypatch.setattr(Session, "save", save)
+    monkeypatch.setattr(orders, "create_order", _breaking_after(orders.create_order))
+    shopper.raise_request_exception = False
+    assert shopper.post("/basket/order", fields).status_code == 500
+    assert (held(shopper), Order.objects.count()) == ({"mug": 2}, 0)
+    assert shopper.post("/basket/order", fields).status_code == 302
+    assert (held(shopper), Order.objects.count(), inside[-1]) == ({}, 1, True)
+
+
+def test_sessions_that_are_over_are_removed(mug: Product) -> None:
+    clients = [guest(), guest()]
+    for client in clients:
+        put(client, "mug", 1)
+    assert tasks.clear_sessions(timestamp=0) == 0
+    Session.objects.filter(pk=clients[0].session.session_key).update(expire_date=timezone.now())
+    assert tasks.clear_sessions(timestamp=0) == 1
+    assert held(clients[1]) == {"mug": 1}
+
+
+def _breaking_after(work: Any) -> Any:
+    calls = iter([RuntimeError(uuid4().hex)])
+
+    def broken(**kwargs: Any) -> Any:
+        made = work(**kwargs)
+        for error in calls:
+            raise error
+        return made
+
+    return broken

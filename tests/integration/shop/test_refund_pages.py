@@ -1,0 +1,158 @@
+"""Asking for a refund on the order's page: what the API does, once; and the phone's ways to pay."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from payments.errors import ProviderRejected, ProviderUnavailable
+from payments.models import Attempt, Payment, Refund
+from payments.providers.base import FactKind
+from shop.models import Order, Product
+from tests.integration.shop.settling import number_of, settle
+from tests.integration.shop.test_pages import form_of, pay
+
+PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1"
+
+
+@pytest.fixture
+def order(shopper: Client, demo: User, mug: Product) -> Order:
+    shopper.post(
+        "/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy") | {"quantity": "2"}
+    )
+    return Order.objects.get()
+
+
+@pytest.fixture
+def paid(shopper: Client, order: Order, channels: Any) -> Order:
+    pay(shopper, order, "wechat")
+    settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+    return order
+
+
+def page_of(shopper: Client, order: Order) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shopper.get(f"/orders/{order.id.hex}").content.decode()))
+
+
+def ask(shopper: Client, order: Order, amount: str, fields: dict[str, str] | None = None) -> Any:
+    action = f"/orders/{order.id.hex}/refund"
+    fields = fields or form_of(shopper.get(f"/orders/{order.id.hex}"), action)
+    return shopper.post(action, {**fields, "amount": amount, "reason": "too small"})
+
+
+def given_back(refund: Refund, channels: Any) -> None:
+    fact = channels["wechat"].fact(FactKind.REFUNDED, refund.attempt.out_trade_no)
+    from dataclasses import replace
+
+    settle(
+        replace(
+            fact,
+            amount_minor=refund.amount_minor,
+            out_refund_no=refund.out_refund_no,
+            provider_txn_id=f"refund-{refund.out_refund_no}",
+        )
+    )
+
+
+def test_a_part_asked_for_twice_goes_back_once_and_is_followed(
+    shopper: Client, paid: Order, channels: Any
+) -> None:
+    path = f"/orders/{paid.id.hex}"
+    fields = form_of(shopper.get(path), f"{path}/refund")
+    assert fields["amount"] == "39.80"
+    first, second = (ask(shopper, paid, "5.5", fields) for _ in range(2))
+    assert first["Location"] == second["Location"] == path
+    refund = Refund.objects.get()
+    assert (refund.amount_minor, refund.reason, refund.status) == (550, "too small", "processing")
+    assert "¥5.50 · too small Being processed" in page_of(shopper, paid)
+    assert "Refund on its way" in shopper.get("/orders").content.decode()
+    before = shopper.get(f"{path}/status").json()
+    assert before["final"] is False, "the page goes on looking"
+
+    given_back(refund, channels)
+    after = shopper.get(f"{path}/status").json()
+    assert (after["final"], after["state"] != before["state"]) == (True, True)
+    assert "¥5.50 · too small Done" in page_of(shopper, paid)
+    assert "at most ¥34.30" in page_of(shopper, paid)
+    assert "Partly refunded" in shopper.get("/orders").content.decode()
+    assert ask(shopper, paid, "39.80", fields)["Location"] == path  # the old form with another amount: renewed
+    assert Refund.objects.count() == 1
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "1.999", "x", ""])
+def test_an_amount_that_is_none_is_said_at_the_field(shopper: Client, paid: Order, amount: str) -> None:
+    answer = ask(shopper, paid, amount)
+    assert (answer.status_code, b'id="amount-error"' in answer.content) == (400, True)
+    again = form_of(answer, f"/orders/{paid.id.hex}/refund")
+    assert ask(shopper, paid, "1", again).status_code == 302
+
+
+def test_refusals_are_sentences(shopper: Client, paid: Order, channels: Any) -> None:
+    more = ask(shopper, paid, "39.81")
+    assert (more.status_code, b"More than is left" in more.content) == (409, True)
+    wechat = channels["wechat"]
+    wechat.failing, wechat.failure = frozenset({"refund"}), ProviderRejected("NOAUTH", "internal words")
+    refused = ask(shopper, paid, "1")
+    assert (refused.status_code, b"The refund was refused" in refused.content) == (409, True)
+    assert b"internal words" not in refused.content
+    assert "Paid, refund refused" in shopper.get("/orders").content.decode()
+    assert "¥1.00 · too small Refused" in page_of(shopper, paid)
+
+    wechat.failure = ProviderUnavailable("connection refused")
+    assert ask(shopper, paid, "2")["Location"] == f"/orders/{paid.id.hex}"
+    noted = page_of(shopper, paid)
+    assert "Your refund is noted" in noted
+    assert "¥2.00 · too small Requested" in noted
+
+
+def test_only_the_owner_and_only_what_is_paid(
+    shopper: Client, stranger: Any, other: User, order: Order, channels: Any
+) -> None:
+    path = f"/orders/{order.id.hex}"
+    assert "Ask for a refund" not in page_of(shopper, order)
+    csrf = form_of(shopper.get(path), f"{path}/cancel")
+    unpaid = shopper.post(f"{path}/refund", {**csrf, "amount": "1"})
+    assert (unpaid.status_code, b"No such order" in unpaid.content) == (404, True)
+    foreign = Client()
+    foreign.force_login(other)
+    assert foreign.post(f"{path}/refund", {"amount": "1"}).status_code == 400  # a form of this page has a token
+    assert not Refund.objects.exists()
+
+
+class TestOnAPhone:
+    """The wallet is opened on the phone itself; a code can be had instead."""
+
+    @pytest.fixture(autouse=True)
+    def _held_in_the_hand(self, shopper: Client) -> None:
+        shopper.defaults["HTTP_USER_AGENT"] = PHONE
+
+    def test_wechat_by_h5_then_by_code_and_back(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        pay(shopper, order, "wechat")
+        attempt = Attempt.objects.get()
+        assert (attempt.method, attempt.payer) == ("h5", {})  # the address is not kept once it is open
+        for method in ("native", "h5", "native"):
+            switch = form_of(shopper.get(path), f"{path}/method")
+            assert switch["channel"] == "wechat"
+            answer = shopper.post(f"{path}/method", switch | {"method": method})
+            shown = shopper.get(answer["Location"]).content.decode()
+            assert f'name="method" value="{"native" if method == "h5" else "h5"}"' in shown
+        assert sorted(Attempt.objects.values_list("method", flat=True)) == ["h5", "native"], "one of each"
+        assert Payment.objects.count() == 1
+
+    def test_inside_wechat_and_on_a_desktop_a_code(self, shopper: Client, order: Order, channels: Any) -> None:
+        shopper.defaults["HTTP_USER_AGENT"] = f"{PHONE} MicroMessenger/8.0"
+        pay(shopper, order, "wechat")
+        assert Attempt.objects.get().method == "native"
+        assert "/method" not in shopper.get(f"/orders/{order.id.hex}").content.decode()
+
+    def test_alipay_by_its_page_or_a_code(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        pay(shopper, order, "alipay")
+        assert Attempt.objects.get().method == "page"
+        switch = form_of(shopper.get(path), f"{path}/method")
+        assert switch["method"] == "precreate"
+        assert shopper.post(f"{path}/method", switch).status_code == 302
+        assert Attempt.objects.filter(method="precreate", channel="alipay").exists()
