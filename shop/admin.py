@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
-from shop import catalog, orders, stock
+from shop import catalog, orders, stock, window
 from shop.models import (
     SEGMENTS_MAX,
     Campaign,
@@ -98,10 +98,10 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return () if obj is None else ("sku", "units", "version")
 
     def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
-        window = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
+        shown = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
         if obj is None:
-            return (*window, "stock", "strategy", "segments")
-        return (*window, "units", "stock_difference", "strategy", "segments", "version")
+            return (*shown, "stock", "strategy", "segments")
+        return (*shown, "units", "stock_difference", "strategy", "segments", "version")
 
     def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
         return False  # orders refer to it
@@ -112,6 +112,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             with transaction.atomic():
                 super().save_model(request, obj, form, change)
                 self._arrange(obj, form)
+                window.tell()
             return
         edited = [name for name in form.changed_data if name in catalog.EDITABLE]
         with transaction.atomic():

@@ -129,6 +129,20 @@ def look(*, sku: str, user_id: int | None) -> Look:
     return _look_into_database(sku, user_id)
 
 
+def announce(*, product_id: int, units: int, starts_at: datetime, ends_at: datetime) -> FlashSale:
+    """A sale to come, or one that begins at once; a product's sale that began last is the one that sells.
+
+    Args:
+        product_id: primary key; to sell it in flash sales alone, it is marked so.
+        units: above zero.
+        starts_at: aware; one sale of a product at a time (unique `flash_sale_one_start_a_product`).
+        ends_at: aware, later.
+
+    Transaction: one statement.
+    """
+    return FlashSale.objects.create(product_id=product_id, units=units, starts_at=starts_at, ends_at=ends_at)
+
+
 def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
     """The user's unit in the product's sale that began last, with its order."""
     sale = _sale_of(sku, timezone.now())

@@ -81,7 +81,7 @@ def listing(*, sku: str, user_id: int | None) -> Listing | None:
 
 def tell() -> None:
     """Something that it shows has changed: tell every process, once the caller's transaction has committed."""
-    transaction.on_commit(_copy.tell)
+    transaction.on_commit(_copy.tell, robust=True)
 
 
 def renew() -> None:

@@ -73,9 +73,9 @@ def test_charts_fit_and_name_what_they_draw(operator: Page, shop: RunningShop, u
     operator.goto(f"{LEDGER}statistics/")
     fits(operator)
     expect(operator.get_by_role("img", name=re.compile("Executed by the hour; at most 2,040"))).to_be_visible()
-    highest = operator.locator("svg.ledger-chart rect").first.bounding_box()
-    assert highest is not None
-    assert highest["height"] > 50
+    # of all its hours: the shop may have been there in the one before
+    bars = operator.locator("svg.ledger-chart").first.locator("rect")
+    assert max(bars.evaluate_all("bars => bars.map((bar) => bar.getBoundingClientRect().height)")) > 50
     expect(operator.locator("body")).to_contain_text("60 first one still running (409)")
     operator.locator(f"a[href$='/{uncertain}/change/']").click()
     expect(operator.locator(".ledger-history")).to_contain_text("run 1 outcome unknown")

@@ -1,6 +1,7 @@
 """`python -m tests.chaos [--duration 60] [--seed 1] [--runs 1] [--plan] [--keep]`; `make chaos` calls it.
 
-The last line is `chaos: N requests, N faults, 0 violations`. Exit 1, with the seed, on a violation.
+The last line is `chaos: N requests, N faults, 0 violations`. Exit 1, with the seed, on a violation; 2 if the lab itself
+failed.
 """
 
 import argparse
@@ -8,7 +9,10 @@ import random
 import signal
 import sys
 
+from shop.embedded import EmbeddedError
+from shop.run import RunError
 from tests.chaos import plan
+from tests.chaos.lab import LabError
 from tests.chaos.run import Outcome, run
 
 
@@ -32,9 +36,11 @@ def main() -> int:
     outcomes: list[Outcome] = []
     for seed in range(first, first + given.runs):
         print(f"chaos: seed {seed}, {given.duration:g} s", flush=True)
-        outcome = run(
-            seed, duration=given.duration, say=lambda line: print(f"chaos: {line}", flush=True), keep=given.keep
-        )
+        try:
+            outcome = run(seed, duration=given.duration, say=_say, keep=given.keep)
+        except (LabError, RunError, EmbeddedError) as error:
+            print(f"chaos: seed {seed}: the lab failed, which says nothing about the shop: {error}", flush=True)
+            return 2
         outcomes.append(outcome)
         _tell(seed, outcome, duration=given.duration)
     requests, faults, violations = (
@@ -49,6 +55,10 @@ def main() -> int:
 def _seed(text: str) -> int | None:
     """Empty, as make passes it where none is given, is none."""
     return int(text) if text else None
+
+
+def _say(line: str) -> None:
+    print(f"chaos: {line}", flush=True)
 
 
 def _tell(seed: int, outcome: Outcome, *, duration: float) -> None:

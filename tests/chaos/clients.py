@@ -20,7 +20,7 @@ from tests.chaos.history import Answer, History, Intent
 from tests.chaos.plan import Visit
 from tests.chaos.stage import token
 
-TIMEOUT = httpx.Timeout(4.0, connect=1.0)
+CONNECT_SECONDS, ANSWER_SECONDS = 1.0, 4.0
 BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.6)
 PAID_SECONDS = 4.0  # a shopper looks for so long whether his payment has arrived
 
@@ -34,14 +34,18 @@ class Shop:
         urls: of the web processes.
         sandbox_url: where shoppers pay.
         history: is told everything.
+        timeout_seconds: for an answer.
     """
 
-    def __init__(self, urls: list[str], sandbox_url: str, history: History) -> None:
+    def __init__(
+        self, urls: list[str], sandbox_url: str, history: History, *, timeout_seconds: float = ANSWER_SECONDS
+    ) -> None:
+        timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS)
         self.history = history
         self.ended = threading.Event()
         limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
-        self._webs = [httpx.Client(base_url=url, timeout=TIMEOUT, limits=limits, trust_env=False) for url in urls]
-        self._wallet = httpx.Client(base_url=sandbox_url, timeout=TIMEOUT, trust_env=False)
+        self._webs = [httpx.Client(base_url=url, timeout=timeout, limits=limits, trust_env=False) for url in urls]
+        self._wallet = httpx.Client(base_url=sandbox_url, timeout=timeout, trust_env=False)
         self._copies = ThreadPoolExecutor(max_workers=24, thread_name_prefix="copies")
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import psycopg
 from tests.chaos import stage
 from tests.chaos.clients import Shop, Shopper
 from tests.chaos.faults import tell_sandbox
-from tests.chaos.history import History, Intent
+from tests.chaos.history import Answer, History, Intent
 from tests.chaos.lab import Lab
 from tests.chaos.plan import Visit
 from tests.chaos.planted import Bug
@@ -24,6 +24,7 @@ from tests.running import until
 REST_SECONDS = 20.0
 RUSH_UNITS = 10
 TRIES = 10
+PATIENT_SECONDS = 20.0  # for an answer: what stands still is to be heard when it goes on
 
 
 class Bench:
@@ -46,7 +47,7 @@ class Bench:
         """An empty shop and its first shopper."""
         self._clear()
         self.stage = stage.build(self.database)
-        shop = Shop(self.lab.urls, self.lab.plan.sandbox_url, History())
+        shop = Shop(self.lab.urls, self.lab.plan.sandbox_url, History(), timeout_seconds=PATIENT_SECONDS)
         try:
             yield Scene(self, shop)
         finally:
@@ -139,12 +140,22 @@ class Scene:
         intent.body = {"channel": "wechat"}
         return intent
 
-    def state(self, intent: Intent) -> str:
-        """Of its ledger entry; empty if there is none."""
-        row = self.bench.database.execute(
-            "SELECT state FROM idempotency_ledgerentry WHERE key = %s", [intent.key]
-        ).fetchone()
-        return "" if row is None else str(row[0])
+    def submitted(self, intent: Intent) -> bool:
+        """Whether the provider is being called, or was, for the order that is to be paid."""
+        return self._finds("JOIN payments_attempt a ON a.payment_id = p.id WHERE submitted_at IS NOT NULL", intent)
+
+    def succeeded(self, intent: Intent) -> bool:
+        """Whether its payment is known."""
+        return self._finds("WHERE p.status = 'succeeded'", intent)
+
+    def _finds(self, where: str, intent: Intent) -> bool:
+        statement = f"SELECT 1 FROM payments_payment p {where} AND order_id = %s LIMIT 1"
+        return self.bench.database.execute(statement, [intent.about]).fetchone() is not None
+
+    def final(self, intent: Intent, *, web: int) -> Answer | None:
+        """Its answer by that web process, if it is one to stop at."""
+        answer = self.shop.send(intent, web=web)
+        return answer if answer.is_final else None
 
     @contextmanager
     def first_web_far_from_providers(self, delay_seconds: float) -> Iterator[None]:
@@ -167,18 +178,19 @@ def double_clicks(scene: Scene) -> None:
 
 
 def outlived_lease(scene: Scene) -> None:
-    """The first run of a payment is slower than its lease; a retry is faster, and the shopper pays in between."""
-    intent = scene.payment(visit(1))
-    with scene.first_web_far_from_providers(2.3), ThreadPoolExecutor(1) as pool:
+    """The first run of a payment stands still in its call; a retry is answered, the shopper pays, the first goes on."""
+    intent, first_web = scene.payment(visit(1)), scene.lab.webs[0]
+    with scene.first_web_far_from_providers(1.0), ThreadPoolExecutor(1) as pool:
         first = pool.submit(scene.shop.send, intent, web=0)
-        until(lambda: scene.state(intent))
-        answer = scene.shop.ask(intent, web=1)
-        while answer is not None and not answer.is_effect:  # the first process says so too, when it is asked
-            answer = scene.shop.send(intent, web=1)
-        attempts = answer.document["attempts"] if answer is not None else []
-        scene.shop.pay(attempts[0])
+        until(lambda: scene.submitted(intent))
+        scene.lab.pause(first_web)
+        try:
+            answer = until(lambda: scene.final(intent, web=1))
+            scene.shop.pay(answer.document["attempts"][0])
+            until(lambda: scene.succeeded(intent))
+        finally:
+            scene.lab.resume(first_web)
         first.result()
-        until(lambda: scene.state(intent) == "finished")
 
 
 def impatient_twin(scene: Scene) -> None:
@@ -186,7 +198,7 @@ def impatient_twin(scene: Scene) -> None:
     intent = scene.payment(visit(1))
     with scene.first_web_far_from_providers(0.4), ThreadPoolExecutor(1) as pool:
         first = pool.submit(scene.shop.send, intent, web=0)
-        until(lambda: scene.state(intent))
+        until(lambda: scene.submitted(intent))
         scene.shop.send(intent, web=1)
         first.result()
 

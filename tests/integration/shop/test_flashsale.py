@@ -34,8 +34,11 @@ SALE, ADMITTED, BUYERS, PLACES = (
 @pytest.fixture
 def sale(sneaker: Product) -> FlashSale:
     now = timezone.now()
-    return FlashSale.objects.create(
-        product=sneaker, units=UNITS, starts_at=now - timedelta(minutes=1), ends_at=now + timedelta(hours=1)
+    return flashsale.announce(
+        product_id=sneaker.pk,
+        units=UNITS,
+        starts_at=now - timedelta(minutes=1),
+        ends_at=now + timedelta(hours=1),
     )
 
 
