@@ -2,8 +2,8 @@
 
 A writer is a process that places orders as the shop does (`orders.create_order`, a COMMIT that is on the disk).
 The bound is the same with a product for each writer: nobody waits for anybody. Once with the database beside the
-writers, where two cores are the limit sooner than the row's lock; then with round trips of 1 and 10 ms to it, which
-leave the processor idle and hold the lock for several of them.
+writers, where two cores are the limit sooner than the row's lock; then with round trips of 1 and 10 ms to it,
+which leave the processor idle and hold the lock for several of them.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
-from shop import catalog, orders, stock, window
+from shop import catalog, flashsale, orders, stock, window
 from shop.models import (
     SEGMENTS_MAX,
     Campaign,
@@ -236,13 +236,26 @@ class LikeAdmin(ReadOnlyAdmin):
 
 @admin.register(FlashSale)
 class FlashSaleAdmin(ReadOnlyAdmin):
-    """What is, was and will be sold to few."""
+    """What is, was and will be sold to few. A new one can be announced; what was announced is not changed."""
 
     list_display = ("product", "starts_at", "ends_at", "units", "sold", "version")
     list_filter = ("product",)
     list_select_related = ("product",)
     search_fields = ("product__sku",)
     date_hierarchy = "starts_at"
+    fields = ("product", "units", "starts_at", "ends_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return admin.ModelAdmin.has_add_permission(self, request)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        return super().formfield_for_foreignkey(
+            db_field, request, **kwargs | {"queryset": Product.objects.filter(flash_only=True)}
+        )
+
+    def save_model(self, request: HttpRequest, obj: FlashSale, form: Any, change: bool) -> None:
+        told = {name: form.cleaned_data[name] for name in ("units", "starts_at", "ends_at")}
+        obj.pk = flashsale.announce(product_id=obj.product_id, **told).pk
 
 
 @admin.register(FlashSalePurchase)

@@ -87,7 +87,7 @@ def cluster_client() -> RedisCluster:
     found = _address(os.environ["REDIS_URL"], _CLUSTER, port=6379)
     user, _, password = found.login.removesuffix("@").partition(":")
     return RedisCluster(
-        startup_nodes=[ClusterNode(host, port) for host, port in found.nodes],
+        startup_nodes=[ClusterNode(host, port) for host, port in found.nodes],  # type: ignore[no-untyped-call]
         username=unquote(user) or None,
         password=unquote(password) or None,
         socket_timeout=TIMEOUT_SECONDS,

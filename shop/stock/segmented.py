@@ -101,11 +101,11 @@ def _add(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
 
 def _attempt(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
     """`_add`; if in vain, what was locked on the way is free again."""
-    with transaction.atomic():
-        done = _add(rows, units)
-        if not done:
-            transaction.set_rollback(True)
-    return done
+    savepoint = transaction.savepoint()  # never released, which were a round trip for nothing: the commit does it
+    if _add(rows, units):
+        return True
+    transaction.savepoint_rollback(savepoint)
+    return False
 
 
 def _modulo(value: object, divisor: int) -> Func:

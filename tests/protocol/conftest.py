@@ -9,17 +9,7 @@ from idempotency import ledger, marker
 from tests.protocol.explorer import stops_before
 
 MARKER = ["claim", "look", "finish", "release"]
-LEDGER = [
-    "hold",
-    "record",
-    "find",
-    "claim_phased",
-    "take_over",
-    "was_uncertain",
-    "complete_phased",
-    "suspend",
-    "drop_lease",
-]
+LEDGER = ["hold", "record", "find", "claim_phased", "take_over", "complete_phased", "suspend", "drop_lease"]
 
 
 @pytest.fixture(autouse=True)

@@ -434,7 +434,28 @@ def test_the_operator_sees_sales_and_purchases(client: Client, demo: User, sale:
     for model, wanted in (("flashsale", b"sneaker"), ("flashsalepurchase", b"demo")):
         listed = client.get(f"/admin/shop/{model}/", {"q": "sneaker"})
         assert (listed.status_code, wanted.lower() in listed.content.lower()) == (200, True)
-        assert client.get(f"/admin/shop/{model}/add/").status_code == 403
+    assert client.get("/admin/shop/flashsalepurchase/add/").status_code == 403
+    assert client.post(f"/admin/shop/flashsale/{sale.pk}/change/", {"units": 99}).status_code == 403
+
+
+def test_the_operator_announces_a_sale(client: Client, sale: FlashSale, mug: Product) -> None:
+    client.force_login(User.objects.create_superuser("boss"))
+    form = client.get("/admin/shop/flashsale/add/").content
+    assert (b"Sneaker" in form, b"Mug" in form) == (True, False)  # what is sold in flash sales alone
+    begins = timezone.now() + timedelta(days=1)
+    fields = {
+        "product": sale.product_id,
+        "units": 5,
+        "starts_at_0": f"{begins:%Y-%m-%d}",
+        "starts_at_1": "10:00:00",
+    }
+    wrong = client.post(
+        "/admin/shop/flashsale/add/", fields | {"ends_at_0": "2020-01-01", "ends_at_1": "10:00:00"}
+    )
+    assert (wrong.status_code, FlashSale.objects.count()) == (200, 1)
+    ends = {"ends_at_0": f"{begins + timedelta(days=1):%Y-%m-%d}", "ends_at_1": "10:00:00"}
+    assert client.post("/admin/shop/flashsale/add/", fields | ends).status_code == 302
+    assert FlashSale.objects.filter(units=5, sold=0).count() == 1
 
 
 def test_the_call_is_documented(client: Client) -> None:
