@@ -43,7 +43,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         return
     if not worker and getattr(early_config.known_args_namespace, "numprocesses", None):
         # this process only hands tests out: it has settings to load, and nothing to ask a server
-        os.environ.update(DATABASE_URL=NOWHERE, REDIS_URL=NOWHERE)
+        os.environ.update(DATABASE_URL=NOWHERE, REDIS_URL="redis://nowhere")
         return
     data_dir = Path(os.environ.get("TEST_DATA_DIR", Path(__file__).parent.parent / ".data" / "test"))
     servers = EmbeddedServers(data_dir / worker, durable=False)
