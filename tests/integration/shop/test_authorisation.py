@@ -1,0 +1,108 @@
+"""Who may call what: every address of the API and every page that shows somebody's own, asked by others."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from drf_spectacular.generators import SchemaGenerator
+
+from payments.models import Payment
+from shop.models import Order, Product
+from shop.orders import create_order
+from tests.integration.shop.conftest import Caller
+
+# sound ones, so that nothing but the caller is wrong
+BODIES: dict[str, Any] = {
+    "orders_create": {"items": [{"sku": "mug", "quantity": 1}]},
+    "orders_edit": {"note": "mine"},
+    "orders_pay": {"channel": "wechat"},
+    "payments_refund": {"amount_minor": 1, "reason": "mine"},
+}
+HEADERS = {"Idempotency-Key": "k1", "If-Match": '"1"'}
+OPEN_TO_ALL = {
+    "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/basket",
+    "/accounts/login/",
+    "/accounts/logout/",
+    "/i18n/setlang/",
+}
+OPEN_BEGINNINGS = ("/api/", "/admin/", "/webhooks/", "/products/", "/flash-sales/", "/basket/")
+
+
+def operations() -> list[tuple[str, str, str]]:
+    """Method, path and id of every call that the API describes."""
+    schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return [
+        (method.upper(), path, told["operationId"])
+        for path, methods in schema["paths"].items()
+        for method, told in methods.items()
+        if path.startswith("/api/v1/")
+    ]
+
+
+@pytest.fixture
+def paid(demo: Any, mug: Product) -> Order:
+    """The demo user's order, with a payment."""
+    with transaction.atomic():
+        order = create_order(user_id=demo.pk, quantities={"mug": 1})
+    Payment.objects.create(order_id=order.id, owner=demo, amount_minor=1990, currency="CNY")
+    return order
+
+
+def filled(path: str, order: Order) -> str:
+    payment = Payment.objects.get(order_id=order.id)
+    names = {"order_id": order.id.hex, "payment_id": payment.id.hex, "sku": "mug", "campaign": "welcome"}
+    return path.format(**names)
+
+
+@pytest.mark.parametrize(("method", "path", "name"), operations(), ids=str)
+def test_the_api_is_closed_to_guests_and_to_others_orders(
+    method: str, path: str, name: str, client: Client, stranger: Caller, paid: Order
+) -> None:
+    address, body = filled(path, paid), BODIES.get(name, {})
+    guest = client.generic(method, address, "{}", content_type="application/json", headers=HEADERS)
+    assert (guest.status_code, guest["Content-Type"]) == (401, "application/problem+json")
+    if "order_id" in path or "payment_id" in path:
+        answer = stranger.http.generic(method, address, json.dumps(body), "application/json", headers=HEADERS)
+        assert answer.status_code == 404, answer.content
+        paid.refresh_from_db()
+        assert (paid.status, paid.version, paid.note) == ("pending", 1, "")
+
+
+def routes(resolver: URLResolver, before: str = "/") -> Iterator[str]:
+    for pattern in resolver.url_patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLPattern):
+            yield route
+        else:
+            yield from routes(pattern, route)
+
+
+def test_every_page_of_somebodys_own_is_closed_to_guests_and_others(
+    client: Client, stranger: Caller, paid: Order
+) -> None:
+    own = [route for route in routes(get_resolver()) if not route.startswith(OPEN_BEGINNINGS)]
+    own = [route for route in own if route not in OPEN_TO_ALL]
+    assert {"/orders", "/orders/<hexid:order_id>", "/orders/<hexid:order_id>/refund"} <= set(own)
+    other = Client()
+    other.force_login(User.objects.get(username="other"))
+    for route in own:
+        address = route.replace("<hexid:order_id>", paid.id.hex)
+        for method in ("get", "post"):
+            guest = getattr(client, method)(address)
+            assert guest.status_code in {302, 401, 405}, address
+            assert guest.status_code != 302 or guest["Location"].startswith("/accounts/login/"), address
+            if paid.id.hex in address:
+                answer = getattr(other, method)(address)
+                assert answer.status_code in {302, 400, 404, 405}, address
+                assert paid.id.hex[-6:].upper() not in answer.content.decode(), address
+    paid.refresh_from_db()
+    assert (paid.status, paid.version) == ("pending", 1)
