@@ -21,6 +21,7 @@ from django.core.management import call_command
 from bench import (
     catalogue,
     flash_sale,
+    growth,
     http_rounds,
     keyed_post,
     lock_or_queue,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
     "lock_or_queue": lock_or_queue.run,
     "notifications": notifications.run,
     "flash_sale": flash_sale.run,
+    "growth": growth.run,
     "stock": stock.run,
     "catalogue": catalogue.run,
 }

@@ -74,14 +74,14 @@ VARIANTS = (
 
 def run() -> None:
     """Measure, and write bench/results/keyed_post.md and .png."""
-    token = _prepare()
+    token = prepare()
     rows = []
     for threads in THREADS:
         rates: dict[str, list[float]] = {variant.name: [] for variant in VARIANTS}
         for number in range(-1, ROUNDS):
             for variant in VARIANTS:
                 with override_settings(IDEMPOTENCY=variant.idempotency):
-                    rate = _rate(variant, token, threads)
+                    rate = orders_a_second(variant, token, threads)
                 if number >= 0:  # the first round only warms up
                     rates[variant.name].append(rate)
             print(f"keyed_post: {threads} thread(s), round {number + 1}/{ROUNDS}", flush=True)
@@ -102,7 +102,7 @@ def run() -> None:
     )
 
 
-def _prepare() -> str:
+def prepare() -> str:
     user, _ = User.objects.get_or_create(username="bench")
     token, _ = Token.objects.get_or_create(user=user)
     Product.objects.update_or_create(
@@ -111,7 +111,7 @@ def _prepare() -> str:
     return token.key
 
 
-def _rate(variant: Variant, token: str, threads: int) -> float:
+def orders_a_second(variant: Variant, token: str, threads: int) -> float:
     """Orders a second over `threads` threads."""
     stop_at = time.perf_counter() + ROUND_SECONDS
     counts = [0] * threads
