@@ -20,7 +20,7 @@ import pytest
 
 from payments.providers import registry, rsa
 from tests.conftest import a_folder_of_its_own
-from tests.integration.secrets.scanner import Scanner, payer_needles, private_key_needles
+from tests.integration.secrets.scanner import Scanner, luhn, payer_needles, private_key_needles
 from tests.running import RunningShop, until
 
 pytestmark = pytest.mark.timeout(240)
@@ -315,6 +315,14 @@ def test_the_scanner_finds_what_is_planted(run: Run) -> None:
         "-----BEGIN PRIVATE KEY-----",
     ]
     assert all(run.scanner.look("planted", f"a line\n{line}\n") for line in planted)
+
+
+def test_our_account_with_an_amount_after_it_is_no_card_number() -> None:
+    merchant = "2088102146225135"
+    amount = next(amount for amount in range(100, 1000) if luhn(f"{merchant}{amount}"))
+    line = f"provider:alipay:{merchant} {amount} CNY"
+    assert [found.needle for found in Scanner({}).look("line", line)] == ["a card number"]
+    assert Scanner({}, known_numbers=[merchant]).look("line", line) == []
 
 
 def test_no_log_line_of_any_process_tells_a_secret(run: Run) -> None:
