@@ -15,7 +15,8 @@ RUN SECRET_KEY=$(head -c 64 /dev/urandom | base64 | tr -d '\n') PUBLIC_URL=https
     .venv/bin/python manage.py collectstatic --noinput --verbosity 0
 
 FROM python:3.13-slim
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin payonce
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin payonce \
+    && install -d -o 10001 /var/lib/payonce/wechat-platform
 COPY --from=build /srv/payonce /srv/payonce
 WORKDIR /srv/payonce
 ENV PATH=/srv/payonce/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 BIND=0.0.0.0:8000

@@ -60,9 +60,8 @@ $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 
 test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6 (PYTHON=python3.12 or newer)
 	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) $(BY_FILE) \
-	  tests/unit/idempotency tests/integration --ignore=tests/integration/secrets \
-	  --ignore=tests/integration/payments_locks --ignore=tests/integration/test_embedded.py \
-	  $(PYTEST_FLAGS)
+	  tests/unit/idempotency $(addprefix tests/integration/,idempotency settlement shop test_service.py) \
+	  --ignore=tests/integration/shop/test_schema.py $(PYTEST_FLAGS)
 
 wrk:
 	@if ! command -v wrk >/dev/null; then \

@@ -1,7 +1,7 @@
-"""The catalogue from memory against the catalogue from the database: `GET /api/v1/products` over HTTP.
+"""The catalogue's page from memory against the same from the database: `GET /` of a guest over HTTP.
 
 Two gunicorns, one with `CATALOGUE_SECONDS=0`, take turns in every round. The rest of a request is the same in
-both: the token's query, the limit of calls, the framework, the JSON.
+both: the framework and the page's HTML.
 """
 
 import argparse
@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
-from rest_framework.authtoken.models import Token
 
 from bench import servers
 from bench.report import write
@@ -69,24 +68,19 @@ def _on(url: str) -> Iterator[str]:
 def _measure(database: str, given: argparse.Namespace) -> Seen:
     seen: Seen = defaultdict(list)
     call_command("migrate", verbosity=0)
-    user = User.objects.create_user("caller")
-    token = Token.objects.create(user=user).key
     fans = User.objects.bulk_create([User(username=f"fan-{number}") for number in range(LIKES)])
-    limits = {
-        "API_CALLS_PER_MINUTE": "1000000",
-        "API_CALLS_PER_MINUTE_OVERALL": "1000000",
-        "DATABASE_URL": database,
-    }
     with servers.guarded() as guardian:
         ports = {
-            way: servers.start_shop(guardian, limits | {"CATALOGUE_SECONDS": seconds}, name=f"catalogue-{seconds}")
+            way: servers.start_shop(
+                guardian, {"DATABASE_URL": database, "CATALOGUE_SECONDS": seconds}, name=f"catalogue-{seconds}"
+            )
             for way, seconds in WAYS.items()
         }
         for size in SIZES:
             _fill(size, fans)
             for number in range(given.rounds):
                 for way in sorted(WAYS, reverse=bool(number % 2)):
-                    seen[size, way].append(_rate(ports[way], token, given.seconds, size))
+                    seen[size, way].append(_rate(ports[way], given.seconds, size))
             print(f"catalogue: {size} products", flush=True)
     return seen
 
@@ -101,15 +95,15 @@ def _fill(size: int, fans: Sequence[User]) -> None:
     time.sleep(1.5)  # until every process has forgotten the smaller one
 
 
-def _rate(port: int, token: str, seconds: float, size: int) -> float:
+def _rate(port: int, seconds: float, size: int) -> float:
     """Answers a second, to `CALLERS` at once."""
     heard = _fork.Array("q", CALLERS)
     ready = _fork.Barrier(CALLERS)
-    request = f"GET /api/v1/products HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Token {token}\r\n\r\n".encode()
+    request = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
     def call(number: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as line:
-            assert _ask(line, request).count(b'"sku"') == size
+            assert _ask(line, request).count(b'class="card"') == size
             ready.wait()
             ends_at = time.monotonic() + seconds
             while time.monotonic() < ends_at:
@@ -153,7 +147,7 @@ def _report(seen: Seen, given: argparse.Namespace, load_before: float) -> None:
     reached = [f"{size} products" for size in SIZES if ratios[size] >= WANTED_RATIO]
     write(
         name="catalogue",
-        title="GET /api/v1/products, from memory and from the database",
+        title="The catalogue's page (GET /), from memory and from the database",
         columns=("products", "from the database/s", "from memory/s", "ratio"),
         rows=[
             [

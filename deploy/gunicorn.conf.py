@@ -1,12 +1,13 @@
 """gunicorn, as every deployment here starts it: systemd, containers, and the tests of `make cluster`.
 
-Environment: BIND (default 127.0.0.1:8000), WEB_CONCURRENCY (processes, default 2), WEB_THREADS (each, default 8).
+Environment: BIND (default 127.0.0.1:8000), WEB_CONCURRENCY (processes, default 1: one a port, so that
+each can be scraped for its own numbers), WEB_THREADS (each, default 8).
 """
 
 import os
 
 bind = os.environ.get("BIND", "127.0.0.1:8000")
-workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
+workers = int(os.environ.get("WEB_CONCURRENCY", "1"))
 worker_class = "gthread"
 threads = int(os.environ.get("WEB_THREADS", "8"))
 worker_tmp_dir = "/dev/shm"  # noqa: S108  the heartbeat file: never on a disk that may hang

@@ -60,6 +60,21 @@ def give_back(what: str, release: Callable[[Any], None]) -> None:
         _without(what, error)  # safe: the lease ends it
 
 
+def client_to_listen() -> Any | None:
+    """A client for what connects by itself and goes on trying, as `Topic.listen` does; None while there is none.
+
+    Nothing is left out by that, so it does not count; nor has Redis answered, so it does not close the breaker.
+    """
+    settings = config()
+    if not settings.uses_redis or not fastpath.breaker.allows(open_seconds=settings.breaker_seconds):
+        return None
+    try:
+        return _client()
+    except LockUnavailable as error:
+        fastpath.failed(error)
+        return None
+
+
 def _asked(ask: Callable[[Any], T]) -> T:
     try:
         answer = ask(_client())

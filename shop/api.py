@@ -22,6 +22,7 @@ from idempotency.modes import PHASED
 from payments.providers.base import Payer, PayMethod
 from payments.serializers import PaymentSerializer, represent_payment
 from shop import catalog, checkout, coupons, flashsale, orders, schema
+from shop.clientip import client_ip
 from shop.errors import PreconditionRequired
 from shop.live import OrderEvents
 from shop.models import Order, OrderStatus
@@ -297,7 +298,7 @@ class OrderPayment(APIView):
             user_id=_user_id(request),
             channel=data["channel"],
             method=PayMethod(data["method"]) if "method" in data else None,
-            payer=Payer(openid=data.get("openid", ""), client_ip=request.META.get("REMOTE_ADDR") or ""),
+            payer=Payer(openid=data.get("openid", ""), client_ip=client_ip(request.META)),
             resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
         )
         document = represent_payment(payment)

@@ -1,8 +1,8 @@
 """The basket: what a shopper, guest or member, means to order. Units by sku, in the session and nowhere else.
 
 It is written in the transaction of the request that changes it, over what stands in the session's row by then,
-with the row locked: so what was ordered leaves it together with the order's commit, and two tabs do not undo each
-other.
+with the row locked: so what was ordered leaves it together with the order's commit, two tabs do not undo each
+other, and what one of them ordered is not there for the second.
 It holds nothing back: stock and prices are looked at again by `shop.orders`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from django.contrib.sessions.backends.base import SessionBase
 from django.contrib.sessions.models import Session
 
-from shop.errors import BasketFull, FlashSaleOnly, ProductNotFound
+from shop.errors import BasketChanged, BasketFull, FlashSaleOnly, ProductNotFound
 from shop.models import Product
 from shop.serializers import MAX_ITEMS, MAX_QUANTITY
 
@@ -105,6 +105,20 @@ def put(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
     _change(session, lambda units: {sku: quantities.get(sku, held) for sku, held in units.items()})
 
 
+def require(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
+    """Go on only while the basket holds these units or more of each product; nobody else takes them out meanwhile.
+
+    Raises:
+        BasketChanged: it does not; another tab has ordered them or taken them out.
+
+    Transaction: as `add`, the one that writes the order; before it locks products.
+    """
+    row = _locked(session)
+    held = _sound(row.get_decoded().get(KEY)) if row is not None else {}
+    if any(held.get(sku, 0) < max(units, 1) for sku, units in quantities.items()):
+        raise BasketChanged
+
+
 def take_out(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
     """Take so many units out, because they were ordered; what another tab put in meanwhile stays.
 
@@ -114,8 +128,8 @@ def take_out(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
 
 
 def _change(session: SessionBase, change: Callable[[Units], Units]) -> None:
-    row = Session.objects.select_for_update().filter(session_key=session.session_key).first()
-    if row is None:  # logged out meanwhile: there is no basket any more
+    row = _locked(session)
+    if row is None:
         return
     stored: dict[str, Any] = row.get_decoded()
     stored[KEY] = _sound(change(_sound(stored.get(KEY))))
@@ -124,6 +138,11 @@ def _change(session: SessionBase, change: Callable[[Units], Units]) -> None:
     modified = session.modified
     session[KEY] = stored[KEY]
     session.modified = modified  # it is saved already; the middleware would write over others
+
+
+def _locked(session: SessionBase) -> Session | None:
+    """The session's row; None if the shopper logged out meanwhile, and there is no basket any more."""
+    return Session.objects.select_for_update().filter(session_key=session.session_key).first()
 
 
 def _sound(found: Any) -> Units:

@@ -90,7 +90,11 @@ def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
 @draws_refusals(_refused)
 @idempotent()
 def order(request: HttpRequest) -> HttpResponse:
-    """One order of all that the page's fields say; what stood on the page leaves the basket with its commit."""
+    """One order of all that the page's fields say; what stood on the page leaves the basket with its commit.
+
+    Every tab has a token of its own, so it is the basket that makes two of them one order: what the page showed
+    has to be in it still.
+    """
     form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
     if not form.is_valid():
         return _page(request, form=form, status=400)
@@ -98,6 +102,7 @@ def order(request: HttpRequest) -> HttpResponse:
     if not wanted:
         messages.info(request, _("There was nothing to order."))
         return redirect("basket")
+    basket.require(request.session, quantities={sku: form.held[sku] for sku in wanted})
     placed = orders.create_order(user_id=user_id_of(request), quantities=wanted)
     basket.take_out(request.session, quantities=form.held)
     request.idempotency.about("order", placed.id)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """The catalogue: reading products, liking them, editing what stands in the shop window. No stock, no orders.
 
-Reading is from memory (`shop.window`), which every change here is told to.
+Reading is one statement. What the catalogue's page shows is in memory (`shop.window`), which edits are told to.
 Liking is naturally idempotent: it sets a constant, so it needs no key however often or however parallel it comes.
 """
 
@@ -18,7 +18,7 @@ EDITABLE = frozenset({"name", "description", "picture", "price_minor", "currency
 
 def list_products(*, user_id: int | None) -> list[Listing]:
     """The first `window.LIMIT` products, with `liked` (by `user_id`; None is a guest)."""
-    return window.listings(user_id=user_id)
+    return window.read(user_id=user_id)
 
 
 def get_product(*, sku: str, user_id: int | None) -> Listing:
@@ -27,10 +27,10 @@ def get_product(*, sku: str, user_id: int | None) -> Listing:
     Raises:
         ProductNotFound: there is none.
     """
-    listing = window.listing(sku=sku, user_id=user_id)
-    if listing is None:
+    found = window.read(user_id=user_id, sku=sku)
+    if not found:
         raise ProductNotFound(sku)
-    return listing
+    return found[0]
 
 
 def like(*, sku: str, user_id: int) -> None:
@@ -42,7 +42,6 @@ def like(*, sku: str, user_id: int) -> None:
     Transaction: one statement that the unique constraint arbitrates.
     """
     Like.objects.bulk_create([Like(user_id=user_id, product_id=_id_of(sku))], ignore_conflicts=True)
-    window.tell()
 
 
 def unlike(*, sku: str, user_id: int) -> None:
@@ -54,7 +53,6 @@ def unlike(*, sku: str, user_id: int) -> None:
     Transaction: one statement.
     """
     Like.objects.filter(user_id=user_id, product_id=_id_of(sku)).delete()
-    window.tell()
 
 
 def edit_product(*, product_id: int, before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -15,6 +15,7 @@ code                             status when
 `none_left`                      409    every coupon of the campaign has been drawn
 `mixed_currency`                 409    the items are priced in different currencies
 `basket_full`                    409    the basket holds as many products as an order may have
+`basket_changed`                 409    the basket does not hold any more what its page showed; nothing was ordered
 `order_paid`                     409    the order is already paid (or was, and is refunded)
 `order_closed`                   409    the order is closed, closing or past its time
 `channel_unavailable`            409    the payment channel is not set up here
@@ -115,6 +116,14 @@ class BasketFull(Problem):
 
     def __init__(self, sku: str) -> None:
         super().__init__(409, "basket_full", "The basket holds as many products as an order may have.", sku=sku)
+
+
+class BasketChanged(Problem):
+    """The page showed units that are not in the basket any more."""
+
+    def __init__(self) -> None:
+        detail = "The basket does not hold what its page showed. Nothing was ordered; look at it again."
+        super().__init__(409, "basket_changed", detail)
 
 
 class OrderPaid(Problem):

@@ -9,14 +9,15 @@ Redis stands in front, so that those who come too late, or again, cost one scrip
 (`scripts/flash_admit.lua`). It admits no more buyers than there are units and numbers them as they arrive. An
 admission that becomes no order goes back: at once where the refusal is known here, else when its lease is over.
 What Redis has lost is read from the database again; where it is wrong, the database refuses, and `reconcile`
-corrects it within a minute. With Redis away, the database alone sells.
+corrects it within a minute. With Redis away, the database alone sells, and a process reads for all who wait once
+a second, and after what it sold itself.
 
 Lock order: the sale's row, then the product's; closing an order locks the order before them.
 """
 
 import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -25,12 +26,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef, prefetch_related_objects
+from django.db.models import Exists, F, OuterRef, QuerySet, prefetch_related_objects
 from django.utils import timezone
 
 from idempotency import fastpath
 from shop import orders, stock
 from shop.errors import AlreadyBought, FlashSaleNotFound, FlashSaleNotRunning, OutOfStock, SoldOut
+from shop.kept import Kept
 from shop.models import FlashSale, FlashSalePurchase, Order
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 LEASE_SECONDS = 10.0
 # numbers that Redis keeps for those who came too late, to show them; about 1 MB a sale
 PLACES_MAX = 10_000
+# of what a process shows of a sale while Redis is away
+KEPT_SECONDS = 1.0
 ONCE_A_BUYER = "flash_sale_once_a_buyer"
 
 
@@ -56,6 +60,7 @@ _settle = _Script("flash_settle")
 _give_back = _Script("flash_give_back")
 _return = _Script("flash_return")
 _look = _Script("flash_look")
+_announce = _Script("flash_announce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,7 @@ class Look:
     """A sale as it stands, for who waits. A picture of a moment and no promise: `buy` decides.
 
     Attributes:
+        sale: primary key; of the one to come, where none runs.
         units: that the sale has in all.
         left: that nobody has or is just buying.
         starts_at: aware; of a sale that is to come, else None.
@@ -96,6 +102,7 @@ class Look:
     """
 
     phase: Phase
+    sale: int
     units: int
     left: int
     starts_at: datetime | None = None
@@ -107,6 +114,8 @@ class Look:
 def look(*, sku: str, user_id: int | None) -> Look:
     """How the product's sale stands: one script of Redis while the sale runs, else the database.
 
+    With Redis away it is up to `KEPT_SECONDS` old, and `bought` alone is looked up for each who asks.
+
     Args:
         sku: the product.
         user_id: who asks; None is a guest.
@@ -117,16 +126,28 @@ def look(*, sku: str, user_id: int | None) -> Look:
     whose = "" if user_id is None else user_id
     told = fastpath.attempt(lambda redis: _look(redis, _keys(sku), [whose]))
     if told:
-        units, taken, arrivals, bought, place = map(int, told)
+        sale, units, taken, arrivals, bought, place = map(int, told)
         return Look(
             phase=Phase.RUNNING,
+            sale=sale,
             units=units,
             left=max(units - taken, 0),
             arrivals=arrivals,
             place=place or None,
             bought=bool(bought),
         )
-    return _look_into_database(sku, user_id)
+    if told is None:
+        found = _kept.get(sku, lambda: _look_into_database(sku, take_over=False))
+    else:
+        found, _ = _look_into_database(sku, take_over=True)
+    if found.phase is not Phase.RUNNING or user_id is None:
+        return found
+    return replace(found, bought=_standing(sale=found.sale, buyer=user_id).exists())
+
+
+def forget() -> None:
+    """What this process shows of sales while Redis is away shall be read anew."""
+    _kept.forget()
 
 
 def announce(*, product_id: int, units: int, starts_at: datetime, ends_at: datetime) -> FlashSale:
@@ -138,16 +159,23 @@ def announce(*, product_id: int, units: int, starts_at: datetime, ends_at: datet
         starts_at: aware; one sale of a product at a time (unique `flash_sale_one_start_a_product`).
         ends_at: aware, later.
 
-    Transaction: one statement.
+    Transaction: two statements; joins the caller's if there is one. After the commit Redis is told where this sale
+        ends the one that it knows; while it is away, `reconcile` tells it.
     """
-    return FlashSale.objects.create(product_id=product_id, units=units, starts_at=starts_at, ends_at=ends_at)
+    sale = FlashSale.objects.create(product_id=product_id, units=units, starts_at=starts_at, ends_at=ends_at)
+    transaction.on_commit(partial(_announced, sale.product.sku, starts_at))
+    return sale
+
+
+def _announced(sku: str, starts_at: datetime) -> None:
+    forget()
+    fastpath.attempt(lambda redis: _announce(redis, _keys(sku), [_milliseconds(starts_at)]))
 
 
 def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
-    """The user's unit in the product's sale that began last, with its order."""
+    """The user's unit in the product's sale that began last, running or over, with its order."""
     sale = _sale_of(sku, timezone.now())
-    standing = FlashSalePurchase.objects.filter(sale=sale, buyer=user_id, returned_at__isnull=True)
-    return standing.select_related("order").first() if sale is not None else None
+    return _standing(sale=sale.pk, buyer=user_id).select_related("order").first() if sale is not None else None
 
 
 def place_of(*, order_id: UUID) -> int | None:
@@ -183,6 +211,7 @@ def buy(*, sku: str, user_id: int) -> Order:
         raise
     # a rollback that comes later leaves the admission to its lease
     transaction.on_commit(partial(_tell, _settle, sku, sale.pk, user_id))
+    transaction.on_commit(forget)
     return order
 
 
@@ -222,6 +251,7 @@ def returned(*, order_id: UUID) -> None:
     )
     if purchase is not None:
         sku, *whose = purchase
+        forget()
         # waited for: the buyer's next call may come by another connection
         fastpath.attempt(lambda redis: _return(redis, _keys(sku), whose))
 
@@ -289,7 +319,7 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
 
 def _sale_of(sku: str, now: datetime, *, buyer: int | None = None) -> FlashSale | None:
     """The product's sale that began last, with `bought`; whether it is over, its reader sees."""
-    standing = FlashSalePurchase.objects.filter(sale=OuterRef("pk"), buyer=buyer, returned_at__isnull=True)
+    standing = _standing(sale=OuterRef("pk"), buyer=buyer)
     return (
         FlashSale.objects.filter(product__sku=sku, starts_at__lte=now)
         .select_related("product")
@@ -297,6 +327,11 @@ def _sale_of(sku: str, now: datetime, *, buyer: int | None = None) -> FlashSale 
         .order_by("-starts_at")
         .first()
     )
+
+
+def _standing(*, sale: Any, buyer: int | None) -> QuerySet[FlashSalePurchase]:
+    """The buyer's unit of the sale, unless its order is closed."""
+    return FlashSalePurchase.objects.filter(sale=sale, buyer=buyer, returned_at__isnull=True)
 
 
 def _running(sku: str, *, buyer: int | None = None) -> FlashSale:
@@ -309,23 +344,35 @@ def _running(sku: str, *, buyer: int | None = None) -> FlashSale:
     raise FlashSaleNotRunning(sku)
 
 
-def _look_into_database(sku: str, user_id: int | None) -> Look:
-    """As `look`; Redis is told of a sale that runs, so that the next one who asks is answered by it."""
+def _look_into_database(sku: str, *, take_over: bool) -> tuple[Look, float]:
+    """As a guest sees it, and for how many seconds that may be shown.
+
+    Args:
+        sku: the product.
+        take_over: have Redis read a sale that runs, so that the next one who asks is answered by it.
+
+    Raises:
+        FlashSaleNotFound: it has none.
+    """
     now = timezone.now()
-    sale = _sale_of(sku, now, buyer=user_id)
+    sale = _sale_of(sku, now)
     if sale is not None and sale.ends_at > now:
-        _take_over(sale, anew=False)
+        if take_over:
+            _take_over(sale, anew=False)
         left = min(sale.units - sale.sold, stock.units_of(product_id=sale.product_id))
-        bought: bool = sale.bought  # type: ignore[attr-defined]
-        return Look(phase=Phase.RUNNING, units=sale.sold + left, left=left, bought=bought)
+        found = Look(phase=Phase.RUNNING, sale=sale.pk, units=sale.sold + left, left=left)
+        return found, min((sale.ends_at - now).total_seconds(), KEPT_SECONDS)
     coming = FlashSale.objects.filter(product__sku=sku, starts_at__gt=now)
     following = coming.order_by("starts_at").first()
     if following is not None:
         units = min(following.units, stock.units_of(product_id=following.product_id))
-        return Look(phase=Phase.UPCOMING, units=units, left=units, starts_at=following.starts_at)
+        found = Look(
+            phase=Phase.UPCOMING, sale=following.pk, units=units, left=units, starts_at=following.starts_at
+        )
+        return found, min((following.starts_at - now).total_seconds(), KEPT_SECONDS)
     if sale is None:
         raise FlashSaleNotFound(sku)
-    return Look(phase=Phase.ENDED, units=sale.units, left=0)
+    return Look(phase=Phase.ENDED, sale=sale.pk, units=sale.units, left=0), KEPT_SECONDS
 
 
 def _take_over(sale: FlashSale, *, anew: bool) -> int | None:
@@ -372,3 +419,6 @@ def _keys(sku: str) -> list[str]:
 
 def _milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
+
+
+_kept: Kept[Look] = Kept()

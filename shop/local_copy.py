@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from idempotency.locks import Topic
-from payments.sharing import shared
+from payments.sharing import client_to_listen, shared
 
 T = TypeVar("T")
 
@@ -66,11 +66,8 @@ class LocalCopy(Generic[T]):
 
     def _listen(self) -> None:
         """Hear of changes from now on; while Redis is away the subscriber tries again by itself."""
-        if self._messages is None:
-            self._messages = shared(f"local copy {self.name}", self._subscribe, otherwise=None)
-
-    def _subscribe(self, redis: Any) -> Any:
-        return self._listening.enter_context(Topic(self.name, client=redis).listen())
+        if self._messages is None and (redis := client_to_listen()) is not None:
+            self._messages = self._listening.enter_context(Topic(self.name, client=redis).listen())
 
     def _hear(self) -> None:
         if self._messages is None:

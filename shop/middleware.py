@@ -1,4 +1,4 @@
-"""Gives every request an id that its answer, its errors and its log lines share."""
+"""What stands before everything else: the probes of machines, and an id for every request."""
 
 import re
 import uuid
@@ -7,12 +7,30 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 
 from idempotency import logs
+from shop import health
 
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
+PROBES = {"/healthz": health.healthz, "/readyz": health.readyz, "/metrics": health.metrics}
+
+
+class ProbesMiddleware:
+    """Answers load balancers and Prometheus, who ask by address and not by one of `ALLOWED_HOSTS`."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        probe = PROBES.get(request.path)
+        return self.get_response(request) if probe is None else probe(request)
+
+
 class RequestIdMiddleware:
-    """Takes `X-Request-Id` from the caller where it is harmless to log, else makes one; echoes it."""
+    """Gives every request an id that its answer, its errors and its log lines share.
+
+    Takes `X-Request-Id` from the caller where it is harmless to log, else makes one; echoes it.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -23,7 +23,8 @@ from idempotency.views import idempotent
 from payments.models import Payment
 from payments.providers.base import NextActionType, Payer, PayMethod
 from payments.refunding import refunding
-from shop import basketpages, catalog, checkout, devices, flashsale, orders, problems, salepages
+from shop import basketpages, catalog, checkout, devices, flashsale, orders, problems, salepages, window
+from shop.clientip import client_ip
 from shop.decorators import draws_refusals, members_only, shows_problems, user_id_of
 from shop.errors import OrderNotFound
 from shop.forms import CODES, PHONE, BuyForm, PayForm, RefundForm
@@ -33,7 +34,7 @@ from shop.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
 @require_safe
 def catalogue(request: HttpRequest) -> HttpResponse:
     """What there is to buy."""
-    return render(request, "shop/catalogue.html", {"products": catalog.list_products(user_id=request.user.pk)})
+    return render(request, "shop/catalogue.html", {"products": window.shown()})
 
 
 @require_safe
@@ -146,7 +147,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
         user_id=user_id_of(request),
         channel=channel,
         method=method,
-        payer=Payer(client_ip=request.META.get("REMOTE_ADDR") or ""),
+        payer=Payer(client_ip=client_ip(request.META)),
         resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
     )
     by = f"{channel}.{method or ''}"

@@ -97,6 +97,10 @@ _OTHER = Words(_("That did not work"), _("Nothing was charged. Please go back an
 STALE = {
     "idempotency_key_reused": _("This page was out of date and has been renewed. Please choose again."),
     "token_unknown": _("This page was open for too long and has been renewed. Please choose again."),
+    "basket_changed": _(
+        "The basket has changed since this page was opened. Nothing more was ordered; what was ordered before is"
+        " in your orders."
+    ),
 }
 
 

@@ -2,7 +2,7 @@
 
 ==================================================  ==========================================
 ``redis://user:password@host:6379/0``                one server; ``rediss://`` with TLS, ``unix:///path?db=0``
-``redis+sentinel://host:26379,host:26379/NAME/0``    the master that these Sentinels call NAME
+``redis+sentinel://host:26379,host:26379/name/0``    the master that these Sentinels call name, in small letters
 ``redis+cluster://host:6379,host:6379``              a Cluster; any of its nodes
 ==================================================  ==========================================
 
@@ -24,7 +24,7 @@ CONNECTIONS_MAX = 64
 
 _PLAIN = ("redis://", "rediss://", "unix://")
 _SENTINEL, _CLUSTER = "redis+sentinel://", "redis+cluster://"
-_EXAMPLES = f"redis://host:6379/0, {_SENTINEL}host:26379,host:26379/NAME/0 or {_CLUSTER}host:6379,host:6379"
+_EXAMPLES = f"redis://host:6379/0, {_SENTINEL}host:26379,host:26379/name/0 or {_CLUSTER}host:6379,host:6379"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,10 @@ def caches(url: str) -> dict[str, Any]:
     if url.startswith(_SENTINEL):
         found = _address(url, _SENTINEL, port=26_379)
         if not found.rest:
-            raise ValueError(f"does not say what the Sentinels call their master; write {_SENTINEL}…/NAME/0")
+            raise ValueError(f"does not say what the Sentinels call their master; write {_SENTINEL}…/name/0")
+        name = found.rest.partition("/")[0].partition("?")[0]
+        if name != name.lower():  # django-redis takes it for a host's name, and asks for it in small letters
+            raise ValueError(f"names a master {name!r}: capitals are lost on the way to the Sentinels; rename it")
         location = f"redis://{found.login}{found.rest}"
         options |= {
             "CLIENT_CLASS": "django_redis.client.SentinelClient",

@@ -1,7 +1,11 @@
 """The page of a flash sale: what is to come, what is left, who came when. HTTP mapping only; see `shop.flashsale`.
 
-Who waits polls, for a stream would hold a thread for each of many. A poll is one script of Redis and no SQL: who
-asks is told by a signed word in the address instead of a session.
+Who waits polls, for a stream would hold a thread for each of many. While the sale runs, a poll is one script of
+Redis and no SQL: who asks is told by a signed word in the address instead of a session. With Redis away, a process
+reads how the sale stands once a second for everybody, and for each poll of a member whether he has bought.
+
+A page says what `status` says, or it does not ask: who has bought, and who came after the end, has no more to wait
+for.
 """
 
 from typing import Any
@@ -21,9 +25,12 @@ from shop import catalog, flashsale, problems
 from shop.decorators import draws_refusals, members_only, shows_problems, user_id_of
 from shop.errors import FlashSaleNotFound
 from shop.flashsale import Look, Phase
+from shop.models import FlashSalePurchase
 
 # refusals that the sale's own page explains
 SHOWN_HERE = frozenset({"sold_out", "already_bought", "flash_sale_not_running"})
+
+FINAL = frozenset({"bought", "ended"})  # states of a page that does not ask any more
 
 _SALT = "shop.salepages.who"
 _WHO_SECONDS = 86_400
@@ -44,13 +51,14 @@ def _page(request: HttpRequest, *, sku: str, problem: Problem | None = None) -> 
     purchase = flashsale.purchase_of(sku=sku, user_id=user_id) if user_id is not None else None
     opens_in_ms = _milliseconds_until(found)
     refresh_seconds = min(opens_in_ms // 1000 + 1, LONGEST_REFRESH_SECONDS) if opens_in_ms else REFRESH_SECONDS
-    state = "bought" if purchase else state_of(found)
+    state = _state_of(found, purchase)
     context: dict[str, Any] = {
         "product": catalog.get_product(sku=sku, user_id=user_id),
         "sale": found,
         "state": state,
-        "purchase": purchase,
-        "place": purchase.place if purchase else found.place,
+        "final": state in FINAL,
+        "purchase": purchase if state in {"upcoming", *FINAL} else None,
+        "place": purchase.place if purchase and state == "bought" else found.place,
         "opens_in_ms": opens_in_ms,
         "refresh_seconds": refresh_seconds,
         "status_url": f"{reverse('flash-sale-status', kwargs={'sku': sku})}?who={_signed(user_id)}",
@@ -89,7 +97,7 @@ def status(request: HttpRequest, *, sku: str) -> JsonResponse:
     except FlashSaleNotFound:
         return JsonResponse({"code": "flash_sale_not_found"}, status=404)
     told = {
-        "state": state_of(found),
+        "state": _state_of(found),
         "units": found.units,
         "left": found.left,
         "arrivals": found.arrivals,
@@ -100,11 +108,16 @@ def status(request: HttpRequest, *, sku: str) -> JsonResponse:
     return response
 
 
-def state_of(found: Look) -> str:
-    """Which face the page has: ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``."""
+def _state_of(found: Look, purchase: FlashSalePurchase | None = None) -> str:
+    """Which face the page has: ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``.
+
+    Args:
+        found: the sale.
+        purchase: the user's unit, of this sale or of one that is over; Redis may have lost it.
+    """
     if found.phase is not Phase.RUNNING:
         return found.phase.value
-    if found.bought:
+    if found.bought or (purchase is not None and purchase.sale_id == found.sale):
         return "bought"
     return "open" if found.left else "soldout"
 

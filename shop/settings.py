@@ -4,6 +4,7 @@ A mistake stops the start with a sentence that names the setting. With `DEBUG` o
 secrets; with `DEBUG` on (only `make run` and tests) a fixed key is used and demo logins may exist.
 """
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,6 +63,16 @@ def _seconds(name: str, *, default: float, longest: float) -> float:
     return seconds
 
 
+def _networks(name: str) -> list[Any]:
+    text: str = env.str(name, default="")
+    try:
+        return [ip_network(part.strip()) for part in text.split(",")] if text else []
+    except ValueError as error:
+        raise ImproperlyConfigured(
+            f"{name} must be addresses or networks with commas between them: {error}."
+        ) from None
+
+
 SECRET_KEY = _secret("SECRET_KEY", minimum_length=50)
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 
@@ -100,6 +111,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "shop.middleware.RequestIdMiddleware",
+    "shop.middleware.ProbesMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -189,10 +201,11 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 262_144
 _https = _public.scheme == "https"
 SECURE_SSL_REDIRECT = _https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
+# whose X-Forwarded-For is believed (shop.clientip)
+TRUSTED_PROXIES = _networks("TRUSTED_PROXIES")
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
 SECURE_HSTS_PRELOAD = _https
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
 SESSION_COOKIE_SECURE = _https
 CSRF_COOKIE_SECURE = _https
 X_FRAME_OPTIONS = "DENY"

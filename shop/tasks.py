@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 # closing one order may wait for a provider's time-out; a batch must end before the next minute's run matters
 BATCH = 20
 SESSIONS_BATCH = 10_000
+SESSIONS_BATCHES_MAX = 100  # a million in one run; what is left, the next one takes
 
 
 @app.periodic(cron="* * * * *")
@@ -67,14 +68,21 @@ def sweep_flash_sales(timestamp: int) -> int:
 def clear_sessions(timestamp: int) -> int:
     """Once an hour: remove sessions that are over; a guest has one as soon as he may put something into a basket.
 
+    One batch after the other, each in a commit of its own.
+
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
 
     Returns:
         How many were removed.
     """
-    over = Session.objects.filter(expire_date__lt=timezone.now())
-    removed, _ = Session.objects.filter(pk__in=list(over.values_list("pk", flat=True)[:SESSIONS_BATCH])).delete()
+    over = Session.objects.filter(expire_date__lt=timezone.now()).values_list("pk", flat=True)
+    removed = 0
+    for _ in range(SESSIONS_BATCHES_MAX):
+        batch = list(over[:SESSIONS_BATCH])
+        removed += Session.objects.filter(pk__in=batch).delete()[0]
+        if len(batch) < SESSIONS_BATCH:
+            break
     return removed
 
 

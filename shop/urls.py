@@ -1,4 +1,4 @@
-"""Every address of the project in one place."""
+"""Every address of the project in one place, but for the probes of machines (`shop.middleware`)."""
 
 from csp import constants as csp
 from csp.decorators import csp_update
@@ -11,7 +11,6 @@ import payments.urls
 import shop.api
 import shop.pages
 from idempotency.drf import TokenList
-from shop import health
 
 handler404 = "shop.fallbacks.not_found"
 handler500 = "shop.fallbacks.server_error"
@@ -28,9 +27,6 @@ api_v1 = [
 ]
 
 urlpatterns = [
-    path("healthz", health.healthz),
-    path("readyz", health.readyz),
-    path("metrics", health.metrics),
     path("api/v1/", include(api_v1)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", api_docs, name="api-docs"),

@@ -11,6 +11,7 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from idempotency.locks import holder
 from idempotency.locks.hub import Hub
 from idempotency.locks.script import Script
 from idempotency.locks.steps import Ask, Listen, Steps, operation
@@ -64,7 +65,9 @@ class Topic(OnThreads, Telling):
             self._connected()
             yield messages
         finally:
-            hub.leave(self.channel, messages.put)
+            # a forked child that drops what it inherited must not end its parent's listening: the socket is one
+            if hub.process == holder.process():
+                hub.leave(self.channel, messages.put)
 
 
 class Messages:

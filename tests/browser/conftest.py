@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop
@@ -23,6 +23,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
     "desktop": {"viewport": {"width": 1280, "height": 800}},
 }
+
+WAIT_MS = 15_000  # the machine may be busy with other tests
+expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="package")
@@ -53,7 +56,7 @@ def open_page(browser: Browser, shop: RunningShop, **options: Any) -> Page:
     """A page of a fresh visitor; an error on its console fails the test at `close_page`."""
     context = browser.new_context(base_url=shop.url, **options)
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(WAIT_MS)
     return page
 
 

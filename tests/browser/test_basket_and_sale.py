@@ -109,5 +109,13 @@ def test_the_waiting_room_opens_by_itself_and_tells_who_was_late(browser: Browse
     expect(late).to_have_url(ORDER)
     early.goto("/flash-sales/boots")
     expect(early.get_by_text("Every unit is taken")).to_be_visible()
+
+    late.goto("/flash-sales/boots")
+    expect(late.get_by_text("One is yours")).to_be_visible()
+    asked: list[str] = []
+    late.on("request", lambda request: asked.append(request.url))
+    late.clock.fast_forward("00:30")
+    late.reload()  # comes after what the timers would have asked
+    assert not [address for address in asked if "/status" in address]
     for page in visitors:
         page.context.close()

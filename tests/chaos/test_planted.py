@@ -1,7 +1,6 @@
-"""The checker can fail: every planted bug is found by it, within a bound, and without a bug it finds nothing."""
+"""The checker can fail: every planted bug is found by it, in a few tries, and without a bug it finds nothing."""
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -13,8 +12,9 @@ from tests.chaos.planted import Bug, kinds
 from tests.chaos.scenarios import Bench, Scenario
 from tests.conftest import a_folder_of_its_own
 
-FOUND_SECONDS = 30.0  # the bound that docs/chaos.md states; on an idle machine it takes two to eight
+TRIES = 10  # the bound that docs/chaos.md states; the first or the second finds it
 REST_SECONDS = 3.0  # of what a bug leaves open nothing is to be hoped for
+PATIENT_SECONDS = 60.0  # and without one everything ends, on a slow machine late
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -56,19 +56,20 @@ def bench() -> Iterator[Bench]:
 
 @pytest.mark.parametrize(("bug", "scenario", "sentence"), BUGS, ids=[bug.name for bug, _, _ in BUGS])
 def test_a_planted_bug_is_found(bench: Bench, bug: Bug, scenario: Scenario, sentence: str) -> None:
-    began = time.monotonic()
     found: list[str] = []
     with bench.planted(bug):
-        while not any(re.search(sentence, violation) for violation in found):
-            assert time.monotonic() - began < FOUND_SECONDS, f"not found, but {found}"
+        for number in range(1, TRIES + 1):
             with bench.open() as scene:
                 scenario(scene)
                 found = scene.verdict(rest_seconds=REST_SECONDS)
-    print(f"{bug.name}: found after {time.monotonic() - began:.1f} s", *found, sep="\n  ")
+            if any(re.search(sentence, violation) for violation in found):
+                print(f"{bug.name}: found by try {number}", *found, sep="\n  ")
+                return
+    pytest.fail(f"{bug.name}: not found in {TRIES} tries, but {found}")
 
 
 def test_without_a_bug_the_same_ways_end_well(bench: Bench) -> None:
     with bench.open() as scene:
         for _, scenario, _ in BUGS:
             scenario(scene)
-        assert scene.verdict() == []
+        assert scene.verdict(rest_seconds=PATIENT_SECONDS) == []

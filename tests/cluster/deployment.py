@@ -77,6 +77,7 @@ class Deployment:
         self._web_ports = web_ports
         self._web: list[subprocess.Popen[bytes]] = []
         self._manage("migrate", "--verbosity", "0")
+        self._manage("collectstatic", "--noinput", "--verbosity", "0")
         self.token: str = json.loads(self._python("-c", STOCKED))
         self._start(port, sandbox_port)
 

@@ -1,5 +1,7 @@
 """nginx before three web processes: one is killed under load, and a payment's notification comes through it."""
 
+import re
+
 import httpx
 
 from tests.cluster.buyers import Buyers
@@ -25,6 +27,11 @@ def test_a_purchase_through_nginx(deploy: Deploy, database_url: str) -> None:
     deployment = deploy(database_url=database_url)
     buy(deployment)
     with deployment.api() as client:
+        page = client.get("/")
+        assert page.status_code == 200
+        for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text):
+            assert client.get(address).status_code == 200, address
+        assert client.get("/admin/login/").status_code == 200
         assert client.get("/metrics").status_code == 404
         large = client.post("/api/v1/orders", content=b"x" * 300_000, headers={"Idempotency-Key": "k"})
         assert large.status_code == 413

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -60,6 +61,7 @@ def test_a_fault_under_the_api_is_a_problem_document(client: Client, monkeypatch
         raise RuntimeError("a fault")
 
     monkeypatch.setattr("shop.catalog.list_products", fail)
+    monkeypatch.setattr("shop.window.shown", fail)
     client.raise_request_exception = False
     user = User.objects.create_user("ann")
     client.force_login(user)
@@ -77,6 +79,14 @@ def test_the_schema_is_valid_and_its_page_loads_nothing_from_elsewhere(client: C
     page = client.get("/api/docs/").content.decode()
     assert "/static/drf_spectacular_sidecar/" in page
     assert "//cdn" not in page
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_machines_ask_by_address(client: Client, settings: Any, db: None, path: str) -> None:
+    settings.ALLOWED_HOSTS = ["shop.example"]
+    settings.SECURE_SSL_REDIRECT = True
+    assert client.get(path, headers={"host": "10.0.0.7:8000"}).status_code == 200
+    assert client.get("/", headers={"host": "10.0.0.7:8000"}).status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/", "/accounts/login/", "/admin/login/", "/api/v1/products", "/nowhere"])

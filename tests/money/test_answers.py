@@ -62,7 +62,8 @@ def test_m03_the_answer_to_the_closing_is_lost(till: Till, channel: str) -> None
     attempt = till.open(order, channel)
     till.sandbox.faults(timeout_after_success=1)
     answer = till.cancel(order)
-    assert (answer.status_code, answer.json()["status"]) == (202, "pending")
+    # Stripe notifies of a cancelled payment, which may be faster than our own answer
+    assert (answer.status_code, answer.json()["status"]) in {(202, "pending"), (200, "closed")}
     assert not till.pay_if_open(attempt)
     till.settle()
     assert till.state(attempt) == ("closed", "closed", 0, 0)

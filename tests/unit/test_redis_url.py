@@ -46,6 +46,8 @@ def test_a_cluster_is_reached_by_a_client_of_our_own(monkeypatch: pytest.MonkeyP
         ("http://redis", "must begin like one of redis://"),
         ("redis+sentinel://10.0.0.1:26379", "what the Sentinels call their master"),
         ("redis+sentinel://10.0.0.1:x/payonce", "names no server with '10.0.0.1:x'"),
+        # django-redis asks for it in small letters, and to a Sentinel that is another name
+        ("redis+sentinel://:secret@10.0.0.1:26379/MyMaster/0", "names a master 'MyMaster'"),
         ("redis+cluster://:secret@10.0.0.1:7000,,", "names no server with ''"),
         ("redis+cluster://10.0.0.1:0", "names no server"),
     ],

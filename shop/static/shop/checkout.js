@@ -101,10 +101,11 @@
     }
   }
 
-  // A flash sale: count down by the server's clock, then open the button; show what is left while it runs.
+  // A flash sale: count down by the server's clock, then open the button; show what is left while it runs. Who has
+  // bought, or comes after its end, has nothing to wait for.
   const RENEW_MS = 20 * 60 * 1000;
   const sale = document.querySelector("[data-sale]");
-  if (sale) {
+  if (sale && !("final" in sale.dataset)) {
     const follow = () =>
       poll(sale.dataset.sale, (found) => {
         if (found.state !== sale.dataset.state) {
@@ -116,7 +117,7 @@
           if (part.matches("progress")) part.value = Number(value);
           else if (part.textContent !== value) part.textContent = value;
         }
-        return sale.dataset.state === "ended";
+        return false;
       });
     const clock = sale.querySelector("[data-opens-in]");
     if (!clock) {

@@ -1,4 +1,4 @@
-"""A process that shows the catalogue from its memory, as a web process does; asked line by line."""
+"""A process that shows the catalogue's page from its memory, as a web process does; asked line by line."""
 
 import json
 import os
@@ -37,13 +37,22 @@ class Reader:
         self.ask(seconds=seconds)
 
     def read(self, sku: str) -> dict[str, Any]:
-        """The product as this process shows it."""
+        """The product as this process shows it among all."""
         found: dict[str, Any] = self.ask(sku=sku)
+        return found
+
+    def answer(self, sku: str) -> dict[str, Any]:
+        """The product as this process's API answers it."""
+        found: dict[str, Any] = self.ask(api=sku)
         return found
 
     def fork(self) -> None:
         """From now on a child answers that was forked from it, copy and all."""
         self.ask(fork=True)
+
+    def end_fork(self) -> None:
+        """The child has ended, and its parent answers again."""
+        self.ask(end=True)
 
     def stop(self) -> None:
         assert self._process.stdin is not None
@@ -69,12 +78,16 @@ def main() -> None:
         question = json.loads(text)
         answer: Any = "done"
         if "sku" in question:
-            answer = asdict(catalog.get_product(sku=question["sku"], user_id=None))
+            answer = next(asdict(one) for one in window.shown() if one.sku == question["sku"])
+        elif "api" in question:
+            answer = asdict(catalog.get_product(sku=question["api"], user_id=None))
         elif "seconds" in question:
             settings.CATALOGUE_SECONDS = question["seconds"]
             window.renew()
-        elif child := os.fork():
-            sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        elif "end" in question:
+            break
+        elif (child := os.fork()) and (code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])):
+            sys.exit(code)
         connection.close()
         print(json.dumps(answer), flush=True)
 

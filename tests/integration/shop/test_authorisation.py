@@ -26,9 +26,6 @@ BODIES: dict[str, Any] = {
 HEADERS = {"Idempotency-Key": "k1", "If-Match": '"1"'}
 OPEN_TO_ALL = {
     "/",
-    "/healthz",
-    "/readyz",
-    "/metrics",
     "/basket",
     "/accounts/login/",
     "/accounts/logout/",
@@ -103,6 +100,6 @@ def test_every_page_of_somebodys_own_is_closed_to_guests_and_others(
             if paid.id.hex in address:
                 answer = getattr(other, method)(address)
                 assert answer.status_code in {302, 400, 404, 405}, address
-                assert paid.id.hex[-6:].upper() not in answer.content.decode(), address
+                assert "19.90" not in answer.content.decode(), address
     paid.refresh_from_db()
     assert (paid.status, paid.version) == ("pending", 1)

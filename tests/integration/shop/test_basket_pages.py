@@ -1,6 +1,7 @@
 """The basket through Django's test client: a double click adds once, an order takes out what it ordered and no more."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from django.utils import timezone
 from shop import basket, orders, tasks
 from shop.models import Order, Product
 from tests.integration.shop.test_pages import INLINE, form_of
+from tests.threads import at_once
 
 ADD_MUG = "/basket/mug/add"
 
@@ -124,6 +126,56 @@ def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, mug: Product, 
     assert held(shopper) == {"mug": 3, "poster": 1}, "what the page did not know"
 
 
+def test_two_tabs_make_one_order(shopper: Client, mug: Product, poster: Product) -> None:
+    """The constraint: the session's row, locked until the order is committed, holds what is ordered once."""
+    put(shopper, "mug", 2)
+    tabs = [the_form(shopper.get("/basket"), button="/basket/order") for _ in range(2)]
+    first, second = (shopper.post("/basket/order", fields) for fields in tabs)
+    order = Order.objects.get()
+    assert (first["Location"], second["Location"]) == (f"/orders/{order.id.hex}", "/basket")
+    assert (held(shopper), Product.objects.get(sku="mug").stock) == ({}, 98)
+    assert "The basket has changed since this page was opened." in shopper.get("/basket").content.decode()
+
+    put(shopper, "poster", 1)
+    replays = [shopper.post("/basket/order", fields) for fields in tabs]
+    assert [(replay["Location"], replay["Idempotent-Replayed"]) for replay in replays] == [
+        (f"/orders/{order.id.hex}", "true"),
+        ("/basket", "true"),
+    ]
+    assert "The basket has changed since this page was opened." in shopper.get("/basket").content.decode()
+    assert (Order.objects.count(), held(shopper)) == (1, {"poster": 1})
+
+
+@pytest.mark.parametrize("forged", ["2", "0"])
+def test_what_is_not_in_the_basket_is_not_ordered_from_it(
+    shopper: Client, mug: Product, poster: Product, forged: str
+) -> None:
+    put(shopper, "mug", 2)
+    put(shopper, "poster", 1)
+    fields = the_form(shopper.get("/basket"), button="/basket/order") | {"held.mug": forged, "quantity.mug": "1"}
+    shopper.post("/basket/mug/remove", form_of(shopper.get("/basket"), "/basket/mug/remove"))
+    assert shopper.post("/basket/order", fields)["Location"] == "/basket"
+    assert (Order.objects.count(), held(shopper)) == (0, {"poster": 1})
+    fields = the_form(shopper.get("/basket"), button="/basket/order") | {"quantity.mug": "0", "held.mug": "2"}
+    assert shopper.post("/basket/order", fields).status_code == 302
+    assert Order.objects.get().items.get().sku == "poster", "what is not wanted need not be there"
+
+
+def test_two_tabs_at_the_same_instant_make_one_order(shopper: Client, demo: User, mug: Product) -> None:
+    put(shopper, "mug", 2)
+    tabs = [the_form(shopper.get("/basket"), button="/basket/order") for _ in range(4)]
+    browsers = [Client() for _ in tabs]
+    for browser in browsers:
+        browser.cookies = shopper.cookies.copy()  # type: ignore[assignment]
+
+    def pressed(browser: Client, fields: dict[str, str]) -> Callable[[], str]:
+        return lambda: str(browser.post("/basket/order", fields)["Location"])
+
+    gone_to = at_once(*map(pressed, browsers, tabs))
+    assert sorted(gone_to) == ["/basket"] * 3 + [f"/orders/{Order.objects.get().id.hex}"]
+    assert (held(shopper), Product.objects.get(sku="mug").stock) == ({}, 98)
+
+
 def test_quantities_are_set_and_products_taken_out(shopper: Client, mug: Product, poster: Product) -> None:
     put(shopper, "mug", 2)
     put(shopper, "poster", 1)
@@ -227,6 +279,15 @@ def test_sessions_that_are_over_are_removed(mug: Product) -> None:
     Session.objects.filter(pk=clients[0].session.session_key).update(expire_date=timezone.now())
     assert tasks.clear_sessions(timestamp=0) == 1
     assert held(clients[1]) == {"mug": 1}
+
+
+def test_sessions_are_removed_batch_by_batch(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SESSIONS_BATCH", 2)
+    monkeypatch.setattr(tasks, "SESSIONS_BATCHES_MAX", 3)
+    Session.objects.bulk_create(
+        Session(session_key=f"{number:032}", expire_date=timezone.now()) for number in range(9)
+    )
+    assert [tasks.clear_sessions(timestamp=0) for _ in range(3)] == [6, 3, 0]
 
 
 def _breaking_after(work: Any) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from redis.cluster import key_slot
 from idempotency import fastpath
 from shop import flashsale, orders, tasks
 from shop.errors import AlreadyBought, SoldOut
+from shop.kept import MOST, Kept
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from tests.contract.idempotency.conftest import use
 from tests.contract.idempotency.stores import STORES, Store
@@ -324,6 +326,27 @@ class TestRedisIsNotTheJudge:
         assert tasks.sweep_flash_sales(timestamp=0) == 1
         assert buyers[0].post(PATH, key="again").status_code == 201
 
+    def test_a_later_sale_that_begins_while_this_one_runs(
+        self, caller: Caller, sale: FlashSale, redis_server: redis.Redis
+    ) -> None:
+        assert caller.post(PATH, key="k").status_code == 201
+        now, ends = timezone.now(), redis_server.hget(SALE, "ends")
+        announce = partial(
+            flashsale.announce, product_id=sale.product_id, units=7, ends_at=now + timedelta(days=1)
+        )
+        announce(starts_at=now + timedelta(hours=2))
+        announce(starts_at=sale.starts_at - timedelta(hours=1))
+        assert redis_server.hget(SALE, "ends") == ends  # neither is its business
+        soon = announce(starts_at=now + timedelta(minutes=30)).starts_at
+        assert redis_server.hget(SALE, "ends") == str(round(soon.timestamp() * 1000)).encode()
+        assert codes([caller.post(PATH, key="k2")]) == ["already_bought"]
+
+        at_once = announce(starts_at=timezone.now())
+        assert flashsale.look(sku="sneaker", user_id=None).units == 7
+        assert caller.post(PATH, key="k3").status_code == 201
+        assert (at_once.purchases.count(), sale.purchases.count()) == (1, 1)
+        assert tasks.sweep_flash_sales(timestamp=0) == 0
+
     @pytest.mark.parametrize("name", [SALE, ADMITTED, BUYERS, PLACES])
     def test_something_else_stands_there(
         self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis, name: str
@@ -405,8 +428,21 @@ class TestLooking:
             True,
         )
         Product.objects.update(stock=1)  # the shelf has less than the sale was to sell
+        flashsale.forget()
         with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
             assert flashsale.look(sku="sneaker", user_id=None).left == 1
+
+    def test_what_was_read_before_a_change_is_kept_for_nobody(self) -> None:
+        kept: Kept[str] = Kept()
+
+        def overtaken() -> tuple[str, float]:
+            kept.forget()
+            return "old", 3600.0
+
+        told = [kept.get("name", read) for read in (overtaken, lambda: ("new", 3600.0), lambda: ("newer", 0.0))]
+        assert told == ["old", "new", "new"]
+        others = [kept.get(f"other {number}", lambda: ("other", 3600.0)) for number in range(MOST)]
+        assert (set(others), kept.get("name", lambda: ("again", 3600.0))) == ({"other"}, "again")
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if name != "no Redis"])

@@ -1,26 +1,34 @@
 """The page of a flash sale: what it says before, during and after, and that pressing its button counts once."""
 
 import re
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+import redis
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from shop import orders
+from shop import flashsale, orders
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from tests.integration.shop.test_pages import INLINE, form_of
+from tests.running import until
 
 PAGE, BUY = "/flash-sales/sneaker", "/flash-sales/sneaker/buy"
 
 
 @pytest.fixture
 def sale(sneaker: Product) -> FlashSale:
-    now = timezone.now()
-    return FlashSale.objects.create(
-        product=sneaker, units=1, starts_at=now - timedelta(minutes=1), ends_at=now + timedelta(hours=1)
+    return announced(sneaker, starts_at=timezone.now() - timedelta(minutes=1))
+
+
+def announced(product: Product, *, starts_at: datetime) -> FlashSale:
+    return flashsale.announce(
+        product_id=product.pk, units=1, starts_at=starts_at, ends_at=starts_at + timedelta(hours=1)
     )
 
 
@@ -29,7 +37,25 @@ def text(response: Any) -> str:
 
 
 def poll(client: Client, page: Any) -> Any:
-    return client.get(re.findall(r'data-sale="([^"]+)"', page.content.decode())[0])
+    [address] = polled_by(page)
+    return client.get(address)
+
+
+def polled_by(page: Any) -> list[str]:
+    """Where the page asks how the sale stands; what it hears that is not its own state makes it load anew."""
+    html = page.content.decode()
+    return [] if "data-final" in html else re.findall(r'data-sale="([^"]+)"', html)
+
+
+def state_of(page: Any) -> str:
+    [state] = re.findall(r'data-state="(\w+)"', page.content.decode())
+    return str(state)
+
+
+@pytest.fixture(params=["Redis", "no Redis"])
+def either(request: pytest.FixtureRequest) -> Iterator[None]:
+    with override_settings(IDEMPOTENCY={} if request.param == "Redis" else {"REDIS_ALIAS": None}):
+        yield
 
 
 def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: Client, sale: FlashSale) -> None:
@@ -102,6 +128,97 @@ def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: 
         assert poll(client, page).json()["state"] == "bought"  # the signed word says who asks
         assert "Every unit is taken" in text(client.get(PAGE))
         assert client.get(f"{PAGE}/status?who=made-up").json()["state"] == "soldout"
+
+
+@pytest.mark.usefixtures("either")
+def test_a_buyer_after_the_end_and_in_the_next_sale(
+    shopper: Client, sale: FlashSale, sneaker: Product, redis_server: redis.Redis
+) -> None:
+    """Page and poll agree; a page that has nothing more to tell does not ask."""
+    waiting = shopper.get(PAGE)
+    assert shopper.post(BUY, form_of(waiting, BUY)).status_code == 302
+    link = f'href="/orders/{Order.objects.get().id.hex}"'
+
+    def agreed(*, state: str, asks: bool, order: bool) -> Any:
+        page = shopper.get(PAGE)
+        assert (state_of(page), poll(shopper, waiting).json()["state"]) == (state, state)
+        assert (bool(polled_by(page)), link in page.content.decode()) == (asks, order)
+        return page
+
+    agreed(state="bought", asks=False, order=True)
+    begun = timezone.now() - timedelta(hours=2)
+    FlashSale.objects.update(starts_at=begun, ends_at=begun + timedelta(hours=1))
+    redis_server.flushall()
+    flashsale.forget()
+    page = agreed(state="ended", asks=False, order=True)
+    assert "This sale is over" in text(page)
+
+    following = announced(sneaker, starts_at=timezone.now() + timedelta(minutes=5))
+    page = agreed(state="upcoming", asks=True, order=True)
+    assert ("The sale opens in" in text(page), "Your order of the sale before" in text(page)) == (True, True)
+    FlashSale.objects.filter(pk=following.pk).update(starts_at=timezone.now() - timedelta(seconds=1))
+    flashsale.forget()
+    page = agreed(state="open", asks=True, order=False)
+    assert shopper.post(BUY, form_of(page, BUY)).status_code == 302
+    agreed(state="bought", asks=False, order=False)
+
+
+def test_a_buyer_whom_redis_has_lost_is_told_and_does_not_ask(
+    shopper: Client, demo: User, sale: FlashSale, redis_server: redis.Redis
+) -> None:
+    waiting = shopper.get(PAGE)
+    shopper.post(BUY, form_of(waiting, BUY))
+    assert redis_server.srem("payonce:flash:{sneaker}:buyers", demo.pk) == 1
+    assert poll(shopper, waiting).json()["state"] == "open"
+    page = shopper.get(PAGE)
+    assert (state_of(page), polled_by(page)) == ("bought", [])
+
+
+def test_polls_without_redis_read_the_database_once_a_second(
+    shopper: Client,
+    client: Client,
+    demo: User,
+    other: User,
+    sale: FlashSale,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second is made longer here; who asks is looked up each time, the rest is the same for all."""
+    monkeypatch.setattr(flashsale, "KEPT_SECONDS", 3600.0)
+
+    def statements(who: Client, page: Any) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            told.append(poll(who, page).json()["state"])
+        assert not [query for query in queries.captured_queries if '"place"' in query["sql"]], (
+            "purchases of others"
+        )
+        return len(queries)
+
+    told: list[str] = []
+    late = Client()
+    late.force_login(other)
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        pages = {who: who.get(PAGE) for who in (shopper, client, late)}
+        flashsale.forget()
+        assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
+        assert [statements(who, page) for who, page in pages.items()] == [1, 0, 1]
+        assert shopper.post(BUY, form_of(pages[shopper], BUY)).status_code == 302
+        assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
+        orders.cancel(order_id=Order.objects.get().pk, user_id=demo.pk)
+        assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
+    assert told == ["open"] * 6 + ["bought", "soldout", "soldout"] + ["open"] * 3
+
+
+def test_a_kept_picture_does_not_outlive_the_sale(
+    client: Client, sale: FlashSale, sneaker: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flashsale, "KEPT_SECONDS", 3600.0)
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        page = client.get(PAGE)
+        FlashSale.objects.update(ends_at=timezone.now() + timedelta(seconds=0.3))
+        flashsale.forget()
+        until(lambda: poll(client, page).json()["state"] == "ended")
+        announced(sneaker, starts_at=timezone.now())
+        assert poll(client, page).json()["state"] == "open"
 
 
 def test_after_its_end_and_where_there_is_none(

@@ -1,4 +1,4 @@
-"""The catalogue from memory, in one process: whose it is, when it ends, and what never reads it."""
+"""The catalogue's page from memory, in one process: when it ends, and what never reads it."""
 
 import threading
 from collections.abc import Iterator
@@ -8,12 +8,14 @@ import pytest
 import redis
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from idempotency import fastpath
+from payments.sharing import UNSHARED
 from shop import catalog, orders, stock, window
-from shop.errors import ProductNotFound
 from shop.local_copy import LocalCopy
-from shop.models import Product
+from shop.models import Like, Product
 from tests.conftest import hanging
 from tests.integration.shop.conftest import Caller
 from tests.running import until
@@ -32,18 +34,17 @@ def _kept(settings: Any, transactional_db: None) -> Iterator[None]:
 
 
 @pytest.fixture
-def shown(_kept: None, demo: User, mug: Product) -> Any:
-    """A function: the mug as the demo user sees it. It has been shown before."""
-    see = lambda: catalog.get_product(sku="mug", user_id=demo.pk)  # noqa: E731
+def shown(_kept: None, mug: Product) -> Any:
+    """A function: the mug as it stands in the window. It has been shown before."""
+    see = lambda: next(one for one in window.shown() if one.sku == "mug")  # noqa: E731
     see()
     return see
 
 
-def test_what_is_in_memory_costs_no_sql(shown: Any, demo: User) -> None:
+def test_what_is_in_memory_costs_no_sql(shown: Any, client: Client) -> None:
     def costs_nothing() -> bool:  # but where the subscriber has just come back, which means to look again
         with CaptureQueriesContext(connection) as queries:
-            assert [one.sku for one in catalog.list_products(user_id=demo.pk)] == ["mug"]
-            assert shown().price_minor == 1990
+            assert "¥19.90" in client.get("/").content.decode()
         return len(queries) == 0
 
     until(costs_nothing)
@@ -61,27 +62,33 @@ def test_what_this_process_changes_it_shows_at_once(shown: Any, demo: User, mug:
     assert order.items.get().name == "Mug"
 
 
-def test_a_like_is_ones_own(shown: Any, caller: Caller, stranger: Caller) -> None:
-    for see in (caller, stranger):
-        assert see.get("products/mug").json()["liked"] is False
-    caller.http.put("/api/v1/products/mug/like")
-    for _ in range(2):
-        assert (caller.get("products/mug").json()["liked"], caller.get("products").json()[0]["likes"]) == (True, 1)
-        assert stranger.get("products").json()[0]["liked"] is False
-        assert catalog.get_product(sku="mug", user_id=None).liked is False
-    caller.http.delete("/api/v1/products/mug/like")
-    assert caller.get("products").json()[0]["liked"] is False
+def test_the_api_and_the_page_of_a_product_never_read_it(
+    shown: Any, caller: Caller, stranger: Caller, demo: User, mug: Product, poster: Product
+) -> None:
+    """What another process has acknowledged, any process answers: CONTRACT [2] knows no window."""
+    Product.objects.filter(pk=mug.pk).update(stock=7, price_minor=2500)
+    Like.objects.create(user=demo, product=mug)
+    assert shown().stock == 100
+    for told in (caller.get("products").json()[0], caller.get("products/mug").json()):
+        assert (told["stock"], told["likes"], told["liked"], told["price"]["amount_minor"]) == (7, 1, True, 2500)
+    assert (told := stranger.get("products/mug").json())["likes"] == 1
+    assert told["liked"] is False
+    assert [one["sku"] for one in stranger.get("products").json()] == ["mug", "poster"]
+    assert b"Only 7 left" in Client().get("/products/mug").content
 
 
-def test_a_new_product_is_there_before_the_list_shows_it(shown: Any, caller: Caller, poster: Product) -> None:
-    assert caller.get("products/poster").json()["stock"] == 10
-    assert catalog.get_product(sku="poster", user_id=None).name == "Poster"
-    with pytest.raises(ProductNotFound):
-        catalog.get_product(sku="nothing", user_id=None)
+@pytest.mark.parametrize(
+    "read", [catalog.list_products, lambda **who: catalog.get_product(sku="mug", **who)], ids=["list", "one"]
+)
+@pytest.mark.parametrize("guest", [True, False])
+def test_what_the_api_reads_is_one_statement(mug: Product, demo: User, read: Any, guest: bool) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        read(user_id=None if guest else demo.pk)
+    assert len(queries) == 1
 
 
 def test_ordering_does_not_read_it(shown: Any, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = window._read()
+    old = window.read()
     monkeypatch.setattr(window._copy, "_read", lambda: old)
     Product.objects.update(price_minor=1, stock=1)
     assert (shown().price_minor, shown().stock) == (1990, 100)
@@ -104,13 +111,27 @@ def test_with_redis_hanging_or_switched_off(
         assert catalog.edit_product(product_id=mug.pk, before={"name": "Mug"}, after={"name": "Cup"})
         assert shown().name == "Cup"
     settings.IDEMPOTENCY = {"REDIS_ALIAS": None}
+    went_without = UNSHARED.labels("local copy catalogue")._value.get()
     assert catalog.edit_product(product_id=mug.pk, before={"name": "Cup"}, after={"name": "Jar"})
-    assert shown().name == "Jar"
+    for _ in range(3):
+        assert shown().name == "Jar"
+    assert LocalCopy("test", read=lambda: 1, seconds=lambda: LONG).get() == 1
+    assert UNSHARED.labels("local copy test")._value.get() == 0, "to read is not to go without"
+    assert UNSHARED.labels("local copy catalogue")._value.get() == went_without + 1
+
+
+def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server: redis.Redis) -> None:
+    settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
+    fastpath.breaker.failed(open_seconds=0)  # the next who asks finds out whether it is back
+    with hanging(redis_server):
+        assert LocalCopy("test", read=lambda: 1, seconds=lambda: LONG).get() == 1
+    assert not fastpath.breaker.allows(open_seconds=LONG)
 
 
 @pytest.mark.usefixtures("transactional_db")  # which threads have a connection of
 class TestLocalCopy:
-    def test_many_threads_read_once(self) -> None:
+    def test_many_threads_read_once(self, settings: Any) -> None:
+        settings.IDEMPOTENCY = {"REDIS_ALIAS": None}  # who has just begun to listen looks again
         reads: list[int] = []
         copy = LocalCopy("test", read=lambda: reads.append(1) or len(reads), seconds=lambda: LONG)  # type: ignore[func-returns-value]
         assert at_once(*[copy.get] * 8) == [1] * 8
