@@ -70,7 +70,12 @@ class Deployment:
         self.web_urls = [f"http://127.0.0.1:{each}" for each in web_ports]
         plan = Plan(ports=(port,), sandbox_port=sandbox_port, data_dir=folder)
         outside = {name: value for name, value in os.environ.items() if name not in SET_BY_RUN}
-        ours = {"DEBUG": "0", "SECRET_KEY": secrets.token_urlsafe(50), "PUBLIC_URL": self.url}
+        ours = {
+            "DEBUG": "0",
+            "SECRET_KEY": secrets.token_urlsafe(50),
+            "PUBLIC_URL": self.url,
+            "TRUSTED_PROXIES": "127.0.0.1",
+        }
         self._environment = complete(plan, outside | ours | {"REDIS_URL": redis_url, "LOG_LEVEL": "ERROR"})
         self._direct = {**self._environment, "DATABASE_URL": worker_database_url or database_url}
         self._environment["DATABASE_URL"] = database_url
