@@ -179,6 +179,7 @@ def test_without_script_the_same_holds(
     before = order_ids(shop)
     order_id = buy(page)
     choose(page, "wechat")
+    arrived(page, re.compile(rf"/orders/{order_id}$"))
     expect(page.locator(".qr")).to_be_visible()
     page.goto(page.get_by_text("Open the sandbox phone").get_attribute("href") or "")
     page.get_by_role("button", name="Pay").click()
