@@ -13,7 +13,7 @@ The product's row is not written, hence not locked: its `version` counts edits a
 
 from collections.abc import Sequence
 
-from django.db import transaction
+from django.db import connection
 from django.db.models import F, Func, IntegerField, QuerySet, Value
 
 from shop.models import Product, StockSegment, StockStrategy
@@ -101,10 +101,11 @@ def _add(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
 
 def _attempt(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
     """`_add`; if in vain, what was locked on the way is free again."""
-    savepoint = transaction.savepoint()  # never released, which were a round trip for nothing: the commit does it
+    # never released, which were a round trip for nothing: the commit does it
+    savepoint = connection.savepoint()
     if _add(rows, units):
         return True
-    transaction.savepoint_rollback(savepoint)
+    connection.savepoint_rollback(savepoint)
     return False
 
 
