@@ -103,6 +103,7 @@ def _attempt(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
     """`_add`; if in vain, what was locked on the way is free again."""
     # never released, which were a round trip for nothing: the commit does it
     savepoint = connection.savepoint()
+    assert savepoint is not None  # noqa: S101  within a transaction PostgreSQL has one
     if _add(rows, units):
         return True
     connection.savepoint_rollback(savepoint)
