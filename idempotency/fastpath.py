@@ -78,10 +78,15 @@ def client() -> Any:
     return get_redis_connection(settings.redis_alias)
 
 
+def may_ask() -> bool:
+    """Whether Redis is to be asked at all: it is switched on, and the breaker does not keep this process away."""
+    settings = config()
+    return settings.uses_redis and breaker.allows(open_seconds=settings.breaker_seconds)
+
+
 def attempt(command: Callable[[Any], T]) -> T | None:
     """Run `command` on a client, within its time-outs; None when Redis is switched off, away or talks nonsense."""
-    settings = config()
-    if not settings.uses_redis or not breaker.allows(open_seconds=settings.breaker_seconds):
+    if not may_ask():
         return None
     try:
         result = command(client())

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from prometheus_client import Counter
 
 from idempotency import fastpath
-from idempotency.conf import config
 from idempotency.locks import LockError, LockUnavailable, NotHeld
 
 log = logging.getLogger(__name__)
@@ -35,8 +34,7 @@ def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
     Raises:
         LockError: as `ask` does, except `LockUnavailable`.
     """
-    settings = config()
-    if not settings.uses_redis or not fastpath.breaker.allows(open_seconds=settings.breaker_seconds):
+    if not fastpath.may_ask():
         UNSHARED.labels(what).inc()
         return otherwise
     try:
@@ -65,8 +63,7 @@ def client_to_listen() -> Any | None:
 
     Nothing is left out by that, so it does not count; nor has Redis answered, so it does not close the breaker.
     """
-    settings = config()
-    if not settings.uses_redis or not fastpath.breaker.allows(open_seconds=settings.breaker_seconds):
+    if not fastpath.may_ask():
         return None
     try:
         return _client()

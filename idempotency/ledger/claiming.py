@@ -26,8 +26,8 @@ UNIQUE = "ledger_one_entry_per_scope_and_key"
 
 _TABLE = LedgerEntry._meta.db_table
 
-# whether the twin's place is free; then, by a snapshot that is younger than the lock, what is known already: one
-# twin that committed between the two is seen, and is not run a second time to lose at the index
+# whether the twin's place is free; what is known already is looked up after it, by a snapshot that is younger than
+# the lock: so a twin that has just committed is seen, and nothing runs a second time only to lose at the index
 _LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
 
 # without ON CONFLICT: an error skips what stands behind it, so a COMMIT may be sent in the same round trip

@@ -6,16 +6,14 @@ threads of all processes are ready before any begins.
 """
 
 import json
-import os
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
-from tests.sandbox import ROOT
+from tests.concurrency.shop import children
 
 PROCESSES = 3
 
@@ -26,19 +24,8 @@ class Buyers:
     """The processes; `stop` them in the end."""
 
     def __init__(self, *, database: str) -> None:
-        url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{database}").geturl()
-        environment = {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings"}
         self._processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.concurrency.shop.buyers"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                bufsize=1,
-                cwd=ROOT,
-                env=environment,
-            )
-            for _ in range(PROCESSES)
+            children.start("tests.concurrency.shop.buyers", database=database) for _ in range(PROCESSES)
         ]
 
     def begin(self, lines: Sequence[Sequence[Act]]) -> None:

@@ -2,29 +2,17 @@
 
 import json
 import os
-import subprocess
 import sys
 from typing import Any
-from urllib.parse import urlsplit
 
-from tests.sandbox import ROOT
+from tests.concurrency.shop import children
 
 
 class Reader:
     """The process; `stop` it in the end."""
 
     def __init__(self, *, database: str) -> None:
-        url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{database}").geturl()
-        environment = {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.concurrency.shop.reader"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            cwd=ROOT,
-            env=environment,
-        )
+        self._process = children.start("tests.concurrency.shop.reader", database=database)
 
     def ask(self, **question: Any) -> Any:
         assert self._process.stdin is not None
