@@ -12,8 +12,10 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import path, reverse
 from django.utils.cache import add_never_cache_headers
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
@@ -34,7 +36,10 @@ from shop.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
 @require_safe
 def catalogue(request: HttpRequest) -> HttpResponse:
     """What there is to buy."""
-    return render(request, "shop/catalogue.html", {"products": window.shown()})
+    grid = window.drawn(
+        lambda products: render_to_string("shop/grid.html", {"products": products}), language=get_language() or ""
+    )
+    return render(request, "shop/catalogue.html", {"grid": grid})
 
 
 @require_safe

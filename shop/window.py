@@ -7,7 +7,8 @@ alone, because a message for each would cost more than it helps; so the units th
 up to `CATALOGUE_SECONDS` old. If a message is lost, so is all the rest.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
@@ -47,11 +48,40 @@ class Listing:
     liked: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Products, and what was drawn of them; the drawings end with them."""
+
+    listings: list[Listing]
+    drawings: dict[str, str] = field(default_factory=dict)
+
+
 def shown() -> list[Listing]:
     """The first `LIMIT` products as this process knows them, liked by nobody."""
+    return _current().listings
+
+
+def drawn(draw: Callable[[list[Listing]], str], *, language: str) -> str:
+    """What `draw` makes of `shown()`, kept as long as they are: it costs more than reading them.
+
+    Args:
+        draw: must know nothing of who looks but his language.
+        language: its code.
+    """
+    current = _current()
+    if language not in current.drawings:
+        current.drawings[language] = draw(current.listings)
+    return current.drawings[language]
+
+
+def _current() -> _Window:
     # a transaction may hold writes that nobody else shall see yet
     fresh = settings.CATALOGUE_SECONDS == 0 or connection.in_atomic_block
-    return read() if fresh else _copy.get()
+    return _look() if fresh else _copy.get()
+
+
+def _look() -> _Window:
+    return _Window(read())
 
 
 def read(*, user_id: int | None = None, **only: Any) -> list[Listing]:
@@ -85,4 +115,4 @@ def renew() -> None:
     transaction.on_commit(_copy.forget)
 
 
-_copy: LocalCopy[list[Listing]] = LocalCopy("catalogue", read=read, seconds=lambda: settings.CATALOGUE_SECONDS)
+_copy: LocalCopy[_Window] = LocalCopy("catalogue", read=_look, seconds=lambda: settings.CATALOGUE_SECONDS)

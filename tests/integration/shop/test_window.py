@@ -77,6 +77,18 @@ def test_the_api_and_the_page_of_a_product_never_read_it(
     assert b"Only 7 left" in Client().get("/products/mug").content
 
 
+def test_a_drawing_ends_with_its_products_and_is_one_for_each_language(
+    shown: Any, client: Client, mug: Product
+) -> None:
+    def see(language: str) -> str:
+        return client.get("/", headers={"Accept-Language": language}).content.decode()
+
+    Product.objects.filter(pk=mug.pk).update(stock=7)
+    assert ["In stock" in see("en"), "有货" in see("zh-hans")] == [True, True]
+    window.renew()
+    assert ["Only 7 left" in see("en"), "仅剩 7 件" in see("zh-hans")] == [True, True]
+
+
 @pytest.mark.parametrize(
     "read", [catalog.list_products, lambda **who: catalog.get_product(sku="mug", **who)], ids=["list", "one"]
 )
@@ -88,7 +100,7 @@ def test_what_the_api_reads_is_one_statement(mug: Product, demo: User, read: Any
 
 
 def test_ordering_does_not_read_it(shown: Any, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = window.read()
+    old = window._look()
     monkeypatch.setattr(window._copy, "_read", lambda: old)
     Product.objects.update(price_minor=1, stock=1)
     assert (shown().price_minor, shown().stock) == (1990, 100)
