@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -20,24 +20,28 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.timesince import timesince
 
-from idempotency import charts, legible, statistics
+from idempotency import charts, legible, searching, statistics
 from idempotency.conf import config
 from idempotency.decision_form import DecisionForm
 from idempotency.decisions import NotDecidable
+from idempotency.filters import Consumer, NeedsAPerson, newest
 from idempotency.models import ConsumedMessage, LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.paging import EstimatingPaginator
 from idempotency.timeline import condition, timeline, utc
 
 KEY_SHOWN, SCOPE_SHOWN = 32, 60  # characters, in the list
+STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 303, 402, 404, 409, 410, 412, 422)]
 OPEN_SHOWN = 20
 HOURS_SHOWN = 48
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """No adding, changing or deleting, by anyone; pages of large tables without counting them."""
+    """No adding, changing or deleting, by anyone; pages of large tables without counting or sorting them."""
 
     paginator = EstimatingPaginator
+    show_facets = admin.ShowFacets.NEVER
+    sortable_by = ()  # by a column without an index, PostgreSQL would sort the whole table
     show_full_result_count = False
     list_per_page = 50
 
@@ -51,31 +55,20 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
 
-class NeedsAPerson(admin.SimpleListFilter):
-    """Entries without a final answer, by what keeps them open."""
-
-    title = "needs a person"
-    parameter_name = "open"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("uncertain", "outcome unknown"), ("stalled", "nobody runs it"), ("any", "any unfinished")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
-        stalled = Q(state=State.RUNNING, lease_until__lt=timezone.now())
-        wanted = {"uncertain": Q(state=State.UNCERTAIN), "stalled": stalled, "any": ~Q(state=State.FINISHED)}
-        return queryset.filter(wanted[self.value() or ""]) if self.value() in wanted else queryset
-
-
 @admin.register(LedgerEntry)
 class LedgerEntryAdmin(ReadOnlyAdmin):
     """One key of one caller on one route: its request, its runs, its answer."""
 
     list_display = ("condition", "short_key", "status", "age", "subject", "short_scope", "mode", "created")
     list_display_links = ("condition", "short_key")
-    list_filter = (NeedsAPerson, "state", "mode", "response_status", "created_at")
-    search_fields = ("key__exact", "request_id__exact", "subject__exact", "scope__startswith")
+    list_filter = (
+        *(NeedsAPerson, "state", "created_at"),
+        *(newest("mode", [(mode.value, mode.value) for mode in Mode]), newest("response_status", STATUSES)),
+    )
+    search_fields = ("key",)
     search_help_text = (
-        "A whole key, request id or subject (order:0190…), or the beginning of a scope (user:7 POST)."
+        f"A whole key or subject (order:0190…); of the newest {searching.LOOKED_AT:,} entries also a whole request"
+        f" id or the beginning of a scope (user:7 POST). At most {searching.FOUND_MAX:,} are found of each."
     )
     ordering = ("-pk",)
     change_form_template = "admin/idempotency/ledgerentry/detail.html"
@@ -87,6 +80,14 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[LedgerEntry]:
         """The list needs neither the bodies nor the digests."""
         return super().get_queryset(request).defer("response_body", "fingerprint", "recovery_data")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[LedgerEntry], search_term: str
+    ) -> tuple[QuerySet[LedgerEntry], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        return queryset.filter(pk__in=searching.entries(queryset, term, scopes=True)), False
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """No lease and no answer where the entry cannot have one."""
@@ -262,6 +263,18 @@ class ConsumedMessageAdmin(ReadOnlyAdmin):
     """What consumers have applied."""
 
     list_display = ("message_id", "consumer", "consumed_at")
-    list_filter = ("consumer", "consumed_at")
-    search_fields = ("message_id__exact",)
+    list_filter = (Consumer, "consumed_at")
+    search_fields = ("message_id",)
+    search_help_text = "A whole message id."
     ordering = ("-pk",)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[ConsumedMessage], search_term: str
+    ) -> tuple[QuerySet[ConsumedMessage], bool]:
+        """The unique index begins with the consumer, so all of them are named."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        consumers = searching.values_of(ConsumedMessage.objects.all(), "consumer")
+        found = queryset.filter(consumer__in=consumers, message_id=term)
+        return queryset.filter(pk__in=searching.numbers_of(found, "consumer", "message_id")), False

@@ -19,7 +19,7 @@ class State(models.TextChoices):
 class LedgerEntry(models.Model):
     """One key of one caller on one route, and the answer that its first execution gave.
 
-    The unique constraint on (scope, key) alone decides which of two twins executed; everything else in this
+    The unique constraint on (key, scope) alone decides which of two twins executed; everything else in this
     package only makes that decision cheaper or tells it.
     """
 
@@ -48,7 +48,8 @@ class LedgerEntry(models.Model):
         verbose_name_plural = "ledger entries"
         permissions = [("close_ledgerentry", "Can resolve or abandon an entry whose outcome is unknown")]
         constraints = [
-            models.UniqueConstraint(fields=["scope", "key"], name="ledger_one_entry_per_scope_and_key"),
+            # the key first, so that an operator finds it without its scope; a second index would cost each insert
+            models.UniqueConstraint(fields=["key", "scope"], name="ledger_one_entry_per_scope_and_key"),
             models.CheckConstraint(
                 condition=Q(state__in=[state.value for state in State]), name="ledger_state_is_known"
             ),

@@ -4,13 +4,14 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.searching import LOOKED_AT, numbers_among_newest
 from idempotency.timeline import utc
 from payments import bills, decisions
 from payments.admin.filters import CHANNELS, ToDo, newest
@@ -79,8 +80,8 @@ class DifferenceAdmin(MoneyAdmin):
         newest("moved", [("paid", "paid"), ("refunded", "refunded")]),
     )
     list_select_related = ("comparison",)
-    search_fields = ("provider_txn_id__exact", "out_trade_no__exact")
-    search_help_text = "A whole number: the provider's, or ours of the trade."
+    search_fields = ("provider_txn_id",)
+    search_help_text = f"A whole number, of the newest {LOOKED_AT:,} lines: the provider's, or ours of the trade."
     ordering = (F("resolved_at").desc(nulls_first=True), "pk")
     fieldsets = (
         (None, {"fields": ("kind", "what_to_do", "theirs", "ours", "payment_link")}),
@@ -99,6 +100,15 @@ class DifferenceAdmin(MoneyAdmin):
             path("<int:pk>/resolve/", view(self.resolve_view), name="payments_difference_resolve"),
             *super().get_urls(),
         ]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Difference], search_term: str
+    ) -> tuple[QuerySet[Difference], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        wanted = Q(provider_txn_id=term) | Q(out_trade_no=term)
+        return queryset.filter(pk__in=numbers_among_newest(queryset, wanted)), False
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
         return [Tool(address=reverse("admin:payments_difference_csv"), words="Open differences as CSV")]

@@ -1,18 +1,19 @@
 """Filters that stay fast on large tables: each reads an index, or a bounded number of rows."""
 
 import uuid
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
+from idempotency.filters import newest
 from payments.models import Anomaly, PaymentEvent
 
-LOOKED_AT = 100_000  # rows that a filter without an index looks through
+__all__ = ["CHANNELS", "Opened", "ToDo", "Waiting", "newest"]
+
 CHANNELS = [(name, name) for name in ("wechat", "alipay", "stripe")]
 
 SPANS = {
@@ -21,31 +22,6 @@ SPANS = {
     "7d": ("last 7 days", timedelta(days=7)),
     "30d": ("last 30 days", timedelta(days=30)),
 }
-
-
-class Newest(admin.SimpleListFilter):
-    """By a field without an index, among the first `LOOKED_AT` rows of the table by its primary key, backwards."""
-
-    field: ClassVar[str]
-    values: ClassVar[Sequence[tuple[str, str]]]
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return list(self.values)
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() is None:
-            return queryset
-        end = queryset.model._default_manager.order_by("-pk").values_list("pk", flat=True)
-        beyond = list(end[LOOKED_AT : LOOKED_AT + 1])
-        bounded = queryset.filter(pk__gt=beyond[0]) if beyond else queryset
-        return bounded.filter(**{self.field: self.value()})
-
-
-def newest(name: str, values: Sequence[tuple[str, str]]) -> type[Newest]:
-    """A filter by the field `name` with these values."""
-    about = f"{name.replace('_', ' ')} (of the newest {LOOKED_AT:,})"
-    fields = {"title": about, "parameter_name": name, "field": name, "values": values}
-    return type(f"Newest{name.title()}", (Newest,), fields)
 
 
 class Opened(admin.SimpleListFilter):

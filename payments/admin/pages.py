@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -49,8 +49,6 @@ class Question:
 class MoneyAdmin(ReadOnlyAdmin):
     """Read-only pages over tables that may be large: no counts, facets, sorting or filters without bounds."""
 
-    show_facets = admin.ShowFacets.NEVER
-    sortable_by = ()  # by a column without an index, PostgreSQL would sort the whole table
     change_form_template = "admin/payments/detail.html"
     change_list_template = "admin/payments/list.html"
 

@@ -81,7 +81,7 @@ def test_a_lost_constraint_is_an_error_until_it_is_restored(mistaken: ForeignPro
         try:
             status, messages, printed = check(mistaken, "none")
         finally:
-            connection.execute(f"ALTER TABLE {TABLE} ADD CONSTRAINT {CONSTRAINT} UNIQUE (scope, key)")
+            connection.execute(f"ALTER TABLE {TABLE} ADD CONSTRAINT {CONSTRAINT} UNIQUE (key, scope)")
     assert status != 0
     assert messages.keys() == {"E007"}, printed
     assert "nothing would stop a second execution" in messages["E007"]

@@ -4,14 +4,17 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
+import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import IntegrityError, InternalError, connection, connections
+from django.db import IntegrityError, InternalError, OperationalError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
+from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import LedgerEntry
 from payments.models import Attempt, JournalLine, Observation, Payment, Refund
 from shop.models import Order, OrderItem, Product
@@ -19,6 +22,7 @@ from shop.models import Order, OrderItem, Product
 pytestmark = pytest.mark.usefixtures("transactional_db")  # the alias is no one else's, but the way to it is
 
 FIRST = [("idempotency", "0001_initial"), ("payments", "0001_initial"), ("shop", "0001_initial")]
+TURNED = import_module("idempotency.migrations.0003_unique_key_first")
 LONG_AGO = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
 
@@ -146,3 +150,91 @@ def test_old_rows_are_guarded_like_new_ones(former: BaseDatabaseWrapper, stateme
         cursor.execute(statement)
     assert Observation.objects.using("former").filter(amount_minor=1990).exists()
     assert Order.objects.using("former").get().status == "paid"
+
+
+class TestTheLedgersIndexIsTurnedRound:
+    """While it is in use: twins are told apart at every moment of it, in the words of either version's code."""
+
+    @pytest.fixture(autouse=True)
+    def _back(self, former: BaseDatabaseWrapper) -> None:
+        """The way back, which each of these tests begins with."""
+        to(former, "0002_history_tombstones_recovery_inbox")
+        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("scope", "key"), ())
+        twins_are_told_apart(former)
+
+    def test_at_once(self, former: BaseDatabaseWrapper) -> None:
+        to(former, "0003_unique_key_first")
+        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("key", "scope"), ())
+        twins_are_told_apart(former)
+
+    def test_killed_while_it_builds(self, former: BaseDatabaseWrapper) -> None:
+        """What it leaves is an index that PostgreSQL does not trust; it is not taken for the new one."""
+        with another_session(former) as writer:
+            writer.execute("UPDATE idempotency_ledgerentry SET owner = owner")  # it waits for whoever writes
+            with former.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '20ms'")
+            with pytest.raises(OperationalError, match="lock timeout"):
+                to(former, "0003_unique_key_first")
+        with former.cursor() as cursor:
+            cursor.execute("RESET lock_timeout")
+            cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = %s::regclass", [TURNED.BESIDE])
+            assert cursor.fetchone() == (False,)
+        twins_are_told_apart(former)
+        to(former, "0003_unique_key_first")
+        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("key", "scope"), ())
+        twins_are_told_apart(former)
+
+    def test_turned_away_with_the_new_index_built(
+        self, former: BaseDatabaseWrapper, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A reader that does not end makes it give up, so that requests do not queue up behind it."""
+        monkeypatch.setattr(TURNED, "LOCK_WAIT", "20ms")
+        with another_session(former) as reader:
+            reader.execute("SELECT count(*) FROM idempotency_ledgerentry")
+            with pytest.raises(OperationalError, match="lock timeout"):
+                to(former, "0003_unique_key_first")
+        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (
+            ("scope", "key"),
+            ("key", "scope"),
+        )
+        twins_are_told_apart(former)
+        with former.cursor() as cursor:
+            cursor.execute("SELECT %s::regclass::oid", [TURNED.BESIDE])
+            (built,) = cursor.fetchone()
+            to(former, "0003_unique_key_first")
+            cursor.execute("SELECT %s::regclass::oid", [UNIQUE])
+            assert cursor.fetchone() == (built,)  # it was not built again
+        twins_are_told_apart(former)
+
+
+def to(former: BaseDatabaseWrapper, migration: str) -> None:
+    MigrationExecutor(former).migrate([("idempotency", migration)])
+
+
+def columns_of(former: BaseDatabaseWrapper, index: str) -> tuple[str, ...]:
+    with former.cursor() as cursor:
+        found: tuple[str, ...] = TURNED._columns(cursor, index)
+    return found
+
+
+@contextmanager
+def another_session(former: BaseDatabaseWrapper) -> Iterator[psycopg.Connection]:
+    """Inside of a transaction until the end."""
+    with psycopg.connect(**former.get_connection_params() | {"cursor_factory": psycopg.Cursor}) as session:
+        yield session
+        session.rollback()
+
+
+def twins_are_told_apart(former: BaseDatabaseWrapper) -> None:
+    """The second of one scope and key: an atomic one by the constraint's name, a phased one by ON CONFLICT."""
+    twin = (
+        "INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence,"
+        " response_headers) SELECT scope, key, '', 'atomic', 'running', '', '', 1, '{}' FROM idempotency_ledgerentry"
+    )
+    with former.cursor() as cursor:
+        with pytest.raises(IntegrityError) as lost:
+            cursor.execute(twin)
+        assert lost.value.__cause__.diag.constraint_name == UNIQUE  # type: ignore[union-attr]
+        for columns in ("scope, key", "key, scope"):
+            cursor.execute(f"{twin} ON CONFLICT ({columns}) DO NOTHING RETURNING id")
+            assert cursor.fetchall() == []

@@ -135,7 +135,7 @@ def _without_the_constraint() -> Iterator[None]:
     yield
     LedgerEntry.objects.all().delete()
     with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (scope, key)")
+        cursor.execute(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope)")
 
 
 def must_be_found(case: Case, promise: str) -> None:

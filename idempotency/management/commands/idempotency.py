@@ -5,9 +5,8 @@ import getpass
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db.models import Q
 
-from idempotency import ledger
+from idempotency import ledger, searching
 from idempotency.completer import IDLE_SECONDS, complete_stalled
 from idempotency.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
 from idempotency.models import LedgerEntry
@@ -25,7 +24,8 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         show = actions.add_parser("show", help="one entry with its history")
-        show.add_argument("wanted", help="a key, a request id, a subject such as order:0190…, or #number")
+        lately = f"a request id of the newest {searching.LOOKED_AT:,}"
+        show.add_argument("wanted", help=f"a key, a subject such as order:0190…, {lately}, or #number")
         reaping = actions.add_parser("reap", help="remove bytes and keys that are past their time")
         reaping.add_argument("--batch", type=_positive, default=BATCH, help="rows a transaction (%(default)s)")
         completing = actions.add_parser("complete", help="run stalled entries again from their recovery points")
@@ -49,9 +49,10 @@ class Command(BaseCommand):
 
     def _show(self, options: dict[str, Any]) -> None:
         wanted = options["wanted"]
-        by_number = Q(pk=_number(wanted)) if wanted.startswith("#") else Q(key=wanted)
-        entries = LedgerEntry.objects.filter(by_number | Q(request_id=wanted) | Q(subject=wanted)).order_by("pk")
-        found = list(entries[:FOUND_MAX])
+        every = LedgerEntry.objects.all()
+        by_number = wanted.startswith("#")
+        numbers = {_number(wanted)} if by_number else searching.entries(every, wanted, scopes=False)
+        found = list(every.filter(pk__in=numbers).order_by("pk")[:FOUND_MAX])
         if not found:
             raise CommandError(f"There is no entry with the key, request id or subject {wanted!r}.")
         for entry in found:

@@ -30,7 +30,7 @@ def test_a_missing_constraint_is_an_error() -> None:
                 message for message in run_checks(databases=["default"]) if message.id == "idempotency.E007"
             ]
         finally:
-            cursor.execute(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (scope, key)")
+            cursor.execute(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope)")
     assert len(messages) == 1
     assert "nothing would stop a second execution" in messages[0].msg
 

@@ -207,6 +207,8 @@ def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, b
     assert "/resolve/" not in client.get(f"{page}/change/").content.decode()
     assert client.get(f"{page}/resolve/").status_code == 403
     assert "4200-unknown" in client.get("/admin/payments/difference/").content.decode()
+    for term, count in (("4200-unknown", 1), ("4200", 0)):
+        assert client.get("/admin/payments/difference/", {"q": term}).context["cl"].result_count == count
     listed_days = client.get("/admin/payments/billcomparison/").content.decode()
     assert "2026" in listed_days
     assert f"?comparison__id__exact={compared.pk}" in listed_days

@@ -16,10 +16,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
+from idempotency import searching
 from idempotency.ids import new_id
 from payments import channels as configured
 from payments import decisions, legible, services
-from payments.admin import charts, filters
+from payments.admin import charts
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import (
     Anomaly,
@@ -180,7 +181,7 @@ class TestPages:
         self, admin_client: Client, open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         attempts = [open_attempt() for _ in range(3)]
-        monkeypatch.setattr(filters, "LOOKED_AT", 2)
+        monkeypatch.setattr(searching, "LOOKED_AT", 2)
         listed = admin_client.get("/admin/payments/attempt/", {"status": "pending"}).context["cl"].result_list
         newest = sorted(attempts, key=lambda attempt: attempt.pk, reverse=True)[:2]
         assert list(listed) == newest

@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client
 
-from shop import catalog, checkout, orders, stock
-from shop.models import Order, Product
+from shop import catalog, checkout, coupons, orders, stock
+from shop.models import Like, Order, Product
 
 
 @pytest.fixture
@@ -91,6 +91,35 @@ def test_an_order_is_found(operator: Client, order: Order, term: str) -> None:
     page = operator.get("/admin/shop/order/", {"q": words.get(term, term)})
     assert order.id.hex.encode() in page.content
     assert order.id.hex.encode() not in operator.get("/admin/shop/order/", {"q": "nobody"}).content
+
+
+def found(operator: Client, model: str, **query: str) -> list[Any]:
+    return list(operator.get(f"/admin/shop/{model}/", query).context["cl"].result_list)
+
+
+def test_searches_take_whole_words_and_filters_beside_them(operator: Client, demo: User, order: Order) -> None:
+    with transaction.atomic():
+        second = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+        orders.on_payment(order_id=second.id, event="paid")
+    for term in ("demo", "mug"):
+        assert found(operator, "order", q=term) == [second, order]
+        assert found(operator, "order", q=term, status="paid") == [second]
+        assert found(operator, "order", q=term, opened="1h", status="closed") == []
+        assert found(operator, "order", q=term[:-1]) == []
+
+
+def test_likes_and_coupons_are_found(operator: Client, demo: User, mug: Product) -> None:
+    catalog.like(sku="mug", user_id=demo.pk)
+    with transaction.atomic():
+        coupons.open_campaign(slug="spring", name="Spring", count=2)
+        coupon, _ = coupons.draw(slug="spring", user_id=demo.pk)
+    for model, terms, row in (
+        ("like", ("demo", "mug"), Like.objects.get()),
+        ("coupon", ("demo", coupon.code, coupon.code.lower()), coupon),
+    ):
+        for term in terms:
+            assert found(operator, model, q=f" {term} ") == [row]
+        assert found(operator, model, q="nobody") == []
 
 
 def test_an_order_is_shown_with_items_and_payment_and_never_changed(

@@ -1,0 +1,63 @@
+"""Searches of large tables for operators: each reads an index, or a bounded number of the newest rows.
+
+One statement that looks at several columns at once, one of them without an index, makes PostgreSQL read the whole
+table; and a list ordered by number tempts it to walk from the newest row until its page is full. So every way to
+search is a statement of its own, and what the list is given is numbers.
+"""
+
+from typing import Any, TypeVar
+
+from django.db.models import Model, Q, QuerySet
+
+from idempotency.models import LedgerEntry
+
+LOOKED_AT = 100_000  # rows that a search or filter without an index looks through, the newest
+FOUND_MAX = 1_000  # rows that one way to search finds
+VALUES_MAX = 50  # different values of a column
+
+Row = TypeVar("Row", bound=Model)
+
+
+def newest(rows: QuerySet[Row]) -> QuerySet[Row]:
+    """Those among the first `LOOKED_AT` rows of the table by its primary key, backwards."""
+    end = rows.model._default_manager.order_by("-pk").values_list("pk", flat=True)
+    beyond = list(end[LOOKED_AT : LOOKED_AT + 1])
+    return rows.filter(pk__gt=beyond[0]) if beyond else rows
+
+
+def numbers_of(rows: QuerySet[Any], *order: str) -> set[Any]:
+    """Primary keys of the first `FOUND_MAX` rows.
+
+    Args:
+        order: the columns of the index that serves the search, so that PostgreSQL has no reason to read another.
+    """
+    return set(rows.order_by(*order).values_list("pk", flat=True)[:FOUND_MAX])
+
+
+def numbers_among_newest(rows: QuerySet[Any], wanted: Q) -> set[Any]:
+    """Primary keys of the newest `FOUND_MAX` rows that are `wanted`, by columns without an index."""
+    return numbers_of(newest(rows).filter(wanted), "-pk")
+
+
+def values_of(rows: QuerySet[Any], column: str) -> list[Any]:
+    """The first `VALUES_MAX` different values of a column that an index begins with: one step in it for each."""
+    found: list[Any] = []
+    ahead = rows.order_by(column).values_list(column, flat=True)
+    while (value := ahead.first()) is not None and len(found) < VALUES_MAX:
+        found.append(value)
+        ahead = ahead.filter(**{f"{column}__gt": value})
+    return found
+
+
+def entries(rows: QuerySet[LedgerEntry], term: str, *, scopes: bool) -> set[int]:
+    """Numbers of ledger entries by a whole key or subject, and among the newest by a whole request id.
+
+    Args:
+        scopes: whether the beginning of a scope finds its entries too, among the newest.
+    """
+    told_lately = Q(request_id=term) | (Q(scope__startswith=term) if scopes else Q())
+    return (
+        numbers_of(rows.filter(key=term), "key", "scope")
+        | numbers_of(rows.filter(subject=term), "subject")
+        | numbers_among_newest(rows, told_lately)
+    )
