@@ -11,16 +11,15 @@ import socket
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from secrets import token_hex
-from urllib.parse import urlsplit
 
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 
 from bench import servers
+from bench.plain_http import ask
 from bench.report import write
 from shop.models import Like, Product
 
@@ -47,22 +46,9 @@ def run(arguments: Sequence[str] = ()) -> None:
     given = parser.parse_args(arguments)
     servers.require_own_redis()
     before = os.getloadavg()[0]
-    with _on(servers.fresh_database("bench_catalogue")) as database:
+    with servers.on_database(servers.fresh_database("bench_catalogue")) as database:
         seen = _measure(database, given)
     _report(seen, given, before)
-
-
-@contextmanager
-def _on(url: str) -> Iterator[str]:
-    """This process works on the database at `url` too."""
-    usual = connection.settings_dict["NAME"]
-    connection.close()
-    connection.settings_dict["NAME"] = urlsplit(url).path.lstrip("/")
-    try:
-        yield url
-    finally:
-        connection.close()
-        connection.settings_dict["NAME"] = usual
 
 
 def _measure(database: str, given: argparse.Namespace) -> Seen:
@@ -103,11 +89,12 @@ def _rate(port: int, seconds: float, size: int) -> float:
 
     def call(number: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as line:
-            assert _ask(line, request).count(b'class="card"') == size
+            assert ask(line, request)[1].count(b'class="card"') == size
             ready.wait()
             ends_at = time.monotonic() + seconds
             while time.monotonic() < ends_at:
-                _ask(line, request)
+                status, _ = ask(line, request)
+                assert status == 200
                 heard[number] += 1
 
     callers = [_fork.Process(target=call, args=(number,)) for number in range(CALLERS)]
@@ -118,23 +105,6 @@ def _rate(port: int, seconds: float, size: int) -> float:
         if caller.exitcode:
             raise RuntimeError(f"a caller ended with {caller.exitcode}")
     return sum(heard) / seconds
-
-
-def _ask(line: socket.socket, request: bytes) -> bytes:
-    """The body of the answer."""
-    line.sendall(request)
-    head, found, body = b"", b"", b""
-    while not found:
-        head += line.recv(65536)
-        head, found, body = head.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200 "), head
-    lower = head.lower()
-    length = int(lower[lower.index(b"content-length:") + 15 :].split(b"\r\n")[0])
-    parts, left = [body], length - len(body)
-    while left:
-        parts.append(line.recv(left))
-        left -= len(parts[-1])
-    return b"".join(parts)
 
 
 def _report(seen: Seen, given: argparse.Namespace, load_before: float) -> None:

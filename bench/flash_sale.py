@@ -5,23 +5,24 @@ last the rate is that of orders, afterwards that of refusals, which Redis decide
 """
 
 import argparse
+import multiprocessing
 import secrets
+import socket
 import statistics
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from http.client import HTTPConnection
 
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connections
 from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
 from bench import servers
+from bench.plain_http import ask
 from bench.report import write
 from shop.models import FlashSale, FlashSalePurchase, Product
 
@@ -31,6 +32,8 @@ UNITS = 1_000
 PROCESSES = 3
 SENDERS = 12
 WANTED_RATIO = 5.0
+
+_fork = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,34 +122,42 @@ def _prove(sale: FlashSale, heard: dict[str, Heard], buyers: int, units: int) ->
 
 
 def _send(ports: Sequence[int], path: str, keys: dict[str, str]) -> dict[str, Heard]:
-    """Token -> what it heard; by `SENDERS` threads, each over a connection of its own."""
-    heard: dict[str, Heard] = {}
+    """Token -> what it heard; by `SENDERS` processes, each over a connection of its own."""
     calls = list(keys.items())
-    started = threading.Barrier(SENDERS + 1)
-    begins: list[float] = []
+    started = _fork.Barrier(SENDERS + 1)
+    told = [_fork.Pipe(duplex=False) for _ in range(SENDERS)]
 
     def work(number: int) -> None:
-        with closing(HTTPConnection("127.0.0.1", ports[number % len(ports)], timeout=60)) as connection:
-            connection.connect()
-            started.wait()
+        heard = []
+        with socket.create_connection(("127.0.0.1", ports[number % len(ports)]), timeout=60) as line:
             started.wait()
             for token, key in calls[number::SENDERS]:
-                headers = {"Authorization": f"Token {token}", "Idempotency-Key": key, "Content-Length": "0"}
-                connection.request("POST", path, headers=headers)
-                answer = connection.getresponse()
-                body = answer.read()
-                heard[token] = Heard(time.perf_counter() - begins[0], answer.status, body)
+                status, body = ask(line, _request(path, token, key))
+                heard.append((token, time.monotonic(), status, body))
+        told[number][1].send(heard)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(SENDERS)]
-    for thread in threads:
-        thread.start()
+    connections.close_all()  # a forked process must not share it
+    senders = [_fork.Process(target=work, args=(number,)) for number in range(SENDERS)]
+    for sender in senders:
+        sender.start()
     started.wait()
-    begins.append(time.perf_counter())
-    started.wait()
-    for thread in threads:
-        thread.join()
-    assert len(heard) == len(keys), "a call got no answer"
-    return heard
+    began = time.monotonic()
+    answers = [answer for reader, _ in told for answer in reader.recv()]
+    for sender in senders:
+        sender.join()
+    assert len(answers) == len(keys), "a call got no answer"
+    return {token: Heard(at - began, status, body) for token, at, status, body in answers}
+
+
+def _request(path: str, token: str, key: str) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Authorization: Token {token}",
+        f"Idempotency-Key: {key}",
+        "Content-Length: 0",
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 def _rate(heard: dict[str, Heard]) -> float:

@@ -16,7 +16,7 @@ from django.test import Client
 from django.test.utils import override_settings
 
 from bench import keyed_post, servers
-from bench.report import write
+from bench.report import Panel, Table, write_lines
 from idempotency import ledger
 from idempotency.models import LedgerEntry
 
@@ -136,26 +136,50 @@ def _median_seconds(call: Callable[[], object], times: int) -> float:
 def _report(measured: dict[int, dict[str, float]]) -> None:
     smallest = next(iter(measured.values()))
     what = list(smallest)
+    first, *times = what
 
     def shown(name: str, value: float) -> str:
-        return f"{value:.2f}" if name == what[0] else f"{value:.0f}"
+        return f"{value:.2f}" if name == first else f"{value:.0f}"
 
-    write(
+    write_lines(
         name="growth",
         title="The ledger's size",
-        columns=["rows", *what, "fresh key against 10⁴ rows"],
-        rows=[
-            [
-                f"{size:,}",
-                *(shown(name, found[name]) for name in what),
-                f"{found[what[0]] / smallest[what[0]]:.2f}",
-            ]
-            for size, found in measured.items()
+        tables=[
+            Table(
+                columns=["rows", *what, "fresh key against 10⁴ rows"],
+                rows=[
+                    [
+                        f"{size:,}",
+                        *(shown(name, found[name]) for name in what),
+                        f"{found[first] / smallest[first]:.2f}",
+                    ]
+                    for size, found in measured.items()
+                ],
+            )
         ],
-        bars={
-            name: [(f"{size:,}", found[name] / smallest[name]) for size, found in measured.items()]
-            for name in what
-        },
-        x_label="against ten thousand rows",
+        panels=[
+            [
+                Panel(
+                    title="orders with a fresh key",
+                    x_label="rows of the ledger",
+                    y_label="rate, ratio to orders without a key",
+                    lines={"fresh key": [(size, found[first]) for size, found in measured.items()]},
+                    log_x=True,
+                ),
+                Panel(
+                    title="reading, purging, looking",
+                    x_label="rows of the ledger",
+                    y_label="time, ratio to ten thousand rows",
+                    lines={
+                        name.rpartition(",")[0]: [
+                            (size, found[name] / smallest[name]) for size, found in measured.items()
+                        ]
+                        for name in times
+                    },
+                    log_x=True,
+                    log_y=True,
+                ),
+            ]
+        ],
         note=f"Medians; fresh key: {ROUNDS} rounds of 1 s in turns with the same order without a key, one thread.",
     )

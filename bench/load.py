@@ -75,8 +75,13 @@ def run(server: Server, path: str, *, seconds: int, replays: bool) -> Load:
 
 def _cpu_seconds(server: Server) -> float:
     """Of the gunicorn, the whole PostgreSQL and Redis; the other variants' processes are idle meanwhile."""
+    return cpu_seconds(server.child.pid, *server_pids())
+
+
+def cpu_seconds(*roots: int) -> float:
+    """Of these processes and all that they started and that still run."""
     total = 0.0
-    for root in (server.child.pid, *_server_pids()):
+    for root in roots:
         master = psutil.Process(root)
         for process in (master, *master.children(recursive=True)):
             try:
@@ -87,7 +92,8 @@ def _cpu_seconds(server: Server) -> float:
     return total
 
 
-def _server_pids() -> tuple[int, int]:
+def server_pids() -> tuple[int, int]:
+    """Of the postmaster and of Redis."""
     with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
         postmaster = psutil.Process(connection.info.backend_pid).ppid()
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:

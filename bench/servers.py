@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import redis
+from django import db
 
 from bench.peer_venvs import ROOT, PeerUnavailableError, python_of
 from bench.variants import Variant
@@ -141,6 +142,19 @@ def fresh_database(name: str) -> str:
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
         connection.execute(f'CREATE DATABASE "{name}"')
     return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+@contextmanager
+def on_database(url: str) -> Iterator[str]:
+    """This process works on the database at `url` too."""
+    usual = db.connection.settings_dict["NAME"]
+    db.connection.close()
+    db.connection.settings_dict["NAME"] = urlsplit(url).path.lstrip("/")
+    try:
+        yield url
+    finally:
+        db.connection.close()
+        db.connection.settings_dict["NAME"] = usual
 
 
 def _prepare(python: Path, environment: dict[str, str]) -> None:
