@@ -8,7 +8,7 @@ PARALLEL ?= -n 2
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 cluster nginx bench chaos lint fmt clean programs wrk
+.PHONY: help run test test-django6 cluster nginx bench chaos lint sbom fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -93,11 +93,13 @@ RUNS ?= 1
 chaos: $(VENV)/dev.stamp ## a fault run: DURATION=60 SEED=1, or RUNS=10 seeds one after the other; tells the seed of a violation
 	@$(PY) -m tests.chaos --duration "$(DURATION)" --seed "$(SEED)" --runs "$(RUNS)"
 
-lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, deployment check
+lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, pins, deployment check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PY) -m shop.embedded --fast --data-dir .data/lint -- $(MAKE) --no-print-directory lint-django
 	$(BIN)/lint-imports
+	$(PY) -m pip check --disable-pip-version-check
+	$(PY) deploy/dependencies.py check
 
 .PHONY: lint-django
 lint-django:
@@ -107,9 +109,12 @@ lint-django:
 	DEBUG=1 $(PY) manage.py spectacular --validate --fail-on-warn --file /dev/null
 	DEBUG=1 $(BIN)/mypy
 
+sbom: $(VENV)/dev.stamp ## what the shop runs on in production, as sbom.cdx.json (CycloneDX)
+	$(PY) deploy/dependencies.py sbom sbom.cdx.json
+
 fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove what was made, data included
-	rm -rf $(VENV) $(VENV)-django6 .data .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-django6 .data sbom.cdx.json .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -19,6 +19,7 @@ django.setup()
 from django.core.management import call_command
 
 from bench import (
+    capacity,
     catalogue,
     flash_sale,
     growth,
@@ -28,6 +29,7 @@ from bench import (
     locks,
     notifications,
     peer_faults,
+    shards,
     stock,
 )
 
@@ -49,6 +51,8 @@ BENCHMARKS: dict[str, Callable[[Sequence[str]], None]] = {
     "growth": growth.run,
     "stock": stock.run,
     "catalogue": catalogue.run,
+    "shards": shards.run,
+    "capacity": capacity.run,
 }
 
 

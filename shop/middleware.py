@@ -1,4 +1,4 @@
-"""What stands before everything else: the probes of machines, and an id for every request."""
+"""What stands before everything else: probes of machines, an id for every request, what no page of ours needs."""
 
 import re
 import uuid
@@ -43,4 +43,33 @@ class RequestIdMiddleware:
         logs.bind(request_id=request_id)
         response = self.get_response(request)
         response["X-Request-Id"] = request_id
+        return response
+
+
+# what of a browser's device none of our pages uses, so that nothing that gets into one can; paying is on the
+# provider's own page. Source: W3C, "Permissions Policy" (read 2026-11)
+_NOT_USED = (
+    "accelerometer",
+    "camera",
+    "display-capture",
+    "geolocation",
+    "gyroscope",
+    "magnetometer",
+    "microphone",
+    "midi",
+    "payment",
+    "usb",
+)
+PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in _NOT_USED)
+
+
+class PermissionsPolicyMiddleware:
+    """Every answer says that it needs none of the device's sensors."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        response["Permissions-Policy"] = PERMISSIONS_POLICY
         return response

@@ -112,6 +112,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "shop.middleware.RequestIdMiddleware",
     "shop.middleware.ProbesMiddleware",
+    "shop.middleware.PermissionsPolicyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -57,11 +57,11 @@ def test_unknown_addresses_under_the_api_are_problem_documents(client: Client) -
 
 @pytest.mark.django_db
 def test_a_fault_under_the_api_is_a_problem_document(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(**kwargs: object) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a fault")
 
     monkeypatch.setattr("shop.catalog.list_products", fail)
-    monkeypatch.setattr("shop.window.shown", fail)
+    monkeypatch.setattr("shop.window.drawn", fail)
     client.raise_request_exception = False
     user = User.objects.create_user("ann")
     client.force_login(user)
