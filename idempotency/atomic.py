@@ -115,15 +115,20 @@ class AtomicExchange(Exchange):
         """Commit; False: a twin's entry is there and nothing of this run remains."""
         if verdict is Verdict.REFUSAL:
             self._leave(commit=False)
-            with transaction.atomic(durable=True):
-                recorded = ledger.record(self._identity, answer, subject=self._subject)
-                transaction.set_rollback(not recorded)
-            return recorded
+            return self._record_alone(answer)
         if not ledger.record(self._identity, answer, subject=self._subject):
             self._leave(commit=False)
             return False
         self._leave(commit=True)
         return True
+
+    def _record_alone(self, answer: StoredResponse) -> bool:
+        if transaction.get_autocommit():  # one statement commits by itself, and asks for no BEGIN
+            return ledger.record(self._identity, answer, subject=self._subject)
+        with transaction.atomic(durable=True):
+            recorded = ledger.record(self._identity, answer, subject=self._subject)
+            transaction.set_rollback(not recorded)
+        return recorded
 
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None

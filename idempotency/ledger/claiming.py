@@ -78,14 +78,14 @@ def await_twin(identity: Identity, *, wait_seconds: float) -> None:
 
 
 def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
-    """Insert last: the finished entry of an atomic call with its answer. Needs a transaction.
+    """Insert last: the finished entry of an atomic call with its answer, in the open transaction or as its own.
 
     Where the transaction is a plain one, it is committed in the same round trip; leaving Django's `atomic` then
     finds nothing left to commit, and runs what waits for the commit.
 
     Returns:
-        False if the key is taken: nothing was committed, the transaction is unusable, and the caller must roll it
-        back and replay the winner.
+        False if the key is taken: nothing was committed, the transaction, if there is one, is unusable, and the
+        caller must roll it back and replay the winner.
     """
     who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
     what: list[Any] = [subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]

@@ -1,0 +1,35 @@
+"""Who calls the API: Django REST framework's tokens, looked up by a statement that is not built anew for each call.
+
+Building it took a third of the time in which a replay is answered (`bench capacity`). What it asks and refuses is
+the framework's own: an unknown token and a user who is not active hear 401.
+"""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import connection
+from django.utils.translation import gettext_lazy as _
+from rest_framework import authentication, exceptions
+from rest_framework.authtoken.models import Token
+
+_FIELDS = [field.attname for field in User._meta.concrete_fields]
+_COLUMNS = ", ".join(f'"user"."{field.column}"' for field in User._meta.concrete_fields)
+_FIND = (
+    f'SELECT {_COLUMNS} FROM "{Token._meta.db_table}" AS "token"'
+    f' JOIN "{User._meta.db_table}" AS "user" ON "user"."id" = "token"."user_id" WHERE "token"."key" = %s'
+)
+
+
+class TokenAuthentication(authentication.TokenAuthentication):
+    """`Authorization: Token …`, one statement."""
+
+    def authenticate_credentials(self, key: str) -> tuple[User, Token]:
+        with connection.cursor() as cursor:
+            cursor.execute(_FIND, [key])
+            row: Any = cursor.fetchone()
+        if row is None:
+            raise exceptions.AuthenticationFailed(_("Invalid token."))
+        user = User.from_db(connection.alias, _FIELDS, row)
+        if not user.is_active:
+            raise exceptions.AuthenticationFailed(_("User inactive or deleted."))
+        return user, Token(key=key, user=user)
