@@ -1,7 +1,7 @@
-"""Who calls the API: Django REST framework's tokens, looked up by a statement that is not built anew for each call.
+"""Who calls the API: Django REST framework's tokens, by a statement that is not built anew for each call.
 
-Building it took a third of the time in which a replay is answered (`bench capacity`). What it asks and refuses is
-the framework's own: an unknown token and a user who is not active hear 401.
+Building it took a third of the CPU time in which a replay is answered. What it asks and refuses is the framework's
+own: an unknown token and a user who is not active hear 401.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _FIELDS = [field.attname for field in User._meta.concrete_fields]
 _COLUMNS = ", ".join(f'"user"."{field.column}"' for field in User._meta.concrete_fields)
 _FIND = (
     f'SELECT {_COLUMNS} FROM "{Token._meta.db_table}" AS "token"'
-    f' JOIN "{User._meta.db_table}" AS "user" ON "user"."id" = "token"."user_id" WHERE "token"."key" = %s'
+    f' JOIN "{User._meta.db_table}" AS "user" ON "user"."id" = "token"."user_id" WHERE "token"."key" = %s'  # noqa: S608
 )
 
 
