@@ -14,10 +14,10 @@ from rest_framework.authtoken.models import Token
 
 _FIELDS = [field.attname for field in User._meta.concrete_fields]
 _COLUMNS = ", ".join(f'"user"."{field.column}"' for field in User._meta.concrete_fields)
-_FIND = (
-    f'SELECT {_COLUMNS} FROM "{Token._meta.db_table}" AS "token"'
-    f' JOIN "{User._meta.db_table}" AS "user" ON "user"."id" = "token"."user_id" WHERE "token"."key" = %s'  # noqa: S608
-)
+_FIND = f"""
+SELECT {_COLUMNS} FROM "{Token._meta.db_table}" AS "token"
+JOIN "{User._meta.db_table}" AS "user" ON "user"."id" = "token"."user_id" WHERE "token"."key" = %s
+"""  # noqa: S608
 
 
 class TokenAuthentication(authentication.TokenAuthentication):
