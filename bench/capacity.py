@@ -117,22 +117,16 @@ def _measure(crowd: Crowd, web: Sequence[int], given: argparse.Namespace) -> dic
 
 def _point(crowd: Crowd, parts: Mapping[str, Sequence[int]], place: Place, seconds: int) -> Point:
     kind, processes, callers = place
-    began = _cpu_seconds(parts)
+    used, ours = {part: load.cpu_seconds(*roots) for part, roots in parts.items()}, os.times()
     psutil.cpu_times_percent()  # the next call tells what was since this one
     heard = crowd.call(kind, processes=processes, callers=callers, seconds=seconds)
     machine = psutil.cpu_times_percent()
-    ended = _cpu_seconds(parts)
-    elapsed = ended.pop("elapsed") - began["elapsed"]
-    cores = {part: (used - began[part]) / elapsed for part, used in ended.items()}
+    spent = {part: load.cpu_used(used[part], load.cpu_seconds(*roots)) for part, roots in parts.items()}
+    now = os.times()
+    spent["callers"] = now.children_user + now.children_system - ours.children_user - ours.children_system
+    cores = {part: each / (now.elapsed - ours.elapsed) for part, each in spent.items()}
     idle = machine.idle + getattr(machine, "iowait", 0.0)
     return Point(**heard, busy=1 - idle / 100, **cores)
-
-
-def _cpu_seconds(parts: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Used so far by each part and by wrk, and the time at which it was so."""
-    used = {part: load.cpu_seconds(*roots) for part, roots in parts.items()}
-    ours = os.times()
-    return {**used, "callers": ours.children_user + ours.children_system, "elapsed": ours.elapsed}
 
 
 def _median(points: Sequence[Point]) -> Point:

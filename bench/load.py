@@ -61,7 +61,7 @@ def run(server: Server, path: str, *, seconds: int, replays: bool) -> Load:
     command += ["--latency", "--timeout", "10s", "--script", str(SCRIPT), f"http://{host}", "--", *arguments]
     before = _cpu_seconds(server)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    used = _cpu_seconds(server) - before
+    used = cpu_used(before, _cpu_seconds(server))
     figures = json.loads(done.stdout.strip().splitlines()[-1])
     requests = max(figures["requests"], 1)
     return Load(
@@ -73,23 +73,31 @@ def run(server: Server, path: str, *, seconds: int, replays: bool) -> Load:
     )
 
 
-def _cpu_seconds(server: Server) -> float:
+def _cpu_seconds(server: Server) -> "CpuSeconds":
     """Of the gunicorn, the whole PostgreSQL and Redis; the other variants' processes are idle meanwhile."""
     return cpu_seconds(server.child.pid, *server_pids())
 
 
-def cpu_seconds(*roots: int) -> float:
-    """Of these processes and all that they started and that still run."""
-    total = 0.0
+CpuSeconds = dict[tuple[int, float], float]
+
+
+def cpu_seconds(*roots: int) -> CpuSeconds:
+    """(pid, start) -> used so far, of these processes and all that they started and that still run."""
+    used: CpuSeconds = {}
     for root in roots:
         master = psutil.Process(root)
         for process in (master, *master.children(recursive=True)):
             try:
                 times = process.cpu_times()
+                used[process.pid, process.create_time()] = times.user + times.system
             except psutil.NoSuchProcess:
                 continue
-            total += times.user + times.system
-    return total
+    return used
+
+
+def cpu_used(before: CpuSeconds, after: CpuSeconds) -> float:
+    """CPU seconds between the two; without those of a process that ended in between."""
+    return sum(seconds - before.get(process, 0.0) for process, seconds in after.items())
 
 
 def server_pids() -> tuple[int, int]:

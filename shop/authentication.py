@@ -8,7 +8,6 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import connection
-from django.utils.translation import gettext_lazy as _
 from rest_framework import authentication, exceptions
 from rest_framework.authtoken.models import Token
 
@@ -27,9 +26,7 @@ class TokenAuthentication(authentication.TokenAuthentication):
         with connection.cursor() as cursor:
             cursor.execute(_FIND, [key])
             row: Any = cursor.fetchone()
-        if row is None:
-            raise exceptions.AuthenticationFailed(_("Invalid token."))
-        user = User.from_db(connection.alias, _FIELDS, row)
-        if not user.is_active:
-            raise exceptions.AuthenticationFailed(_("User inactive or deleted."))
+        user = None if row is None else User.from_db(connection.alias, _FIELDS, row)
+        if user is None or not user.is_active:
+            raise exceptions.AuthenticationFailed
         return user, Token(key=key, user=user)

@@ -132,7 +132,7 @@ def _open(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | Non
 
 def describe(order: Order) -> str:
     """What the shopper's wallet shows: the first item's name and how many units there are in all."""
-    items = list(order.items.all())
+    items = order.lines
     units = sum(item.quantity for item in items)
     name = items[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
     if units == 1:

@@ -26,7 +26,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef, QuerySet, prefetch_related_objects
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from idempotency import fastpath
@@ -295,7 +295,6 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
     if sale.sold >= sale.units:
         raise SoldOut(sku)
     order = orders.write_order(user_id=user_id, quantities={sale.product: 1})
-    prefetch_related_objects([order], "items")  # read now, and not while the shared rows are locked
     try:
         FlashSalePurchase.objects.create(
             sale=sale,

@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import Case, F, OuterRef, Q, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.ids import new_id
@@ -182,6 +183,11 @@ class Order(models.Model):
 
     def __str__(self) -> str:
         return self.id.hex
+
+    @cached_property
+    def lines(self) -> list["OrderItem"]:
+        """Its items, which never change; who has just written them sets them, and nobody reads them back."""
+        return list(self.items.all())
 
 
 class OrderItem(models.Model):

@@ -94,7 +94,7 @@ def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = 
         created_at=now,
         expires_at=now + timedelta(seconds=settings.ORDER_TTL_SECONDS),
     )
-    OrderItem.objects.bulk_create(
+    order.lines = OrderItem.objects.bulk_create(
         OrderItem(
             order=order,
             product=product,

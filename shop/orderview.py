@@ -178,7 +178,7 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     refunds = [RefundView(refund) for refund in payment.refunds.all()] if payment and payment.paid_minor else []
     return OrderView(
         order=order,
-        items=list(order.items.all()),
+        items=order.lines,
         stage=stage,
         state="-".join(
             [

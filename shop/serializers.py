@@ -149,7 +149,7 @@ def represent_order(order: Order, *, payment_id: UUID | None) -> dict[str, Any]:
                 "quantity": item.quantity,
                 "price": money(item.price_minor, order.currency),
             }
-            for item in order.items.all()
+            for item in order.lines
         ],
         "note": order.note,
         "payment": None if payment_id is None else payment_id.hex,

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.generators import SchemaGenerator
+from rest_framework.authtoken.models import Token
 
 from payments.models import Payment
+from shop.authentication import TokenAuthentication
 from shop.models import Order, Product
 from shop.orders import create_order
 from tests.integration.shop.conftest import Caller
@@ -103,3 +106,22 @@ def test_every_page_of_somebodys_own_is_closed_to_guests_and_others(
                 assert "19.90" not in answer.content.decode(), address
     paid.refresh_from_db()
     assert (paid.status, paid.version) == ("pending", 1)
+
+
+def test_a_token_is_looked_up_in_one_statement_and_only_of_who_is_active(demo: User, caller: Caller) -> None:
+    token = Token.objects.get(user=demo)
+    with CaptureQueriesContext(connection) as asked:
+        seen, told = TokenAuthentication().authenticate_credentials(token.key)
+    assert (len(asked), told) == (1, token)
+    fields = [field.attname for field in User._meta.concrete_fields]
+    assert [getattr(seen, name) for name in fields] == [getattr(demo, name) for name in fields]
+
+    def refused() -> bool:
+        answer = caller.get("orders")
+        return (answer.status_code, answer.json().get("code")) == (401, "not_authenticated")
+
+    User.objects.update(is_active=False)
+    assert refused()
+    User.objects.update(is_active=True)
+    token.delete()
+    assert refused()
