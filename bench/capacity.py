@@ -1,7 +1,8 @@
 """What one machine carries: orders a second and their latency, by web processes and callers, up to saturation.
 
 Orders have a fresh key each; beside them the replay of an answer and the reading of an order. Web processes are as
-in deploy/: one a port, four threads each, callers spread evenly over them. Everything shares the machine, the
+in deploy/: one a port, four threads each, and callers take them in turn: fewer callers than processes leave some
+idle. Everything shares the machine, the
 database and the callers too; the CPU that each part takes is told, so that one sees which part is full.
 """
 
@@ -16,7 +17,7 @@ import psutil
 from django.core.management import call_command
 
 from bench import flame, load, servers
-from bench.crowd import BUYERS, FRESH, READ, REPLAY, Crowd
+from bench.crowd import BUYERS, FRESH, READ, REPLAY, THREADS_MOST, Crowd
 from bench.report import Panel, Table, write_lines
 from shop.models import Order
 
@@ -71,6 +72,8 @@ def run(options: Sequence[str] = ()) -> None:
     parser.add_argument("--callers", type=int, nargs="+", default=CALLERS)
     parser.add_argument("--flame-seconds", type=int, default=flame.SECONDS, help="of each of its two recordings")
     given = parser.parse_args(options)
+    if any(callers > THREADS_MOST and callers % THREADS_MOST for callers in given.callers):
+        parser.error(f"above {THREADS_MOST} callers, wrk wants a multiple of it")
     load.wrk_binary()
     servers.require_own_redis()
     load_before = os.getloadavg()[0]

@@ -105,8 +105,8 @@ def _record(pid: int, seconds: int, *, waiting: bool) -> Stacks:
         if done.returncode or not raw.exists():
             said = (done.stderr.strip().splitlines() or ["no message"])[0]
             raise NotPermittedError(
-                f"py-spy could not look into the web process ({said}). It needs ptrace: run as root, or in a "
-                "container with the capability SYS_PTRACE."
+                f"py-spy could not look into the web process: {said} Where it may not: it needs ptrace, so "
+                "run as root, or in a container with the capability SYS_PTRACE."
             )
         return _parsed(raw.read_text())
 

@@ -124,7 +124,7 @@ def _prove(sale: FlashSale, heard: dict[str, Heard], buyers: int, units: int) ->
 def _send(ports: Sequence[int], path: str, keys: dict[str, str]) -> dict[str, Heard]:
     """Token -> what it heard; by `SENDERS` processes, each over a connection of its own."""
     calls = list(keys.items())
-    started = _fork.Barrier(SENDERS + 1)
+    started = _fork.Barrier(SENDERS + 1, timeout=60)
     told = [_fork.Pipe(duplex=False) for _ in range(SENDERS)]
 
     def work(number: int) -> None:
@@ -140,6 +140,8 @@ def _send(ports: Sequence[int], path: str, keys: dict[str, str]) -> dict[str, He
     senders = [_fork.Process(target=work, args=(number,)) for number in range(SENDERS)]
     for sender in senders:
         sender.start()
+    for _, writer in told:
+        writer.close()  # so that a sender that dies ends our reading
     started.wait()
     began = time.monotonic()
     answers = [answer for reader, _ in told for answer in reader.recv()]

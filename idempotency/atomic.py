@@ -6,7 +6,7 @@ answer. The marker in Redis keeps twins from running beside each other; with Red
 transaction does.
 """
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger, marker
@@ -124,7 +124,11 @@ class AtomicExchange(Exchange):
 
     def _record_alone(self, answer: StoredResponse) -> bool:
         if transaction.get_autocommit():  # one statement commits by itself, and asks for no BEGIN
-            return ledger.record(self._identity, answer, subject=self._subject)
+            try:
+                return ledger.record(self._identity, answer, subject=self._subject)
+            except (OperationalError, InterfaceError):
+                connection.close_if_unusable_or_obsolete()  # whether it was committed, another one may tell
+                raise
         with transaction.atomic(durable=True):
             recorded = ledger.record(self._identity, answer, subject=self._subject)
             transaction.set_rollback(not recorded)

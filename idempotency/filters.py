@@ -46,17 +46,21 @@ class NeedsAPerson(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
         stalled = Q(state=State.RUNNING, lease_until__lt=timezone.now())
         wanted = {"uncertain": Q(state=State.UNCERTAIN), "stalled": stalled, "any": ~Q(state=State.FINISHED)}
-        return queryset.filter(wanted[self.value() or ""]) if self.value() in wanted else queryset
+        if self.value() not in wanted:
+            return queryset
+        # by numbers, the longest open first: a list by number would walk past all that is finished
+        still_open = LedgerEntry.objects.exclude(state=State.FINISHED).filter(wanted[self.value() or ""])
+        return queryset.filter(pk__in=searching.numbers_of(still_open, "state", "created_at"))
 
 
 class Consumer(admin.SimpleListFilter):
-    """Consumed messages by who applied them; the unique index begins with that."""
+    """Consumed messages by who applied them, the newest."""
 
-    title = "consumer"
+    title = f"consumer (of the newest {searching.LOOKED_AT:,})"
     parameter_name = "consumer"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [(name, name) for name in searching.values_of(ConsumedMessage.objects.all(), "consumer")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[ConsumedMessage]) -> QuerySet[ConsumedMessage]:
-        return queryset if self.value() is None else queryset.filter(consumer=self.value())
+        return queryset if self.value() is None else searching.newest(queryset).filter(consumer=self.value())

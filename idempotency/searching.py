@@ -13,7 +13,7 @@ from idempotency.models import LedgerEntry
 
 LOOKED_AT = 100_000  # rows that a search or filter without an index looks through, the newest
 FOUND_MAX = 1_000  # rows that one way to search finds
-VALUES_MAX = 50  # different values of a column
+VALUES_MAX = 500  # different values of a column
 
 Row = TypeVar("Row", bound=Model)
 

@@ -18,8 +18,9 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
 from idempotency import searching
+from idempotency.filters import newest
 from idempotency.paging import EstimatingPaginator
-from payments.admin.filters import Opened, newest
+from payments.admin.filters import Opened
 from shop import catalog, flashsale, orders, stock, window
 from shop.models import (
     SEGMENTS_MAX,

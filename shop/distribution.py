@@ -36,20 +36,13 @@ class Distributed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """The same rows on every node, written on all of them at once: for what is small and read by all."""
-
-    because: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Local:
     """On the primary, which a distributed PostgreSQL calls its coordinator."""
 
     because: str
 
 
-Placement = Distributed | Reference | Local
+Placement = Distributed | Local
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +73,7 @@ PLAN: Mapping[str, Placement] = {
     "idempotency_ledgerentry": Distributed(
         column="key",
         group="ledger",
-        because="random for every caller, so that no caller is hot; a scope is one caller's on one route",
+        because="random where clients make it as ours do; a scope is one caller's on one route, and he may be hot",
         in_the_way=("primary key (id)",),
     ),
     "idempotency_ledgerattempt": Distributed(
@@ -97,7 +90,7 @@ PLAN: Mapping[str, Placement] = {
     "idempotency_consumedmessage": Distributed(
         column="message_id",
         group="inbox",
-        because="random for every consumer",
+        because="a message's own number",
         in_the_way=("primary key (id)",),
     ),
     "django_session": Distributed(column="session_key", group="sessions", because="random, and its only key"),
@@ -203,7 +196,7 @@ def _holds(here: Placement, there: Placement | None, link: ForeignKey) -> bool:
             return here.group == there.group and (here.column, there.column) in zip(
                 link.columns, link.keys, strict=True
             )
-        case (_, Reference()) | (Reference() | Local(), Local()):
+        case Local(), Local():
             return True
     return False
 

@@ -64,7 +64,7 @@ PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in _NOT_USED)
 
 
 class PermissionsPolicyMiddleware:
-    """Every answer says that it needs none of the device's sensors."""
+    """Every answer but the probes' says that it needs none of the device's sensors."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

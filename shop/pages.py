@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.urls import path, reverse
+from django.urls import get_script_prefix, path, reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
@@ -36,8 +36,10 @@ from shop.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
 @require_safe
 def catalogue(request: HttpRequest) -> HttpResponse:
     """What there is to buy."""
+    # its links begin with the script's prefix
     grid = window.drawn(
-        lambda products: render_to_string("shop/grid.html", {"products": products}), language=get_language() or ""
+        lambda products: render_to_string("shop/grid.html", {"products": products}),
+        name=f"{get_language()} {get_script_prefix()}",
     )
     return render(request, "shop/catalogue.html", {"grid": grid})
 

@@ -56,22 +56,19 @@ class _Window:
     drawings: dict[str, str] = field(default_factory=dict)
 
 
-def shown() -> list[Listing]:
-    """The first `LIMIT` products as this process knows them, liked by nobody."""
-    return _current().listings
+def drawn(draw: Callable[[list[Listing]], str], *, name: str) -> str:
+    """What `draw` makes of the products, kept as long as they are: it costs more than reading them.
 
-
-def drawn(draw: Callable[[list[Listing]], str], *, language: str) -> str:
-    """What `draw` makes of `shown()`, kept as long as they are: it costs more than reading them.
+    Threads that come to a new copy together draw it each for themselves.
 
     Args:
-        draw: must know nothing of who looks but his language.
-        language: its code.
+        draw: is given the first `LIMIT` products as this process knows them, liked by nobody.
+        name: of the drawing, with all that it depends on besides; who looks is no part of it.
     """
     current = _current()
-    if language not in current.drawings:
-        current.drawings[language] = draw(current.listings)
-    return current.drawings[language]
+    if name not in current.drawings:
+        current.drawings[name] = draw(current.listings)
+    return current.drawings[name]
 
 
 def _current() -> _Window:

@@ -1,7 +1,7 @@
 """Entries of atomic calls: they live and die with the caller's transaction.
 
 The finished row with its answer is the last statement before the commit, and sent together with it (`record`). The
-unique constraint on (scope, key) is the judge: a twin that comes to the same point waits at the index for that one
+unique constraint on (key, scope) is the judge: a twin that comes to the same point waits at the index for that one
 commit, and loses.
 
 That twins do not even run beside each other is the marker's work (`idempotency.marker`); where Redis is away, an

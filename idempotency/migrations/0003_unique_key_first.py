@@ -71,7 +71,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.SeparateDatabaseAndState(
-            database_operations=[migrations.RunPython(turned("key", "scope"), turned("scope", "key"))],
             state_operations=[
                 migrations.RemoveConstraint(model_name="ledgerentry", name=UNIQUE),
                 migrations.AddConstraint(
@@ -80,4 +79,6 @@ class Migration(migrations.Migration):
                 ),
             ],
         ),
+        # beside it and not in it: `sqlmigrate` would carry it out there
+        migrations.RunPython(turned("key", "scope"), turned("scope", "key")),
     ]

@@ -12,9 +12,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
+from idempotency.filters import newest
 from idempotency.timeline import utc
 from payments import channels, decisions, legible
-from payments.admin.filters import CHANNELS, ToDo, newest
+from payments.admin.filters import CHANNELS, ToDo
 from payments.admin.forms import ResolutionForm
 from payments.admin.pages import MoneyAdmin, Question, Tool, link, link_to_payment, number_in
 from payments.models import Anomaly, Refund

@@ -11,10 +11,11 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.filters import newest
 from idempotency.searching import LOOKED_AT, numbers_among_newest
 from idempotency.timeline import utc
 from payments import bills, decisions
-from payments.admin.filters import CHANNELS, ToDo, newest
+from payments.admin.filters import CHANNELS, ToDo
 from payments.admin.forms import ResolutionForm
 from payments.admin.pages import MoneyAdmin, Question, Tool, link, link_to_payment
 from payments.legible import money

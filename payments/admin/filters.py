@@ -9,10 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from idempotency.filters import newest
 from payments.models import Anomaly, PaymentEvent
-
-__all__ = ["CHANNELS", "Opened", "ToDo", "Waiting", "newest"]
 
 CHANNELS = [(name, name) for name in ("wechat", "alipay", "stripe")]
 

@@ -10,9 +10,10 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.filters import newest
 from idempotency.timeline import utc
 from payments import decisions, legible
-from payments.admin.filters import CHANNELS, newest
+from payments.admin.filters import CHANNELS
 from payments.admin.forms import ReasonForm
 from payments.admin.pages import MoneyAdmin, Question, Tool, link_to_payment, number_in, short
 from payments.models import Attempt, Notification

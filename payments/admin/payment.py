@@ -12,10 +12,11 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.filters import newest
 from idempotency.timeline import utc
 from payments import channels, decisions
 from payments.admin import charts, timeline
-from payments.admin.filters import Opened, newest
+from payments.admin.filters import Opened
 from payments.admin.forms import ReasonForm, RefundForm, left_minor
 from payments.admin.pages import (
     MoneyAdmin,

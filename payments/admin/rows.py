@@ -5,8 +5,9 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
+from idempotency.filters import newest
 from idempotency.timeline import utc
-from payments.admin.filters import CHANNELS, Opened, Waiting, newest
+from payments.admin.filters import CHANNELS, Opened, Waiting
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
 from payments.legible import money, refund_money
 from payments.models import Attempt, Observation, PaymentEvent, Refund

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 import psycopg
@@ -166,6 +167,12 @@ class TestTheLedgersIndexIsTurnedRound:
         to(former, "0003_unique_key_first")
         assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("key", "scope"), ())
         twins_are_told_apart(former)
+
+    def test_to_look_at_its_sql_changes_nothing(self, former: BaseDatabaseWrapper) -> None:
+        told = StringIO()
+        call_command("sqlmigrate", "idempotency", "0003", database="former", stdout=told)
+        assert "CANNOT BE WRITTEN AS SQL" in told.getvalue()
+        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("scope", "key"), ())
 
     def test_killed_while_it_builds(self, former: BaseDatabaseWrapper) -> None:
         """What it leaves is an index that PostgreSQL does not trust; it is not taken for the new one."""

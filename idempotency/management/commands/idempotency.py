@@ -54,7 +54,10 @@ class Command(BaseCommand):
         numbers = {_number(wanted)} if by_number else searching.entries(every, wanted, scopes=False)
         found = list(every.filter(pk__in=numbers).order_by("pk")[:FOUND_MAX])
         if not found:
-            raise CommandError(f"There is no entry with the key, request id or subject {wanted!r}.")
+            raise CommandError(
+                f"There is no entry with the key or subject {wanted!r}, and none of the newest "
+                f"{searching.LOOKED_AT:,} with that request id."
+            )
         for entry in found:
             answer = "" if entry.response_status is None else f", answered {entry.response_status}"
             self.stdout.write(f"#{entry.pk}  {entry.scope}  key {entry.key}")

@@ -21,9 +21,13 @@ class Command(BaseCommand):
             for sentence in found.get(name, ()):
                 self.stdout.write(f"    in the way: {sentence}")
         unknown = {
-            name: sentences
+            name: unplanned
             for name, sentences in found.items()
-            if sentences != getattr(PLAN.get(name), "in_the_way", ())
+            if (
+                unplanned := tuple(
+                    one for one in sentences if one not in getattr(PLAN.get(name), "in_the_way", ())
+                )
+            )
         }
         if unknown:
             raise CommandError(

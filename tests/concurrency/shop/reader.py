@@ -66,7 +66,7 @@ def main() -> None:
         question = json.loads(text)
         answer: Any = "done"
         if "sku" in question:
-            answer = next(asdict(one) for one in window.shown() if one.sku == question["sku"])
+            answer = next(asdict(one) for one in window._current().listings if one.sku == question["sku"])
         elif "api" in question:
             answer = asdict(catalog.get_product(sku=question["api"], user_id=None))
         elif "seconds" in question:

@@ -153,6 +153,11 @@ def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redi
         assert cost() == Cost(sql=PERMISSION + 1, commits=0, savepoints=0, redis=0)
 
 
+def test_what_a_refusal_costs(cost: Callable[..., Cost]) -> None:
+    """Its row is one statement that commits by itself, after the handler's effect was rolled back."""
+    assert cost(body={"name": "a", "answer": 409}) == Cost(sql=PERMISSION + INSERT + 1, commits=0, savepoints=0, redis=2)
+
+
 def test_what_a_fresh_atomic_request_costs_without_redis(cost: Callable[..., Cost]) -> None:
     """Held by an advisory lock and looked up in one statement; recorded last."""
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):

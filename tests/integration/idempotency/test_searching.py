@@ -19,10 +19,14 @@ from tests.emptying import empty_tables
 
 LEDGER = "/admin/idempotency/ledgerentry/"
 INBOX = "/admin/idempotency/consumedmessage/"
-ROWS, NEWEST = 20_000, 500
+ROWS, NEWEST, FORGOTTEN = 20_000, 500, 40
 
-# number n, the oldest first: 100 callers, one key that two of them use, a subject and a request id of its own
+# a few that nobody settled, the oldest of all; then number n: 100 callers, one key that two of them use, a subject and a request id of its own
 FILL = f"""
+INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence, response_headers,
+    created_at)
+SELECT 'user:1 POST things', 'lost-' || n, '', 'phased', 'uncertain', 'host:1', 'request-0', 1, '{{}}', now()
+FROM generate_series(1, {FORGOTTEN}) AS n;
 INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence, subject,
     response_status, response_headers, created_at, finished_at)
 SELECT 'user:' || CASE n WHEN {ROWS} THEN 7 ELSE n % 100 END || ' POST things',
@@ -107,6 +111,8 @@ def numbers(rows: list[LedgerEntry]) -> list[int]:
         ({"q": "key-0", "mode": "atomic"}, [20_000]),  # a filter among the newest
         ({"mode": "phased"}, []),
         ({"response_status": "410"}, []),
+        ({"open": "uncertain"}, [0] * FORGOTTEN),
+        ({"open": "any", "q": "lost-7"}, [0]),
         ({"o": "3"}, [*range(ROWS, ROWS - 50, -1)]),
     ],
     ids=lambda value: urlencode(value) if isinstance(value, dict) else str(len(value)),

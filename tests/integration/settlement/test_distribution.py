@@ -21,7 +21,6 @@ from shop.distribution import (
     ForeignKey,
     Local,
     Placement,
-    Reference,
     Table,
     obstacles,
     read_schema,
@@ -159,11 +158,8 @@ def test_a_planted_violation_of_a_key_is_told(
         pytest.param(
             ("buyer", "order_id"), BY_BUYER, Distributed(column="buyer", group="x", because=""), False, id="apart"
         ),
-        pytest.param(("buyer", "order_id"), BY_BUYER, Reference(because=""), True, id="to-reference"),
         pytest.param(("buyer", "order_id"), BY_BUYER, Local(because=""), False, id="to-local"),
         pytest.param(("buyer", "order_id"), Local(because=""), BY_BUYER, False, id="from-local"),
-        pytest.param(("buyer", "order_id"), Reference(because=""), BY_BUYER, False, id="from-reference"),
-        pytest.param(("buyer", "order_id"), Local(because=""), Reference(because=""), True, id="both-whole"),
     ],
 )
 def test_a_planted_violation_of_a_foreign_key_is_told(

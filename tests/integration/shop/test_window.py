@@ -36,7 +36,7 @@ def _kept(settings: Any, transactional_db: None) -> Iterator[None]:
 @pytest.fixture
 def shown(_kept: None, mug: Product) -> Any:
     """A function: the mug as it stands in the window. It has been shown before."""
-    see = lambda: next(one for one in window.shown() if one.sku == "mug")  # noqa: E731
+    see = lambda: next(one for one in window._current().listings if one.sku == "mug")  # noqa: E731
     see()
     return see
 
@@ -77,16 +77,24 @@ def test_the_api_and_the_page_of_a_product_never_read_it(
     assert b"Only 7 left" in Client().get("/products/mug").content
 
 
-def test_a_drawing_ends_with_its_products_and_is_one_for_each_language(
-    shown: Any, client: Client, mug: Product
+def test_a_drawing_is_kept_by_its_name_and_ends_with_its_products(
+    shown: Any, client: Client, mug: Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def see(language: str) -> str:
-        return client.get("/", headers={"Accept-Language": language}).content.decode()
+    drawn: list[int] = []
 
-    Product.objects.filter(pk=mug.pk).update(stock=7)
-    assert ["In stock" in see("en"), "有货" in see("zh-hans")] == [True, True]
-    window.renew()
-    assert ["Only 7 left" in see("en"), "仅剩 7 件" in see("zh-hans")] == [True, True]
+    def draw(products: list[window.Listing]) -> str:
+        drawn.append(len(products))
+        return f"{products[0].name} {len(drawn)}"
+
+    kept = window._look()
+    monkeypatch.setattr(window, "_current", lambda: kept)
+    assert [window.drawn(draw, name=name) for name in ("a", "b", "a", "b")] == ["Mug 1", "Mug 2", "Mug 1", "Mug 2"]
+    Product.objects.filter(pk=mug.pk).update(name="<b>Cup")
+    kept = window._look()
+    assert [window.drawn(draw, name="a"), len(drawn)] == ["<b>Cup 3", 3]
+    pages = [client.get("/", headers={"Accept-Language": tongue}).content.decode() for tongue in ("en", "zh-hans")]
+    assert ["&lt;b&gt;Cup" in page and "<b>" not in page for page in pages] == [True, True]
+    assert ["In stock" in pages[0], "有货" in pages[1]] == [True, True]
 
 
 @pytest.mark.parametrize(
