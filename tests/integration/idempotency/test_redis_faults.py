@@ -155,7 +155,9 @@ def test_what_a_replay_costs(cost: Callable[..., Cost], redis_server: redis.Redi
 
 def test_what_a_refusal_costs(cost: Callable[..., Cost]) -> None:
     """Its row is one statement that commits by itself, after the handler's effect was rolled back."""
-    assert cost(body={"name": "a", "answer": 409}) == Cost(sql=PERMISSION + INSERT + 1, commits=0, savepoints=0, redis=2)
+    assert cost(body={"name": "a", "answer": 409}) == Cost(
+        sql=PERMISSION + INSERT + 1, commits=0, savepoints=0, redis=2
+    )
 
 
 def test_what_a_fresh_atomic_request_costs_without_redis(cost: Callable[..., Cost]) -> None:
