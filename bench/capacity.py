@@ -2,8 +2,8 @@
 
 Orders have a fresh key each; beside them the replay of an answer and the reading of an order. Web processes are as
 in deploy/: one a port, four threads each, and callers take them in turn: fewer callers than processes leave some
-idle. Everything shares the machine, the
-database and the callers too; the CPU that each part takes is told, so that one sees which part is full.
+idle. Everything shares the machine, the database and the callers too; the CPU that each part takes is told, so
+that one sees which part is full.
 """
 
 import argparse

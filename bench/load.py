@@ -18,6 +18,8 @@ from bench.servers import Server
 CONNECTIONS = 8
 SCRIPT = Path(__file__).parent / "wrk.lua"
 
+CpuSeconds = dict[tuple[int, float], float]  # (pid, start) -> used so far
+
 # keys of this run start after those of all runs before
 _runs = itertools.count(int(time.time()) & 0x0FFFFFFF)
 
@@ -73,12 +75,9 @@ def run(server: Server, path: str, *, seconds: int, replays: bool) -> Load:
     )
 
 
-def _cpu_seconds(server: Server) -> "CpuSeconds":
+def _cpu_seconds(server: Server) -> CpuSeconds:
     """Of the gunicorn, the whole PostgreSQL and Redis; the other variants' processes are idle meanwhile."""
     return cpu_seconds(server.child.pid, *server_pids())
-
-
-CpuSeconds = dict[tuple[int, float], float]
 
 
 def cpu_seconds(*roots: int) -> CpuSeconds:

@@ -4,7 +4,7 @@ Nothing can be edited. The one thing an operator may do is to close an entry who
 permission of its own (`idempotency.close_ledgerentry`), a reason, and a line in the entry's history.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -28,6 +28,7 @@ from idempotency.filters import Consumer, NeedsAPerson, newest
 from idempotency.models import ConsumedMessage, LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.paging import EstimatingPaginator
+from idempotency.searching import WholeTermSearch
 from idempotency.timeline import condition, timeline, utc
 
 KEY_SHOWN, SCOPE_SHOWN = 32, 60  # characters, in the list
@@ -41,7 +42,8 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     paginator = EstimatingPaginator
     show_facets = admin.ShowFacets.NEVER
-    sortable_by = ()  # by a column without an index, PostgreSQL would sort the whole table
+    # by a column without an index, PostgreSQL would sort the whole table
+    sortable_by: ClassVar[tuple[str, ...] | None] = ()
     show_full_result_count = False
     list_per_page = 50
 
@@ -56,7 +58,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(LedgerEntry)
-class LedgerEntryAdmin(ReadOnlyAdmin):
+class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     """One key of one caller on one route: its request, its runs, its answer."""
 
     list_display = ("condition", "short_key", "status", "age", "subject", "short_scope", "mode", "created")
@@ -81,13 +83,8 @@ class LedgerEntryAdmin(ReadOnlyAdmin):
         """The list needs neither the bodies nor the digests."""
         return super().get_queryset(request).defer("response_body", "fingerprint", "recovery_data")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[LedgerEntry], search_term: str
-    ) -> tuple[QuerySet[LedgerEntry], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        return queryset.filter(pk__in=searching.entries(queryset, term, scopes=True)), False
+    def search(self, rows: QuerySet[LedgerEntry], term: str) -> QuerySet[LedgerEntry]:
+        return rows.filter(pk__in=searching.entries(rows, term, scopes=True))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """No lease and no answer where the entry cannot have one."""
@@ -259,7 +256,7 @@ def _is_open(entry: LedgerEntry) -> bool:
 
 
 @admin.register(ConsumedMessage)
-class ConsumedMessageAdmin(ReadOnlyAdmin):
+class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
     """What consumers have applied."""
 
     list_display = ("message_id", "consumer", "consumed_at")
@@ -268,13 +265,8 @@ class ConsumedMessageAdmin(ReadOnlyAdmin):
     search_help_text = "A whole message id."
     ordering = ("-pk",)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[ConsumedMessage], search_term: str
-    ) -> tuple[QuerySet[ConsumedMessage], bool]:
+    def search(self, rows: QuerySet[ConsumedMessage], term: str) -> QuerySet[ConsumedMessage]:
         """The unique index begins with the consumer, so all of them are named."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
         consumers = searching.values_of(ConsumedMessage.objects.all(), "consumer")
-        found = queryset.filter(consumer__in=consumers, message_id=term)
-        return queryset.filter(pk__in=searching.numbers_of(found, "consumer", "message_id")), False
+        found = rows.filter(consumer__in=consumers, message_id=term)
+        return rows.filter(pk__in=searching.numbers_of(found, "consumer", "message_id"))

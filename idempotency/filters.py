@@ -45,7 +45,7 @@ class NeedsAPerson(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
         stalled = Q(state=State.RUNNING, lease_until__lt=timezone.now())
-        wanted = {"uncertain": Q(state=State.UNCERTAIN), "stalled": stalled, "any": ~Q(state=State.FINISHED)}
+        wanted = {"uncertain": Q(state=State.UNCERTAIN), "stalled": stalled, "any": Q()}
         if self.value() not in wanted:
             return queryset
         # by numbers, the longest open first: a list by number would walk past all that is finished

@@ -4,7 +4,7 @@ Stock is changed by a difference, never overwritten: shoppers go on buying while
 """
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -17,9 +17,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
+from idempotency import admin as ledger_admin
 from idempotency import searching
 from idempotency.filters import newest
-from idempotency.paging import EstimatingPaginator
+from idempotency.searching import WholeTermSearch
 from payments.admin.filters import Opened
 from shop import catalog, flashsale, orders, stock, window
 from shop.models import (
@@ -163,25 +164,15 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
         return money(item.subtotal_minor, item.order.currency)
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Seen, never written: the domain modules are the only writers. No large table is counted for its pages."""
+class ReadOnlyAdmin(ledger_admin.ReadOnlyAdmin):
+    """As the ledger's: seen, never written, for the domain modules are the only writers. It may be sorted."""
 
-    paginator = EstimatingPaginator
-    show_facets = admin.ShowFacets.NEVER
-    show_full_result_count = False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    sortable_by: ClassVar[tuple[str, ...] | None] = None
+    list_per_page = 100
 
 
 @admin.register(Order)
-class OrderAdmin(ReadOnlyAdmin):
+class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Orders by status and time; the search takes an order number, a user name or a SKU."""
 
     list_display = ("number", "status", "user", "total", "created_at", "paid_at", "closed_at", "version")
@@ -223,25 +214,20 @@ class OrderAdmin(ReadOnlyAdmin):
             return "-"
         return format_html('<a href="../../../../payments/payment/{}/change/">{}</a>', payment_id, payment_id.hex)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Order], search_term: str
-    ) -> tuple[QuerySet[Order], bool]:
+    def search(self, rows: QuerySet[Order], term: str) -> QuerySet[Order]:
         """An order number, with or without dashes, finds exactly that order; nothing reads the whole table."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
         try:
-            return queryset.filter(pk=uuid.UUID(term)), False
+            return rows.filter(pk=uuid.UUID(term))
         except ValueError:
             pass
         items = searching.newest(OrderItem.objects.all()).filter(sku=term)
-        of_user = searching.numbers_of(queryset.filter(user_id__in=_users(term)), "user_id", "-id")
-        with_sku = searching.numbers_among_newest(queryset, Q(pk__in=items.values("order_id")))
-        return queryset.filter(pk__in=of_user | with_sku), False
+        of_user = searching.numbers_of(rows.filter(user_id__in=_users(term)), "user_id", "-id")
+        with_sku = searching.numbers_among_newest(rows, Q(pk__in=items.values("order_id")))
+        return rows.filter(pk__in=of_user | with_sku)
 
 
 @admin.register(Like)
-class LikeAdmin(ReadOnlyAdmin):
+class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Who likes what."""
 
     list_display = ("product", "user", "created_at")
@@ -250,14 +236,9 @@ class LikeAdmin(ReadOnlyAdmin):
     search_fields = ("user",)
     search_help_text = _("a whole user name or SKU")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Like], search_term: str
-    ) -> tuple[QuerySet[Like], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
+    def search(self, rows: QuerySet[Like], term: str) -> QuerySet[Like]:
         products = list(Product.objects.filter(sku=term).values_list("pk", flat=True))
-        return queryset.filter(Q(user_id__in=_users(term)) | Q(product_id__in=products)), False
+        return rows.filter(Q(user_id__in=_users(term)) | Q(product_id__in=products))
 
 
 @admin.register(FlashSale)
@@ -271,7 +252,7 @@ class FlashSaleAdmin(ReadOnlyAdmin):
     date_hierarchy = "starts_at"
     fields = ("product", "units", "starts_at", "ends_at")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_add_permission(self, request)
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -285,7 +266,7 @@ class FlashSaleAdmin(ReadOnlyAdmin):
 
 
 @admin.register(FlashSalePurchase)
-class FlashSalePurchaseAdmin(ReadOnlyAdmin):
+class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Who bought, in the order of arrival."""
 
     list_display = ("sale", "place", "buyer", "order", "bought_at", "returned_at")
@@ -295,14 +276,9 @@ class FlashSalePurchaseAdmin(ReadOnlyAdmin):
     search_help_text = _("a whole user name or SKU")
     ordering = ("sale", "place", "pk")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[FlashSalePurchase], search_term: str
-    ) -> tuple[QuerySet[FlashSalePurchase], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
+    def search(self, rows: QuerySet[FlashSalePurchase], term: str) -> QuerySet[FlashSalePurchase]:
         sales = list(FlashSale.objects.filter(product__sku=term).values_list("pk", flat=True))
-        return queryset.filter(Q(buyer_id__in=_users(term)) | Q(sale_id__in=sales)), False
+        return rows.filter(Q(buyer_id__in=_users(term)) | Q(sale_id__in=sales))
 
 
 @admin.register(Campaign)
@@ -327,7 +303,7 @@ class CampaignAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Coupon)
-class CouponAdmin(ReadOnlyAdmin):
+class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Drawn coupons with their users, and free ones, whose code nobody needs to see."""
 
     list_display = ("number", "campaign", "shown_code", "drawn_by", "drawn_at")
@@ -346,13 +322,8 @@ class CouponAdmin(ReadOnlyAdmin):
     def shown_code(self, coupon: Coupon) -> str:
         return "-" if coupon.drawn_by_id is None else coupon.code
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Coupon], search_term: str
-    ) -> tuple[QuerySet[Coupon], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        return queryset.filter(Q(drawn_by_id__in=_users(term)) | Q(code=term.upper())), False
+    def search(self, rows: QuerySet[Coupon], term: str) -> QuerySet[Coupon]:
+        return rows.filter(Q(drawn_by_id__in=_users(term)) | Q(code=term.upper()))
 
 
 def _users(name: str) -> list[int]:

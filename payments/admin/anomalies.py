@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from idempotency.filters import newest
+from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import channels, decisions, legible
 from payments.admin.filters import CHANNELS, ToDo
@@ -37,7 +38,7 @@ WHAT_TO_DO = {
 
 
 @admin.register(Anomaly)
-class AnomalyAdmin(MoneyAdmin):
+class AnomalyAdmin(WholeTermSearch, MoneyAdmin):
     """What a person should look at; the policy has been carried out by then."""
 
     list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
@@ -62,17 +63,12 @@ class AnomalyAdmin(MoneyAdmin):
             return []
         return [Tool(address=reverse("admin:payments_anomaly_resolve", args=[row.pk]), words="Resolve")]
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Anomaly], search_term: str
-    ) -> tuple[QuerySet[Anomaly], bool]:
+    def search(self, rows: QuerySet[Anomaly], term: str) -> QuerySet[Anomaly]:
         """The unique index begins with kind and channel, so all of them are named."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
         names = [term[:160], *(f"{one.merchant}/{term}"[:160] for one in channels.current().values())]
         filed = Q(kind__in=Kind.values, channel__in=["", *(name for name, _ in CHANNELS)], reference__in=names)
         ours = number_in(term)
-        return queryset.filter(filed | Q(payment_id=ours) if ours else filed), False
+        return rows.filter(filed | Q(payment_id=ours) if ours else filed)
 
     @admin.display(description="age")
     def age(self, anomaly: Anomaly) -> str:

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.filters import newest
-from idempotency.searching import LOOKED_AT, numbers_among_newest
+from idempotency.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
 from idempotency.timeline import utc
 from payments import bills, decisions
 from payments.admin.filters import CHANNELS, ToDo
@@ -71,7 +71,7 @@ class BillComparisonAdmin(MoneyAdmin):
 
 
 @admin.register(Difference)
-class DifferenceAdmin(MoneyAdmin):
+class DifferenceAdmin(WholeTermSearch, MoneyAdmin):
     """A line on which bill and facts do not agree; what is open first, the oldest first."""
 
     list_display = ("line", "kind", "moved", "theirs", "ours", "payment_link", "comparison", "settled")
@@ -102,14 +102,9 @@ class DifferenceAdmin(MoneyAdmin):
             *super().get_urls(),
         ]
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Difference], search_term: str
-    ) -> tuple[QuerySet[Difference], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
+    def search(self, rows: QuerySet[Difference], term: str) -> QuerySet[Difference]:
         wanted = Q(provider_txn_id=term) | Q(out_trade_no=term)
-        return queryset.filter(pk__in=numbers_among_newest(queryset, wanted)), False
+        return rows.filter(pk__in=numbers_among_newest(rows, wanted))
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
         return [Tool(address=reverse("admin:payments_difference_csv"), words="Open differences as CSV")]

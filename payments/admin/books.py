@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import dashboard
 from payments.admin.pages import MoneyAdmin, Tool, link, link_to_payment, number_in
@@ -23,7 +24,7 @@ FIELDS = ("account", "currency", "debit", "credit", "balance")
 
 
 @admin.register(JournalEntry)
-class JournalEntryAdmin(MoneyAdmin):
+class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
     """One movement of money; its lines add up to zero."""
 
     list_display = ("number", "kind", "amount", "fact", "payment_link", "booked")
@@ -49,17 +50,12 @@ class JournalEntryAdmin(MoneyAdmin):
     def list_tools(self, request: HttpRequest) -> list[Tool]:
         return [Tool(address=reverse("admin:payments_trial_balance"), words="Trial balance")]
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[JournalEntry], search_term: str
-    ) -> tuple[QuerySet[JournalEntry], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
+    def search(self, rows: QuerySet[JournalEntry], term: str) -> QuerySet[JournalEntry]:
         ours = number_in(term)
         if ours is None:
-            return queryset.filter(pk__in=JournalLine.objects.filter(account=term).values("entry_id")), False
+            return rows.filter(pk__in=JournalLine.objects.filter(account=term).values("entry_id"))
         attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True)[:100])
-        return queryset.filter(observation__attempt__in=attempts), False
+        return rows.filter(observation__attempt__in=attempts)
 
     @admin.display(description="number", ordering="pk")
     def number(self, entry: JournalEntry) -> str:
@@ -116,7 +112,7 @@ class JournalEntryAdmin(MoneyAdmin):
 
 
 @admin.register(JournalLine)
-class JournalLineAdmin(MoneyAdmin):
+class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     """The sheet of an account: search for its name."""
 
     list_display = ("number", "account", "debit", "credit", "entry_link", "booked")
@@ -126,10 +122,8 @@ class JournalLineAdmin(MoneyAdmin):
     ordering = ("-pk",)
     fields = ("number", "account", "debit", "credit", "currency", "entry_link", "booked")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[JournalLine], search_term: str
-    ) -> tuple[QuerySet[JournalLine], bool]:
-        return (queryset.filter(account=search_term.strip()) if search_term.strip() else queryset), False
+    def search(self, rows: QuerySet[JournalLine], term: str) -> QuerySet[JournalLine]:
+        return rows.filter(account=term)
 
     @admin.display(description="number", ordering="pk")
     def number(self, line: JournalLine) -> str:

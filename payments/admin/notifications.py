@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.filters import newest
+from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import decisions, legible
 from payments.admin.filters import CHANNELS
@@ -30,7 +31,7 @@ WHAT_AGAIN_DOES = {
 
 
 @admin.register(Notification)
-class NotificationAdmin(MoneyAdmin):
+class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     """One row a notification, however many copies came."""
 
     list_display = ("short_id", "verdict", "event_type", "channel", "trade", "received", "attempts")
@@ -59,17 +60,10 @@ class NotificationAdmin(MoneyAdmin):
             return []
         return [Tool(address=reverse("admin:payments_notification_replay", args=[row.pk]), words="Process again")]
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Notification], search_term: str
-    ) -> tuple[QuerySet[Notification], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
+    def search(self, rows: QuerySet[Notification], term: str) -> QuerySet[Notification]:
         known = [name for name, _ in CHANNELS]
         ours = number_in(term)
-        return queryset.filter(
-            Q(channel__in=known, notification_id=term) | Q(out_trade_no=ours.hex if ours else term)
-        ), False
+        return rows.filter(Q(channel__in=known, notification_id=term) | Q(out_trade_no=ours.hex if ours else term))
 
     @admin.display(description="notification")
     def short_id(self, row: Notification) -> str:

@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.filters import newest
+from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import channels, decisions
 from payments.admin import charts, timeline
@@ -36,7 +37,7 @@ from payments.states import PaymentStatus
 
 
 @admin.register(Payment)
-class PaymentAdmin(MoneyAdmin):
+class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     """One payment an order, with everything that providers, the machine and operators did about it."""
 
     list_display = ("number", "status", "amount", "paid", "refunded", "opened", "short_order")
@@ -72,20 +73,15 @@ class PaymentAdmin(MoneyAdmin):
             found.append(Tool(address=reverse("admin:payments_payment_refund", args=[row.pk]), words="Refund"))
         return found
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Payment], search_term: str
-    ) -> tuple[QuerySet[Payment], bool]:
+    def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
         """Each number is looked up in the index that it has; nothing else identifies a payment."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
         payments = set(_with_fact(term).values_list("attempt__payment_id", flat=True)[:10])
         ours = number_in(term)
         if ours is not None:
             payments |= {ours}
             payments |= set(Attempt.objects.filter(pk=ours).values_list("payment_id", flat=True))
             payments |= set(Refund.objects.filter(pk=ours).values_list("payment_id", flat=True))
-        return queryset.filter(Q(pk__in=payments) | Q(order_id=ours)), False
+        return rows.filter(Q(pk__in=payments) | Q(order_id=ours))
 
     @admin.display(description="number", ordering="pk")
     def number(self, payment: Payment) -> SafeString:

@@ -2,10 +2,10 @@
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from idempotency.filters import newest
+from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments.admin.filters import CHANNELS, Opened, Waiting
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
@@ -16,7 +16,7 @@ from payments.states import AttemptStatus, RefundStatus
 
 
 @admin.register(Attempt)
-class AttemptAdmin(MoneyAdmin):
+class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     """One trade at one provider. What is known of the shopper, and by what he pays, is not shown."""
 
     list_display = (
@@ -38,11 +38,9 @@ class AttemptAdmin(MoneyAdmin):
         *("description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
     )
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Attempt], search_term: str
-    ) -> tuple[QuerySet[Attempt], bool]:
-        ours = number_in(search_term)
-        return (queryset.filter(Q(pk=ours) | Q(payment_id=ours)) if search_term.strip() else queryset), False
+    def search(self, rows: QuerySet[Attempt], term: str) -> QuerySet[Attempt]:
+        ours = number_in(term)
+        return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
     @admin.display(description="our number", ordering="pk")
     def out_trade_no(self, attempt: Attempt) -> str:
@@ -74,7 +72,7 @@ class AttemptAdmin(MoneyAdmin):
 
 
 @admin.register(Refund)
-class RefundAdmin(MoneyAdmin):
+class RefundAdmin(WholeTermSearch, MoneyAdmin):
     """Money on its way back."""
 
     list_display = ("out_refund_no", "status", "amount", "reason", "payment_link", "asked_for")
@@ -97,11 +95,9 @@ class RefundAdmin(MoneyAdmin):
         *("asked_for", "sent", "next_question", "query_count"),
     )
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Refund], search_term: str
-    ) -> tuple[QuerySet[Refund], bool]:
-        ours = number_in(search_term)
-        return (queryset.filter(Q(pk=ours) | Q(payment_id=ours)) if search_term.strip() else queryset), False
+    def search(self, rows: QuerySet[Refund], term: str) -> QuerySet[Refund]:
+        ours = number_in(term)
+        return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
     @admin.display(description="our number", ordering="pk")
     def out_refund_no(self, refund: Refund) -> str:
@@ -181,7 +177,7 @@ class ObservationAdmin(MoneyAdmin):
 
 
 @admin.register(PaymentEvent)
-class PaymentEventAdmin(MoneyAdmin):
+class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
     """A new status of a payment, and whether the shop has acted on it."""
 
     list_display = ("name", "payment_link", "paid", "refunded", "created", "handled", "attempts")
@@ -192,13 +188,9 @@ class PaymentEventAdmin(MoneyAdmin):
     ordering = ("-pk",)
     fields = ("name", "payment_link", "paid", "refunded", "attempts", "created", "handled")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[PaymentEvent], search_term: str
-    ) -> tuple[QuerySet[PaymentEvent], bool]:
-        if not search_term.strip():
-            return queryset, False
-        ours = number_in(search_term)
-        return queryset.filter(payment_id=ours) if ours else queryset.none(), False
+    def search(self, rows: QuerySet[PaymentEvent], term: str) -> QuerySet[PaymentEvent]:
+        ours = number_in(term)
+        return rows.filter(payment_id=ours) if ours else rows.none()
 
     @admin.display(description="event")
     def name(self, event: PaymentEvent) -> str:

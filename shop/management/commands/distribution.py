@@ -20,19 +20,8 @@ class Command(BaseCommand):
             self.stdout.write(f"{name}: {_told(placement)} ({placement.because})")
             for sentence in found.get(name, ()):
                 self.stdout.write(f"    in the way: {sentence}")
-        unknown = {
-            name: unplanned
-            for name, sentences in found.items()
-            if (
-                unplanned := tuple(
-                    one for one in sentences if one not in getattr(PLAN.get(name), "in_the_way", ())
-                )
-            )
-        }
-        if unknown:
-            raise CommandError(
-                f"The plan in shop/distribution.py knows nothing of this: {'; '.join(_lines(unknown))}."
-            )
+        if unknown := _unknown(found):
+            raise CommandError(f"The plan in shop/distribution.py knows nothing of this: {'; '.join(unknown)}.")
 
 
 def _told(placement: Placement) -> str:
@@ -41,5 +30,11 @@ def _told(placement: Placement) -> str:
     return type(placement).__name__.lower()
 
 
-def _lines(found: dict[str, tuple[str, ...]]) -> list[str]:
-    return [f"{name}: {', '.join(sentences)}" for name, sentences in found.items()]
+def _unknown(found: dict[str, tuple[str, ...]]) -> list[str]:
+    """A line for each table that has more in its way than the plan says."""
+    lines = []
+    for name, sentences in found.items():
+        known = getattr(PLAN.get(name), "in_the_way", ())
+        if unknown := [sentence for sentence in sentences if sentence not in known]:
+            lines.append(f"{name}: {', '.join(unknown)}")
+    return lines
