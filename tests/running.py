@@ -1,6 +1,5 @@
 """The whole shop as `make run` starts it, in a process of its own, for tests that need the real thing."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,11 +12,11 @@ import httpx
 import psycopg
 import redis
 
+from tests import readymade
 from tests.ports import free_ports, is_free
 from tests.sandbox import ROOT
 
 START_SECONDS = 90.0
-SET_BY_RUN = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PUBLIC_URL", "DEBUG", "DJANGO_SETTINGS_MODULE")
 
 
 class RunningShop:
@@ -27,16 +26,20 @@ class RunningShop:
         folder: its data.
         web: how many web processes.
         more: of the environment.
+        first: whether everything is to be made from nothing; else an empty folder gets the data of a first start.
     """
 
-    def __init__(self, folder: Path, *, web: int = 1, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, web: int = 1, more: Mapping[str, str] | None = None, first: bool = False
+    ) -> None:
+        if not first and not any(folder.iterdir()):
+            readymade.lay_out(folder)
         self.folder = folder
         self.port, sandbox_port = _free_ports(web)
         self.urls = [f"http://127.0.0.1:{self.port + 10 * index}" for index in range(web)]
         self.url = self.urls[0]
         self.sandbox_url = f"http://127.0.0.1:{sandbox_port}"
-        environment = {name: value for name, value in os.environ.items() if name not in SET_BY_RUN}
-        environment |= {
+        environment = readymade.clean_environment() | {
             "PORT": str(self.port),
             "SANDBOX_PORT": str(sandbox_port),
             "WEB": str(web),

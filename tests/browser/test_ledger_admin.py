@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
 from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import open_page
+from tests.browser.conftest import SIZES, open_page
 from tests.running import RunningShop
 
 pytestmark = pytest.mark.timeout(120)
@@ -17,12 +16,11 @@ LEDGER = "/admin/idempotency/ledgerentry/"
 COUNTED = {"executed": 2000, "refused": 40, "uncertain": 3, "replayed": 300, "in_progress": 60, "reused": 1}
 
 
-@pytest.fixture(params=["light", "dark"])
-def operator(
-    request: pytest.FixtureRequest, browser: Browser, shop: RunningShop, size: dict[str, Any]
-) -> Iterator[Page]:
+@pytest.fixture(params=[("phone", "dark"), ("desktop", "light")], ids="-".join)
+def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop) -> Iterator[Page]:
     """The admin's page; an error of a script or of the content security policy fails the test."""
-    page = open_page(browser, shop, color_scheme=request.param, **size)
+    size, scheme = request.param
+    page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto("/admin/login/?next=/admin/")

@@ -228,7 +228,7 @@ def late_retries(scene: Scene) -> None:
         return 0 if row is None else int(row[0])
 
     before = passes()
-    until(lambda: passes() > before + 1)  # one of them has begun after the orders
+    until(lambda: passes() > before + 1, seconds=60)  # one of them has begun after the orders
     with closing(scene.lab.redis()) as redis:
         redis.flushall()
     for intent in scene.shop.history.of("order"):

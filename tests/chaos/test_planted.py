@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from tests import readymade
 from tests.chaos import scenarios
 from tests.chaos.lab import Lab
 from tests.chaos.planted import Bug, kinds
@@ -44,6 +45,7 @@ BUGS: list[tuple[Bug, Scenario, str]] = [
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
     with a_folder_of_its_own() as folder:
+        readymade.lay_out(folder)
         (folder / "planted").write_text("")
         lab = Lab(folder, web=2, durable=False, more={"CHAOS_PLANTED": str(folder / "planted")})
         try:

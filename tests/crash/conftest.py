@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from shop.embedded import EmbeddedServers
+from tests import readymade
 from tests.conftest import a_folder_of_its_own
 from tests.ports import free_port
 from tests.sandbox import ROOT, Sandbox
@@ -101,6 +102,7 @@ def shop() -> Iterator[MortalShop]:
 
 def run_shop(folder: Path) -> Iterator[MortalShop]:
     """Servers, sandbox and web worker under `folder`, ended afterwards."""
+    readymade.lay_out(folder)
     given = {name: os.environ.pop(name) for name in ("DATABASE_URL", "REDIS_URL")}
     servers = EmbeddedServers(folder, durable=False)
     try:
@@ -119,8 +121,6 @@ def run_shop(folder: Path) -> Iterator[MortalShop]:
         "LOG_LEVEL": "ERROR",
     }
     shop = None
-    for command in ("migrate", "load_demo"):
-        subprocess.run([PYTHON, "manage.py", command], cwd=ROOT, env=environment, check=True, capture_output=True)
     master = subprocess.Popen(
         [
             *(PYTHON, "-m", "gunicorn", "tests.crash.wsgi:application", "--preload", "--workers", "1"),

@@ -110,7 +110,7 @@ def run() -> Iterator[Run]:
             "DJANGO_SETTINGS_MODULE": "tests.integration.secrets.settings",
             "SECRET_KEY": secrets.token_urlsafe(50),
         }
-        shop = RunningShop(folder, more=log_everything)
+        shop = RunningShop(folder, more=log_everything, first=True)
         try:
             yield an_eventful_run(shop, log_everything["SECRET_KEY"])
         finally:
