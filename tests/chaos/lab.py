@@ -23,7 +23,7 @@ from shop.guardian import kill
 from shop.run import Plan, Run
 from tests.chaos.network import Network
 from tests.ports import free_ports
-from tests.running import SET_BY_RUN
+from tests.readymade import SET_BY_RUN
 
 PROVIDER_URLS = ("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL")
 SERVERS = ("postgresql", "redis")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import readymade
 from tests.chaos import plan, stage
 from tests.chaos.clients import Shop, shopping
 from tests.chaos.faults import Breaker
@@ -38,7 +39,9 @@ class Outcome:
     folder: Path | None
 
 
-def run(seed: int, *, duration: float, say: Callable[[str], object], keep: bool = False) -> Outcome:
+def run(
+    seed: int, *, duration: float, say: Callable[[str], object], keep: bool = False, made: Path | None = None
+) -> Outcome:
     """Run the seed.
 
     Args:
@@ -46,9 +49,12 @@ def run(seed: int, *, duration: float, say: Callable[[str], object], keep: bool 
         duration: seconds of load and faults; starting, recovery and the verdict come on top.
         say: told of the progress, a line each time.
         keep: leave logs and history where they are, also without a violation.
+        made: a first start's data, to begin with a copy of it; None begins with nothing.
     """
     folder = Path(tempfile.mkdtemp(prefix="po-"))
     folder.chmod(0o755)  # PostgreSQL's user must come through
+    if made is not None:
+        readymade.copy(made, folder)
     lab = Lab(folder, web=plan.WEBS, clocks=plan.clocks(seed))
     history = History()
     violations = ["the run did not end"]

@@ -18,7 +18,8 @@ import pytest
 from shop.guardian import Guardian
 from shop.run import Plan, complete
 from tests.ports import free_ports
-from tests.running import SET_BY_RUN, until
+from tests.readymade import clean_environment
+from tests.running import until
 from tests.sandbox import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -69,7 +70,7 @@ class Deployment:
         self.sandbox_url = f"http://127.0.0.1:{sandbox_port}"
         self.web_urls = [f"http://127.0.0.1:{each}" for each in web_ports]
         plan = Plan(ports=(port,), sandbox_port=sandbox_port, data_dir=folder)
-        outside = {name: value for name, value in os.environ.items() if name not in SET_BY_RUN}
+        outside = clean_environment()
         ours = {
             "DEBUG": "0",
             "SECRET_KEY": secrets.token_urlsafe(50),
