@@ -6,10 +6,16 @@ from collections.abc import Iterator
 import pytest
 
 from idempotency import ledger, marker
-from tests.protocol.explorer import stops_before
+from tests.protocol.explorer import dismiss_players, stops_before
 
 MARKER = ["claim", "look", "finish", "release"]
 LEDGER = ["hold", "record", "find", "claim_phased", "take_over", "complete_phased", "suspend", "drop_lease"]
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _players() -> Iterator[None]:
+    yield
+    dismiss_players()
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ sets, after P. Godefroid, Partial-Order Methods for the Verification of Concurre
 chapter 5.
 """
 
+import queue
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -75,6 +76,7 @@ class Actor:
         name: for the trace.
         work: sends the request; what it returns is the answer.
         answer: what it returned; None if it was killed.
+        dismissed: nobody wants to know how it goes on: it ends without its connection, as if it had failed.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Actor:
     answer: Any = None
     done: bool = False
     killed: bool = False
+    dismissed: bool = False
     touches: str = ""
     failure: BaseException | None = None
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -96,11 +99,13 @@ def stop(where: str, *, touches: str = "") -> None:
     if actor is None:
         return
     run: Run = _current.run
-    if not actor.killed:
+    if not (actor.killed or actor.dismissed):
         run.trace.append(f"{actor.name} before {where}")
         actor.touches = touches
         run.back.release()
         actor.go.acquire()
+    if actor.dismissed:
+        raise Killed
     if actor.killed:
         _die()
         raise Killed
@@ -112,9 +117,10 @@ def _die() -> None:
         return
     backend = connection.connection.info.backend_pid
     connection.close()
-    with psycopg.connect(**connection.get_connection_params(), autocommit=True) as witness:
-        while witness.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [backend]).fetchone() is not None:
-            pass
+    if not _witnesses:
+        _witnesses.append(psycopg.connect(**connection.get_connection_params(), autocommit=True))
+    while _witnesses[0].execute("SELECT FROM pg_stat_activity WHERE pid = %s", [backend]).fetchone() is not None:
+        pass
 
 
 @dataclass
@@ -170,11 +176,13 @@ class Run:
         finally:
             for actor in actors:
                 if not actor.done:
-                    self.let_go(actor, kill=True)
+                    actor.dismissed = True
+                    self.let_go(actor)
 
     def start(self, actor: Actor) -> None:
-        """Make the actor's thread, which waits to be let go on."""
-        threading.Thread(target=self._live, args=(actor,), daemon=True).start()
+        """Give the actor a thread, which waits to be let go on."""
+        player = _idle.pop() if _idle else _Player()
+        player.parts.put((self, actor))
 
     def let_go(self, actor: Actor, *, kill: bool = False) -> None:
         """Let the actor run up to its next stop or its end; or die where it stands."""
@@ -204,7 +212,8 @@ class Run:
             self._asleep = {option for option in seen if option.commutes_with(chosen)}
         return chosen
 
-    def _live(self, actor: Actor) -> None:
+    def live(self, actor: Actor) -> None:
+        """The actor's life, in the thread of this call."""
         _current.actor, _current.run = actor, self
         actor.go.acquire()
         try:
@@ -214,10 +223,42 @@ class Run:
             pass
         except BaseException as failure:
             actor.failure = failure
-        finally:
             connections.close_all()
+
+
+class _Player(threading.Thread):
+    """Plays one actor after the other, over one connection to the database, which only a kill or a failure ends.
+
+    Most of the time of a run would else be that of making connections.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="actor", daemon=True)
+        self.parts: queue.SimpleQueue[tuple[Run, Actor] | None] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        while (part := self.parts.get()) is not None:
+            run, actor = part
+            run.live(actor)
+            _idle.append(self)
             actor.done = True
-            self.back.release()
+            run.back.release()
+        connections.close_all()
+
+
+_idle: list[_Player] = []
+_witnesses: list[psycopg.Connection] = []
+
+
+def dismiss_players() -> None:
+    """End the threads and connections that no run uses."""
+    while _witnesses:
+        _witnesses.pop().close()
+    while _idle:
+        player = _idle.pop()
+        player.parts.put(None)
+        player.join()
 
 
 def every_list(execute: Callable[[Run], None], *, runs_max: int, reduced: bool = True) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import redis
-from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models.functions import Now
 from django.test import override_settings
@@ -25,6 +24,7 @@ from tests.protocol.explorer import Actor, Event, Run, Violation, every_list, ra
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 
 RUNS_MAX = 20_000
+EMPTY = "DELETE FROM idempotency_ledgerattempt; DELETE FROM idempotency_ledgerentry; DELETE FROM auth_group"
 
 
 @pytest.fixture(params=["with Redis", "without Redis"])
@@ -64,8 +64,8 @@ class Case:
         self.outcomes: set[Any] = set()
 
     def __call__(self, run: Run) -> None:
-        Group.objects.all().delete()
-        LedgerEntry.objects.all().delete()
+        with connection.cursor() as cursor:
+            cursor.execute(EMPTY)
         self.server.flushdb()
         requests.outside.charged.clear()
         actors = [Actor(name, lambda: requests.send(self.view, "k1")) for name in "ABC"[: self.copies]]

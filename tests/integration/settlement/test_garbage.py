@@ -66,7 +66,7 @@ def is_refused(channel: str, answer: Any) -> bool:
     return bool(answer.status_code == 400)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=90, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     channel=st.sampled_from(["wechat", "alipay", "stripe"]),
     headers=st.dictionaries(st.sampled_from(HEADERS), values, max_size=5),
