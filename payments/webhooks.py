@@ -23,7 +23,7 @@ from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Anomaly, Notification
 from payments.observations import Outcome, apply_observation
-from payments.providers.base import Notice
+from payments.providers.base import Notice, is_keepable
 from payments.sharing import shared
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: 
         headers=dict(headers),
         body=body,
         digest=_digest(notice),
-        out_trade_no=notice.facts[0].out_trade_no if notice.facts else "",
+        out_trade_no=_number_of(notice),
     )
     try:
         try:
@@ -169,6 +169,12 @@ def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: 
     except Exception as error:
         log.exception("%s notification %s could not be applied", channel, notice.notification_id)
         return _keep_failed(row, error)
+
+
+def _number_of(notice: Notice) -> str:
+    """What the row is searched by; one that no column could hold must not keep the row itself from being kept."""
+    number = notice.facts[0].out_trade_no if notice.facts else ""
+    return number if is_keepable(number, most=64) else ""
 
 
 def _apply_once(row: Notification, notice: Notice) -> str:

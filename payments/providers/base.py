@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class FactKind(StrEnum):
@@ -55,6 +55,11 @@ class Fact:
     out_refund_no: str = ""
     paid_txn_id: str = ""
     paid_minor: int | None = None
+
+
+def is_keepable(value: Any, *, most: int) -> bool:
+    """Whether `value` is a text that a column of `most` characters can hold; PostgreSQL's cannot hold NUL."""
+    return isinstance(value, str) and len(value) <= most and "\0" not in value
 
 
 def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str = "CNY") -> Fact:
@@ -165,11 +170,18 @@ class Notice:
         notification_id: the provider's id of this notification; all its copies carry the same.
         event_type: the provider's own word, such as ``TRANSACTION.SUCCESS`` or ``TRADE_SUCCESS``.
         facts: what it tells; empty for an event that moves no money (a status we do not act on).
+
+    Raises:
+        ValueError: id or type could not be kept, so nobody could be shown that it came.
     """
 
     notification_id: str
     event_type: str
     facts: tuple[Fact, ...]
+
+    def __post_init__(self) -> None:
+        if not (is_keepable(self.notification_id, most=128) and is_keepable(self.event_type, most=64)):
+            raise ValueError("its id or type is no text, or too long")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

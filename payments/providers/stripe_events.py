@@ -44,7 +44,7 @@ def read_event(
             event_type=text_of(event, "type"),
             facts=facts_of(event, merchant=merchant),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotificationMalformed(f"not a readable event: {type(error).__name__}") from error
 
 

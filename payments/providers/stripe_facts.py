@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from payments.providers.base import BillLine, Fact, FactKind, closed_fact
+from payments.providers.base import BillLine, Fact, FactKind, closed_fact, is_keepable
 
 CHANNEL = "stripe"
 # `charge.refund.updated` tells what `refund.updated` does; endpoints of older versions get only the former
@@ -100,8 +100,12 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
 
 
 def number_of(document: Mapping[str, Any]) -> str:
-    """Our number in its metadata; empty for a document that is not of ours."""
-    return str((document.get("metadata") or {}).get("out_trade_no", ""))
+    """Our number in its metadata; empty for a document that is not of ours.
+
+    An account may serve other systems too, whose numbers may be anything.
+    """
+    number = (document.get("metadata") or {}).get("out_trade_no", "")
+    return number if is_keepable(number, most=64) else ""
 
 
 def text_of(document: Mapping[str, Any], name: str) -> str:

@@ -234,7 +234,7 @@ class WeChatPay(SignedCalls):
                 event_type=event_type,
                 facts=facts_of(event_type, content),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from error
 
     def _refund_result(self, answer: Mapping[str, Any]) -> RefundResult:

@@ -135,6 +135,49 @@ def test_signed_but_not_readable_is_400(channels: None, body: bytes) -> None:
     assert nothing_is_left()
 
 
+def event(**changed: Any) -> bytes:
+    """An intent that succeeded, with members of the event or of the intent changed."""
+    intent = {
+        "id": "pi_1",
+        "metadata": {"out_trade_no": "n" * 32},
+        "amount_received": 1990,
+        "currency": "cny",
+    }
+    outside = {
+        "object": "event",
+        "id": "evt_1",
+        "type": "payment_intent.succeeded",
+        "created": 1_790_000_000,
+        "livemode": False,
+    }
+    known = {name: value for name, value in changed.items() if name in outside}
+    return json.dumps({**outside, **known, "data": {"object": {**intent, **changed}}}).encode()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "x" * 129},
+        {"id": "x\x00"},
+        {"type": "t" * 65},
+        {"created": 10**12},
+    ],
+)
+def test_signed_but_of_no_shape_is_400(channels: None, changed: dict[str, Any]) -> None:
+    assert send(signed(event(**changed))).status_code == 400
+    assert nothing_is_left()
+
+
+def test_signed_and_nested_too_deeply_is_400(channels: None) -> None:
+    assert send(signed(b"[" * 50_000)).status_code == 400
+
+
+@pytest.mark.parametrize("number", ["n" * 65, "n\x00", 7, ["n"], {"n": 1}])
+def test_an_intent_of_another_system_with_a_number_like_ours_is_not_ours(channels: None, number: Any) -> None:
+    assert send(signed(event(metadata={"out_trade_no": number}))).status_code == 200
+    assert Observation.objects.count() == 0
+
+
 def test_only_post_and_only_so_much(channels: None) -> None:
     assert Client().get(URL).status_code == 405
     assert send(signed(b"x" * 70_000)).status_code == 400

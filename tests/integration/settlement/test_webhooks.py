@@ -1,5 +1,6 @@
 """CONTRACT [3]: what is accepted, what is refused, and what each answer leaves behind."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,8 @@ from payments.providers import rsa
 from payments.providers.alipay import signed_text
 from payments.providers.wechat import answer_message
 from payments.sandbox import state
+from payments.sandbox.wechat_certificates import encrypted
+from payments.sandbox.wechat_signing import signature_headers
 from tests.integration.settlement.conftest import CHANNELS, Letter, letter, order_of, payment_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
@@ -160,6 +163,70 @@ def test_wechat_signed_but_not_decodable_is_400(channels: None, body: bytes) -> 
     assert Notification.objects.count() == 0
 
 
+def wechat_letter(attempt: Attempt, *, envelope: dict[str, Any] | None = None, **changed: Any) -> Letter:
+    """Genuinely signed and encrypted, with members of the content or of its envelope changed."""
+    amount = {"total": 1990, "payer_total": 1990, "currency": "CNY", "payer_currency": "CNY"}
+    content = {
+        "mchid": attempt.merchant,
+        "out_trade_no": attempt.out_trade_no,
+        "transaction_id": "4200000000",
+        "success_time": "2026-11-20T10:00:00+08:00",
+        "amount": {**amount, **changed.pop("amount", {})},
+        **changed,
+    }
+    plain = changed.get("plain") or json.dumps(content).encode()
+    outside = {
+        "id": "wx-1",
+        "event_type": "TRANSACTION.SUCCESS",
+        "resource": encrypted(plain, associated_data="transaction"),
+        **(envelope or {}),
+    }
+    body = json.dumps(outside).encode()
+    headers = signature_headers(body, with_key="") | {"Content-Type": "application/json"}
+    return Letter("wechat", body, headers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"envelope": {"id": "i" * 129}},
+        {"envelope": {"id": "i\x00"}},
+        {"envelope": {"event_type": "E" * 65}},
+        {"envelope": {"event_type": 7}},
+        {"plain": b"[" * 20_000},
+    ],
+    ids=range(5),
+)
+def test_wechat_signed_but_of_no_shape_is_400(open_attempt: OpenAttempt, changed: dict[str, Any]) -> None:
+    answer = wechat_letter(open_attempt("wechat"), **changed).send()
+    assert (answer.status_code, answer.json()["code"]) == (400, "FAIL")
+    assert Notification.objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"transaction_id": "4" * 65},
+        {"transaction_id": "42\x00"},
+        {"out_trade_no": "n\x00"},
+        {"mchid": "1" * 65},
+        {"amount": {"total": 10**20}},
+        {"amount": {"currency": "YUAN"}},
+    ],
+    ids=range(6),
+)
+def test_a_genuine_fact_that_fits_nowhere_is_kept_for_a_person(
+    open_attempt: OpenAttempt, changed: dict[str, Any]
+) -> None:
+    note = wechat_letter(open_attempt("wechat"), **changed)
+    for _ in range(2):
+        answer = note.send()
+        assert (answer.status_code, answer.json()["code"]) == (500, "FAIL")
+    row, anomaly = Notification.objects.get(), Anomaly.objects.get()
+    assert (row.verdict, row.attempts, anomaly.kind) == ("error", 2, "notification_failed")
+    assert Observation.objects.count() == 0
+
+
 def alipay_letter(attempt: Attempt, **changed: str | None) -> Letter:
     """Genuinely signed, with parameters changed, added or (None) left out."""
     note = letter(attempt)
@@ -181,7 +248,16 @@ def test_alipay_refuses_another_sign_type_or_application(
     refuse(alipay_letter(open_attempt("alipay"), **changed).send(), "alipay", before)
 
 
-@pytest.mark.parametrize("changed", [{"notify_id": None}, {"total_amount": "1.999"}, {"trade_status": None}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"notify_id": None},
+        {"total_amount": "1.999"},
+        {"trade_status": None},
+        {"notify_id": "n" * 129},
+        {"notify_id": "n\x00"},
+    ],
+)
 def test_alipay_signed_but_not_readable_fails(open_attempt: OpenAttempt, changed: dict[str, str | None]) -> None:
     before = refused_so_far("alipay")
     refuse(alipay_letter(open_attempt("alipay"), **changed).send(), "alipay", before)

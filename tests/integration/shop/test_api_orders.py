@@ -100,6 +100,16 @@ BAD_BODIES = {
 }
 
 
+@pytest.mark.parametrize("body", [b"[" * 50_000, b'{"a":' * 5_000], ids=["lists", "objects"])
+def test_a_body_that_is_nested_too_deeply_is_400(mug: Product, caller: Any, body: bytes) -> None:
+    response = caller.http.generic(
+        "POST", "/api/v1/orders", body, content_type="application/json", headers={"Idempotency-Key": "deep"}
+    )
+
+    assert (response.status_code, response["Content-Type"]) == (400, "application/problem+json")
+    assert "deeply" in response.json()["detail"]
+
+
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
 def test_a_malformed_body_is_400_and_burns_no_key(caller: Any, mug: Product, body: Any) -> None:
     response = caller.post("orders", body, key="k1")
