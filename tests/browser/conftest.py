@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -50,6 +51,11 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(params=sorted(SIZES))
 def size(request: pytest.FixtureRequest) -> dict[str, Any]:
     return SIZES[request.param]
+
+
+def control(shop: RunningShop, what: str, body: dict[str, Any]) -> None:
+    """Tell the provider sandbox's `/_control/{what}`."""
+    httpx.post(f"{shop.sandbox_url}/_control/{what}", json=body, trust_env=False).raise_for_status()
 
 
 def open_page(browser: Browser, shop: RunningShop, **options: Any) -> Page:

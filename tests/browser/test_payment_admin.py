@@ -9,6 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.conftest import control
 from tests.browser.test_ledger_admin import fits, operator  # noqa: F401  the same person, the same demand
 from tests.running import RunningShop, until
 
@@ -47,10 +48,6 @@ def buy(api: httpx.Client, shop: RunningShop, *, faults: dict[str, Any]) -> dict
     finally:
         control(shop, "faults", dict.fromkeys(faults, False))
     return payment
-
-
-def control(shop: RunningShop, what: str, body: dict[str, Any]) -> None:
-    httpx.post(f"{shop.sandbox_url}/_control/{what}", json=body, trust_env=False).raise_for_status()
 
 
 def notified(shop: RunningShop, number: str) -> bool:

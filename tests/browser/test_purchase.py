@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import log_in, open_page
+from tests.browser.conftest import control, log_in, open_page
 from tests.running import RunningShop, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -45,12 +45,11 @@ def notified(shop: RunningShop, number: str) -> bool:
 @contextmanager
 def held_answers(shop: RunningShop) -> Iterator[None]:
     """The provider does what it is asked, and its answers wait till the end of the block."""
-    control = f"{shop.sandbox_url}/_control/faults"
-    httpx.post(control, json={"hold_answers": True}, trust_env=False).raise_for_status()
+    control(shop, "faults", {"hold_answers": True})
     try:
         yield
     finally:
-        httpx.post(control, json={"hold_answers": False}, trust_env=False).raise_for_status()
+        control(shop, "faults", {"hold_answers": False})
 
 
 def press_on(page: Page) -> Locator:

@@ -76,7 +76,7 @@ class Actor:
         name: for the trace.
         work: sends the request; what it returns is the answer.
         answer: what it returned; None if it was killed.
-        dismissed: nobody wants to know how it goes on: it ends without its connection, as if it had failed.
+        dismissed: nobody wants to know how it goes on: it ends at its next stop, and keeps its connection.
     """
 
     name: str
