@@ -14,6 +14,7 @@ from idempotency.locks.holder import Holder
 
 MICROSECONDS = 1_000_000
 RENEW_AFTER = 1 / 3  # of a lease
+CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
 
 
 @dataclass(slots=True, eq=False)
@@ -71,12 +72,14 @@ class Holds:
         self._holds: dict[tuple[str, str], Hold] = {}
         self._stir = stir
         self._next = float("inf")
+        self._granted = False
 
     def add(self, hold: Hold) -> None:
         """Keep it in sight."""
         with self._lock:
             self._holds[hold.key, hold.owner] = hold
             due_at = hold.due_at  # read once: another thread may end the renewals at any time
+            self._granted = self._granted or not hold.confirmed
             early = due_at is not None and due_at < self._next
             if early and due_at is not None:
                 self._next = due_at
@@ -111,10 +114,17 @@ class Holds:
         return found
 
     def next_due(self) -> float:
-        """When the next renewal is due, on our clock; infinite if never. `stir` tells if one comes before it."""
+        """When to look for the next renewal, on our clock; infinite if never. `stir` tells if one comes before it.
+
+        After a grant there is one look more: the next one is mostly granted before it and due after it, so that
+        nobody is stirred in the middle of a hand-over.
+        """
         with self._lock:
             every = [hold.due_at for hold in self._holds.values()]
             self._next = min((due_at for due_at in every if due_at is not None), default=float("inf"))
+            if self._granted:
+                self._next = min(self._next, time.monotonic() + CONFIRM_SECONDS)
+                self._granted = False
             return self._next
 
     def forget_ended(self) -> None:
@@ -137,7 +147,7 @@ class Mail:
     """Messages to the waiters of a process, by request. Thread-safe.
 
     A waiter is expected from before it asks the server, so that no answer is faster than it. A message is a hint
-    to look, or a grant; when messages may have been lost, every bell rings.
+    to look, or a grant; when messages may have been lost, every bell rings. A bell hangs until it rings.
     """
 
     def __init__(self) -> None:
@@ -149,8 +159,9 @@ class Mail:
         self._told[request] = None
 
     def forget(self, request: str) -> None:
-        self._told.pop(request, None)
-        self._bells.pop(request, None)
+        with self._lock:  # a message that is being delivered must not leave it here for ever
+            self._told.pop(request, None)
+            self._bells.pop(request, None)
 
     def told(self, request: str) -> Any:
         """What was told to `request` last, or None."""
@@ -159,8 +170,9 @@ class Mail:
     def hang(self, request: str, bell: Any) -> None:
         """Have `bell` ring for `request`, at once if something was told already."""
         with self._lock:
-            self._bells[request] = bell
-            if self._told.get(request) is not None:
+            if self._told.get(request) is None:
+                self._bells[request] = bell
+            else:
                 bell.ring()
 
     def deliver(self, data: bytes | str) -> None:
@@ -169,18 +181,23 @@ class Mail:
         with self._lock:
             if request in self._told:
                 self._told[request] = Grant(int(grant[0]), int(grant[1])) if grant else True
-                if bell := self._bells.get(request):
+                if bell := self._bells.pop(request, None):
                     bell.ring()
 
     def ring_all(self) -> None:
         """Something may have been lost: everyone looks for himself."""
         with self._lock:
-            for bell in self._bells.values():
-                bell.ring()
+            while self._bells:
+                self._bells.popitem()[1].ring()
 
     @property
     def waiting(self) -> bool:
         return bool(self._told)
+
+    def hangs(self, *, beside: Any = None) -> bool:
+        """Whether a bell is still to be rung, other than `beside`."""
+        with self._lock:
+            return any(bell is not beside for bell in self._bells.values())
 
 
 def chunks(holds: Iterable[Hold], size: int) -> list[list[Hold]]:

@@ -105,7 +105,12 @@ class Hub(ABC):
     @property
     def needed(self) -> bool:
         """Whether anyone waits for a message."""
-        return self.mail.waiting or bool(self._listeners)
+        return self.mail.waiting or self.listened
+
+    @property
+    def listened(self) -> bool:
+        """Whether a topic is listened to."""
+        return bool(self._listeners)
 
     @property
     def channels(self) -> list[str]:

@@ -79,6 +79,7 @@ class Latch:
         try:
             yield Listen()
             while True:
+                hub.mail.expect(request)  # what was told is looked at now, and must not ring the next bell
                 stay = time.monotonic() < deadline
                 try:
                     if not (yield Ask(_LATCH, self._keys, ["look", waiter if stay else ""])):

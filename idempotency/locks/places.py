@@ -17,7 +17,7 @@ from typing import Any
 
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.holder import Holder
-from idempotency.locks.holds import MICROSECONDS, RENEW_AFTER, Grant, Hold
+from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Grant, Hold
 from idempotency.locks.hub import BACK_OFF_SECONDS, Hub
 from idempotency.locks.script import Script
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait
@@ -25,7 +25,6 @@ from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
 CLAIM_SECONDS = 1.0  # what a waiter is granted until its process has confirmed
-CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
 PATIENCE_SECONDS = 30.0  # a waiter that has not asked again for so long is taken for dead
 UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not answer
 RELEASE_SECONDS = 2.0  # for which a release does; then the lease ends it
@@ -256,6 +255,7 @@ class _Asking:
         ends_at = sent_at + (told.ends - now) / MICROSECONDS
         woken_at = time.monotonic()
         if ends_at - woken_at < CLAIM_SECONDS / 2 or not self._watched:
+            self._hub.mail.expect(self._request)  # it is forgotten, or it would ring every bell from now on
             return None
         return self._hold(told.token, ends_at, confirmed=False, sent_at=woken_at)
 

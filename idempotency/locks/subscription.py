@@ -1,33 +1,63 @@
-"""A subscriber's connection, read by one thread; others may tell it what to subscribe to.
+"""A subscriber's connection, read by one thread at a time, its leader; others may tell it what to subscribe to.
 
 redis-py's own would connect again by itself and not say so, and whoever waits must know that messages may be lost;
 and a message passes through fewer hands here, which is time that a lock is held by nobody.
 """
 
+import select
 import threading
 from typing import Any
 
+from redis.exceptions import ConnectionError as RedisConnectionError
+
 
 class Subscription:
-    """Made as `pool` makes its connections, beside them. Raises what redis-py raises, and is useless then."""
+    """Made as `pool` makes its connections, beside them. Raises what redis-py raises, and is useless then.
+
+    Attributes:
+        leader: who reads it now, or None. Only he gives that back, by setting it to None: one store, so that an
+            interrupt comes before it or after it.
+        broken: messages may have been lost, so nobody reads it any more.
+    """
 
     def __init__(self, pool: Any) -> None:
         self._connection = pool.connection_class(**pool.connection_kwargs)
         self._sending = threading.Lock()
+        self._choosing = threading.Lock()
+        self.leader: Any = None
+        self.broken = False
         self._connection.connect()
+        self._readable = select.poll()
+        self._readable.register(self._connection._sock, select.POLLIN)
+
+    def lead(self, who: Any) -> bool:
+        """Whether `who` reads from now on: nobody else does, and there is something to be read."""
+        with self._choosing:
+            if self.leader is None and not self.broken:
+                self.leader = who
+        return self.leader is who
 
     def subscribe(self, *channels: str) -> None:
         """Have their messages, each after one of type ``subscribe``."""
-        with self._sending:
-            self._connection.send_command("SUBSCRIBE", *channels, check_health=False)
+        self._send("SUBSCRIBE", *channels)
 
     def unsubscribe(self, *channels: str) -> None:
+        self._send("UNSUBSCRIBE", *channels)
+
+    def _send(self, *command: str) -> None:
         with self._sending:
-            self._connection.send_command("UNSUBSCRIBE", *channels, check_health=False)
+            self._refuse_if_broken()
+            try:
+                self._connection.send_command(*command, check_health=False)
+            except BaseException:
+                self.broken = True
+                raise
 
     def get_message(self, *, timeout: float) -> dict[str, Any] | None:
         """The next one as redis-py tells it: type, channel and data; None if none came in `timeout` seconds."""
-        if not self._connection.can_read(timeout=timeout):
+        self._refuse_if_broken()
+        # what came together with the last one is not in the socket any more; asked first, while there is time
+        if not self._connection.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
             return None
         kind, channel, data = self._connection.read_response(
             disable_decoding=True, disconnect_on_error=False, push_request=True
@@ -35,4 +65,11 @@ class Subscription:
         return {"type": kind.decode(), "channel": channel, "data": data}
 
     def close(self) -> None:
-        self._connection.disconnect()
+        """By its leader, or when it is broken."""
+        with self._sending:
+            self.broken = True
+            self._connection.disconnect()
+
+    def _refuse_if_broken(self) -> None:
+        if self.broken:  # redis-py would connect it again, to hear nothing
+            raise RedisConnectionError("This subscription has ended.")

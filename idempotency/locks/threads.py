@@ -14,21 +14,15 @@ from idempotency.fastpath import FAILURES
 from idempotency.line import Line, plain_pool
 from idempotency.locks import holder
 from idempotency.locks.errors import LockUnavailable
-from idempotency.locks.hub import (
-    BACK_OFF_SECONDS,
-    IDLE_READS,
-    READ_SECONDS,
-    READY_SECONDS,
-    Hub,
-    is_cluster,
-    is_unavailable,
-)
+from idempotency.locks.hub import Hub, is_cluster, is_unavailable
 from idempotency.locks.steps import Ask, Finish, Listen, On, Pause, Step, Steps, Threaded, Wait, Work, perform
+from idempotency.locks.subscriber import Subscriber
 from idempotency.locks.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
 LINES_MAX = 16  # connections kept open for commands while nobody uses them
+LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it
 
 T = TypeVar("T")
 
@@ -55,14 +49,11 @@ class ThreadHub(Hub):
 
     def __init__(self, client: Any) -> None:
         self._guard = threading.Lock()
-        self._reader: threading.Thread | None = None
         self._watchdog: threading.Thread | None = None
-        self._ready = threading.Event()
-        self._pubsub: Any = None
-        self._topics = threading.Lock()
         self._stirred = threading.Event()
         self._lines: deque[Line] = deque()
         self._pool = plain_pool(client)
+        self._subscriber = Subscriber(self, self._subscription)
         super().__init__(client, cluster=is_cluster(client))
 
     def bell(self) -> ThreadBell:
@@ -79,9 +70,9 @@ class ThreadHub(Hub):
                         raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
                     raise
             case Wait(bell, seconds):
-                return bell.wait(seconds)
+                return self._subscriber.wait(bell, seconds)
             case Listen():
-                return self._ready.is_set() or self._listen()
+                return self._subscriber.listen()
             case Finish(steps):
                 return perform(steps, self.answer)
             case On(face, steps):
@@ -107,68 +98,16 @@ class ThreadHub(Hub):
             else:
                 line.close()
 
-    def _listen(self) -> bool:
-        with self._guard:
-            if self._reader is None:
-                self._reader = threading.Thread(target=self._read, name="locks-subscriber", daemon=True)
-                self._reader.start()
-        return self._ready.wait(READY_SECONDS)
-
     def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         """Have `listener` called with each message of `channel`, and with None when some may be missed."""
-        with self._topics:
-            if self.added(channel, listener):
-                self._tell_subscriber("subscribe", channel)
-            else:
-                listener(None)
+        self._subscriber.join(channel, listener)
 
     def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
         """No more calls."""
-        with self._topics:
-            if self.removed(channel, listener):
-                self._tell_subscriber("unsubscribe", channel)
+        self._subscriber.leave(channel, listener)
 
-    def _tell_subscriber(self, what: str, channel: str) -> None:
-        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins anew
-            if (pubsub := self._pubsub) is not None:  # if not, it will know when it begins
-                getattr(pubsub, what)(channel)
-
-    def _read(self) -> None:
-        failures = 0
-        while self._still_needed():
-            try:
-                self._read_messages()
-                failures = 0
-            except Exception as error:  # whatever it was, those who wait must be heard again
-                log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
-                self.mail.ring_all()
-                time.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
-                failures += 1
-
-    def _read_messages(self) -> None:
-        pubsub = self._pubsub = self.client.pubsub() if self._pool is None else Subscription(self._pool)
-        try:
-            pubsub.subscribe(*self.channels)
-            idle = 0
-            while idle < IDLE_READS:
-                message = pubsub.get_message(timeout=READ_SECONDS)
-                self.take(message)
-                if message is not None and message["type"] == "subscribe":
-                    self._ready.set()
-                idle = 0 if self.needed else idle + 1
-        finally:
-            self._pubsub = None
-            self._ready.clear()
-            with contextlib.suppress(*FAILURES):
-                pubsub.close()
-
-    def _still_needed(self) -> bool:
-        """Says that nobody listens in the same step in which nobody waits, so that no newcomer is lost."""
-        with self._guard:
-            if self.needed:
-                return True
-            self._reader = None
-            return False
+    def _subscription(self) -> Any:
+        return self.client.pubsub() if self._pool is None else Subscription(self._pool)
 
     def stir(self) -> None:
         with self._guard:
@@ -182,6 +121,8 @@ class ThreadHub(Hub):
             self._stirred.clear()
             due_at = self.holds.next_due()
             if due_at == float("inf"):
+                if self._stirred.wait(LINGER_SECONDS):
+                    continue
                 with self._guard:
                     if not self._stirred.is_set():
                         self._watchdog = None

@@ -4,7 +4,12 @@ import time
 from typing import Any
 
 from idempotency.locks.holder import current
-from idempotency.locks.holds import Hold, Holds
+from idempotency.locks.holds import CONFIRM_SECONDS, Hold, Holds
+from idempotency.locks.hub import Hub
+from idempotency.locks.latch import Latch
+from idempotency.locks.places import Places
+from idempotency.locks.steps import Ask, Finish, Wait
+from idempotency.locks.threads import ThreadBell
 
 
 class Ending(Hold):
@@ -46,3 +51,85 @@ def test_renewals_that_end_while_they_are_looked_at_disturb_nobody() -> None:
         look(holds, ending(name))
         assert holds.next_due() == float("inf")
         assert holds.due(within_seconds=1.0) == []
+
+
+def granted() -> Hold:
+    now = time.monotonic()
+    return Hold(
+        key="lock",
+        owner="me",
+        token=1,
+        lease_seconds=30.0,
+        ends_at=now + 1,
+        holder=current(),
+        renew_until=now + 300,
+        due_at=now + CONFIRM_SECONDS,
+        confirmed=False,
+    )
+
+
+def test_the_watchdog_of_a_lock_that_goes_from_hand_to_hand_is_stirred_once() -> None:
+    stirred: list[None] = []
+    holds = Holds(stir=lambda: stirred.append(None))
+    for _ in range(3):
+        hold = granted()
+        holds.add(hold)
+        holds.remove(hold)
+        assert holds.next_due() <= time.monotonic() + CONFIRM_SECONDS  # it looks once more, and that is in time
+    assert len(stirred) == 1
+    assert holds.next_due() == float("inf")
+    holds.add(granted())
+    assert len(stirred) == 2
+
+
+class Alone(Hub):
+    """Without a server."""
+
+    def bell(self) -> ThreadBell:
+        return ThreadBell()
+
+    def stir(self) -> None: ...
+
+
+def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
+    hub = Alone(None, cluster=False)
+    places = Places(kind="lock", name="thing", capacity=1)
+    steps = places.take(hub, current(), shared=0, exclusive=1, wait_seconds=None, lease_seconds=None)
+    next(steps)
+    asked = steps.send(True)
+    queued = [0, 0, 2_000_000, 1_000_000]
+    assert isinstance(asked, Ask)
+    waited = steps.send(queued)
+    assert isinstance(waited, Wait)
+    hub.mail.deliver(f"{asked.arguments[1]} 7 1")
+    assert waited.bell.wait(0)
+    assert isinstance(steps.send(True), Ask)
+    waited = steps.send(queued)
+    assert isinstance(waited, Wait)
+    assert not waited.bell.wait(0)
+    hub.mail.deliver(str(asked.arguments[1]))
+    assert waited.bell.wait(0)
+    steps.close()
+
+
+def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> None:
+    hub = Alone(None, cluster=False)
+
+    class LatchAlone(Latch):
+        def hub(self) -> Hub:
+            return hub
+
+    steps = Latch.wait.steps(LatchAlone("thing"))
+    next(steps)
+    asked = steps.send(True)
+    assert isinstance(asked, Ask)
+    waited = steps.send(1)
+    assert isinstance(waited, Wait)
+    hub.mail.deliver(str(asked.arguments[1]).split(" ")[1])
+    assert waited.bell.wait(0)
+    assert isinstance(steps.send(True), Ask)
+    waited = steps.send(1)
+    assert isinstance(waited, Wait)
+    assert not waited.bell.wait(0)
+    steps.send(False)
+    assert isinstance(steps.send(0), Finish)
