@@ -9,9 +9,9 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import RequestDataTooBig
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 
+from idempotency.availability import database_is_away
 from idempotency.errors import Problem, payload_too_large, problem_response, service_unavailable
 
 
@@ -35,11 +35,11 @@ class IdempotencyMiddleware:
         return None if problem is None else problem_response(problem, request)
 
 
-def problem_of(exception: Exception) -> Problem | None:
+def problem_of(exception: BaseException | None) -> Problem | None:
     """The problem that an exception means for the caller; None if it is a fault of the program."""
     if isinstance(exception, Problem):
         return exception
-    if isinstance(exception, (OperationalError, InterfaceError)):
+    if database_is_away(exception):
         return service_unavailable()
     if isinstance(exception, RequestDataTooBig):
         return payload_too_large()

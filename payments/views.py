@@ -3,7 +3,6 @@
 import uuid
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
@@ -99,7 +98,7 @@ def wechat_webhook(request: HttpRequest) -> HttpResponse:
         return _wechat_fail(400, "The notification cannot be read.")
     except webhooks.ProcessingFailed:
         return _wechat_fail(500, "The notification could not be processed; please send it again.")
-    except (OperationalError, InterfaceError):
+    except webhooks.NotStored:
         response = _wechat_fail(503, "The notification could not be stored; please send it again.")
         response["Retry-After"] = "1"
         return response
@@ -124,8 +123,7 @@ def alipay_webhook(request: HttpRequest) -> HttpResponse:
         SignatureInvalid,
         NotificationMalformed,
         webhooks.ProcessingFailed,
-        OperationalError,
-        InterfaceError,
+        webhooks.NotStored,
     ):
         return HttpResponse("fail", content_type="text/plain")
     return HttpResponse("success", content_type="text/plain")
@@ -147,7 +145,7 @@ def stripe_webhook(request: HttpRequest) -> HttpResponse:
         return _stripe_says(400, "The event cannot be read.")
     except webhooks.ProcessingFailed:
         return _stripe_says(500, "The event could not be processed; please send it again.")
-    except (OperationalError, InterfaceError):
+    except webhooks.NotStored:
         return _stripe_says(503, "The event could not be stored; please send it again.")
     return _stripe_says(200, "received")
 

@@ -14,9 +14,10 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from django.db import IntegrityError, InterfaceError, OperationalError, transaction
+from django.db import IntegrityError, transaction
 from prometheus_client import Counter
 
+from idempotency.availability import database_is_away
 from idempotency.locks import ExpiringSet
 from payments import inbox, services
 from payments.anomalies import file_anomaly
@@ -57,6 +58,10 @@ _KEPT_HEADERS = (
 _SIGNED_HEADERS = ("wechatpay-serial", "wechatpay-timestamp", "wechatpay-nonce", "wechatpay-signature")
 
 
+class NotStored(Exception):
+    """The database is away: nothing is kept, so the notification must be sent again."""
+
+
 class ProcessingFailed(Exception):
     """The notification is genuine and kept, but its effect failed: it must be sent again."""
 
@@ -75,7 +80,7 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
     Raises:
         SignatureInvalid, NotificationMalformed: refused; nothing was stored.
         ProcessingFailed: kept, not applied.
-        django.db.Error: the database is away; nothing was stored.
+        NotStored: the database is away.
 
     Transaction: opens its own. No network.
     """
@@ -90,7 +95,12 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
             raise SignatureInvalid("this channel is not configured here") from error
         raise
     kept = {name: value for name, value in headers.items() if name.lower() in _KEPT_HEADERS}
-    verdict = _take_in(channel, notice, headers=kept, body=body)
+    try:
+        verdict = _take_in(channel, notice, headers=kept, body=body)
+    except Exception as error:
+        if database_is_away(error):
+            raise NotStored(notice.notification_id) from error
+        raise
     RECEIVED.labels(channel, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
@@ -141,9 +151,9 @@ def replay(notification_pk: int) -> str:
         with transaction.atomic():
             verdict = _fold(notice)
             inbox.settle(row, verdict=verdict)
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if database_is_away(error):
+            raise
         inbox.keep_failed(row, error=error)
         raise ProcessingFailed(row.notification_id) from error
     return verdict
@@ -164,9 +174,9 @@ def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: 
             return _apply_once(row, notice)
         except IntegrityError:
             return _apply_once(row, notice)  # a twin committed meanwhile and is found now
-    except (OperationalError, InterfaceError):
-        raise  # the database is away or gave up on us: it would not keep the notification either
     except Exception as error:
+        if database_is_away(error):  # or gave up on us: it would not keep the notification either
+            raise
         log.exception("%s notification %s could not be applied", channel, notice.notification_id)
         return _keep_failed(row, error)
 

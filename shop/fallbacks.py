@@ -1,10 +1,17 @@
-"""What nobody answered: unknown addresses and faults of the program, as a problem document under the API."""
+"""What nobody answered: unknown addresses, faults of the program, a database that is away.
 
-from django.http import HttpRequest
+A problem document under the API, a page elsewhere.
+"""
+
+import sys
+
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 from django.views import defaults
 
-from idempotency.errors import Problem, problem_response
+from idempotency.availability import database_is_away
+from idempotency.errors import Problem, problem_response, service_unavailable
 
 API = "/api/"
 
@@ -17,8 +24,21 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
-    """500: a fault of ours. Nothing was stored under the key, so the same request may be sent again."""
+    """500: a fault of ours. Nothing was stored under the key, so the same request may be sent again.
+
+    503 where the database was away outside of a view: the session is saved by a middleware, for one.
+    """
+    if database_is_away(sys.exception()):
+        return database_away(request)
     if request.path.startswith(API):
         detail = "Something went wrong on our side. Retry with the same key; nothing is done twice."
         return problem_response(Problem(500, "internal_error", detail), request)
     return defaults.server_error(request)
+
+
+def database_away(request: HttpRequest) -> HttpResponseBase:
+    """503 with Retry-After: nothing was done, and the same request may be sent again."""
+    problem = service_unavailable()
+    if request.path.startswith(API):
+        return problem_response(problem, request)
+    return HttpResponse(render_to_string("503.html"), status=problem.status, headers=problem.headers)

@@ -5,9 +5,11 @@ import uuid
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 
 from idempotency import logs
-from shop import health
+from idempotency.availability import database_is_away
+from shop import fallbacks, health
 
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
@@ -24,6 +26,19 @@ class ProbesMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         probe = PROBES.get(request.path)
         return self.get_response(request) if probe is None else probe(request)
+
+
+class DatabaseAwayMiddleware:
+    """A page instead of the problem document for a shopper whom the database was away for; stands last."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        return fallbacks.database_away(request) if database_is_away(exception) else None
 
 
 class RequestIdMiddleware:

@@ -124,6 +124,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "idempotency.middleware.IdempotencyMiddleware",
+    "shop.middleware.DatabaseAwayMiddleware",
 ]
 
 ROOT_URLCONF = "shop.urls"

@@ -184,6 +184,15 @@ def test_a_database_that_is_away_is_503_and_nothing_happens(
     assert caller.post().status_code == 201
 
 
+def test_a_server_that_takes_no_writes_is_left_for_another(caller: Caller, effects: Effects) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    answer = caller.post()
+    assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
+    assert int(answer["Retry-After"]) >= 1
+    assert (caller.post().status_code, effects()) == (201, 1)
+
+
 def test_the_ledger_row_tells_what_happened(caller: Caller, user: User) -> None:
     caller.post()
     entry = LedgerEntry.objects.get()

@@ -340,6 +340,17 @@ def test_the_same_id_with_other_content_is_an_anomaly(open_attempt: OpenAttempt,
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
+def test_a_server_that_takes_no_writes_is_left_and_it_is_asked_for_again(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    note = letter(open_attempt(channel))
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    assert asked_again(note.send(), channel, 503)
+    assert acknowledged(note.send(), channel)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
 def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt, channel: str) -> None:
     note = letter(open_attempt(channel))
     kept = connection.settings_dict["OPTIONS"]
