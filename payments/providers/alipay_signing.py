@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
 from payments.providers import rsa
+from payments.providers.documents import UNREADABLE
 
 _NOT_NOTIFIED = frozenset({"sign", "sign_type"})
 CERT_SN = "alipay_cert_sn"
@@ -99,7 +100,7 @@ def genuine_answer(content: bytes, method: str, trust: Trust, *, now: float) -> 
         name = name if f'"{name}"' in text else "error_response"
         raw, whole = signed_member(text, name), json.loads(text)
         answer, sign, cert_sn = json.loads(raw), whole.get("sign", ""), whole.get(CERT_SN, "")
-    except (ValueError, AttributeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise OutcomeUnknown("the answer is not of the documented shape") from error
     if not isinstance(answer, dict) or not isinstance(sign, str) or not isinstance(cert_sn, str):
         raise OutcomeUnknown("the answer is not an object and its signature")

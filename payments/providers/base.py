@@ -6,6 +6,7 @@ in the currency's minor unit (fen). Every method that calls out may raise `Provi
 caller knows whether a transaction is open and which number was promised.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
@@ -57,9 +58,15 @@ class Fact:
     paid_minor: int | None = None
 
 
+_UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")
+
+
 def is_keepable(value: Any, *, most: int) -> bool:
-    """Whether `value` is a text that a column of `most` characters can hold; PostgreSQL's cannot hold NUL."""
-    return isinstance(value, str) and len(value) <= most and "\0" not in value
+    """Whether `value` is a text that a column of `most` characters can hold.
+
+    PostgreSQL's cannot hold NUL, nor half of a surrogate pair, which JSON can spell.
+    """
+    return isinstance(value, str) and len(value) <= most and not _UNKEEPABLE.search(value)
 
 
 def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str = "CNY") -> Fact:

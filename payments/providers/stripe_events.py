@@ -10,7 +10,8 @@ import stripe
 
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers.base import Notice
-from payments.providers.stripe_facts import facts_of, text_of
+from payments.providers.documents import UNREADABLE, text_of
+from payments.providers.stripe_facts import facts_of
 
 MAX_SKEW_SECONDS = 300
 
@@ -44,7 +45,7 @@ def read_event(
             event_type=text_of(event, "type"),
             facts=facts_of(event, merchant=merchant),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotificationMalformed(f"not a readable event: {type(error).__name__}") from error
 
 

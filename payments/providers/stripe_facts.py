@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from payments.providers.base import BillLine, Fact, FactKind, closed_fact, is_keepable
+from payments.providers.documents import text_of
 
 CHANNEL = "stripe"
 # `charge.refund.updated` tells what `refund.updated` does; endpoints of older versions get only the former
@@ -106,13 +107,6 @@ def number_of(document: Mapping[str, Any]) -> str:
     """
     number = (document.get("metadata") or {}).get("out_trade_no", "")
     return number if is_keepable(number, most=64) else ""
-
-
-def text_of(document: Mapping[str, Any], name: str) -> str:
-    value = document[name]
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} is not a text")
-    return value
 
 
 def amount_of(document: Mapping[str, Any], name: str) -> int:

@@ -32,8 +32,9 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
+from payments.providers.documents import text_of
 from payments.providers.stripe_events import read_event
-from payments.providers.stripe_facts import bill_line, canceled_fact, number_of, paid_fact, refunded_fact, text_of
+from payments.providers.stripe_facts import bill_line, canceled_fact, number_of, paid_fact, refunded_fact
 from payments.providers.stripe_lookup import Document, Lookup, answered, as_any, born_at_of, listed
 from payments.providers.stripe_transport import Transport
 from payments.providers.transport import Limits, client, reading

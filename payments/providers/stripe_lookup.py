@@ -11,7 +11,8 @@ from typing import Any
 import stripe
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers.stripe_facts import number_of, text_of
+from payments.providers.documents import text_of
+from payments.providers.stripe_facts import number_of
 from payments.providers.transport import reading
 
 PAGE = 100  # the most that Stripe lists at once

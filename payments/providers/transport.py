@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import httpx
 
 from payments.errors import OutcomeUnknown, ProviderUnavailable
+from payments.providers.documents import UNREADABLE
 
 # made anew around each call; entering it may wait, and raise ProviderUnavailable instead of letting the call out
 Limits = Callable[[], AbstractContextManager[None]]
@@ -59,9 +60,9 @@ def reading(what: str) -> Iterator[None]:
     """Around taking a genuine answer apart: one that is not of the documented shape tells us nothing.
 
     Raises:
-        OutcomeUnknown: instead of the KeyError, TypeError, AttributeError or ValueError inside.
+        OutcomeUnknown: instead of what is `UNREADABLE` inside.
     """
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except UNREADABLE as error:
         raise OutcomeUnknown(f"the answer's {what} cannot be read: {error!r}") from error

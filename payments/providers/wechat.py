@@ -29,10 +29,11 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
+from payments.providers.documents import UNREADABLE, text_of
 from payments.providers.transport import reading
 from payments.providers.wechat_bill import CHINA, parse
 from payments.providers.wechat_calls import SignedCalls, WeChatConfig
-from payments.providers.wechat_facts import facts_of, paid_fact, refunded_fact, text_of
+from payments.providers.wechat_facts import facts_of, paid_fact, refunded_fact
 from payments.providers.wechat_keys import PUBLIC_KEY_PREFIX, serial_of
 from payments.providers.wechat_signing import answer_message, request_message
 
@@ -234,7 +235,7 @@ class WeChatPay(SignedCalls):
                 event_type=event_type,
                 facts=facts_of(event_type, content),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from error
 
     def _refund_result(self, answer: Mapping[str, Any]) -> RefundResult:

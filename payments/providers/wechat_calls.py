@@ -14,7 +14,7 @@ import httpx
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import rsa
-from payments.providers.transport import Limits, client, send
+from payments.providers.transport import Limits, client, reading, send
 from payments.providers.wechat_keys import KeyRing
 from payments.providers.wechat_signing import Signer, verify
 
@@ -87,10 +87,8 @@ class SignedCalls:
         )
         response = send(self._http, request, limits=self._limits)
         self._verify_answer(response)
-        try:
+        with reading("JSON"):
             answer = json.loads(response.content) if response.content else {}
-        except ValueError as error:
-            raise OutcomeUnknown("the answer is not JSON") from error
         if not isinstance(answer, dict):
             raise OutcomeUnknown("the answer is not a JSON object")
         if response.status_code >= 300:

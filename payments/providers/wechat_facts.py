@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from payments.providers.base import Fact, FactKind
+from payments.providers.documents import text_of
 
 
 def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
@@ -49,13 +50,6 @@ def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
     )
 
 
-def text_of(document: Mapping[str, Any], name: str) -> str:
-    value = document[name]
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} is not a text")
-    return value
-
-
 def _fen(amount: Mapping[str, Any], name: str) -> int:
     value = amount[name]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -64,4 +58,10 @@ def _fen(amount: Mapping[str, Any], name: str) -> int:
 
 
 def _time(text: Any) -> datetime | None:
-    return datetime.fromisoformat(text) if isinstance(text, str) and text else None
+    """Aware. Raises ValueError for a time without a zone: the platform always tells it."""
+    if not isinstance(text, str) or not text:
+        return None
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return found

@@ -159,6 +159,7 @@ def event(**changed: Any) -> bytes:
     [
         {"id": "x" * 129},
         {"id": "x\x00"},
+        {"id": "x\ud800"},
         {"type": "t" * 65},
         {"created": 10**12},
     ],
@@ -172,7 +173,7 @@ def test_signed_and_nested_too_deeply_is_400(channels: None) -> None:
     assert send(signed(b"[" * 50_000)).status_code == 400
 
 
-@pytest.mark.parametrize("number", ["n" * 65, "n\x00", 7, ["n"], {"n": 1}])
+@pytest.mark.parametrize("number", ["n" * 65, "n\x00", "n\ud800", 7, ["n"], {"n": 1}])
 def test_an_intent_of_another_system_with_a_number_like_ours_is_not_ours(channels: None, number: Any) -> None:
     assert send(signed(event(metadata={"out_trade_no": number}))).status_code == 200
     assert Observation.objects.count() == 0

@@ -191,11 +191,12 @@ def wechat_letter(attempt: Attempt, *, envelope: dict[str, Any] | None = None, *
     [
         {"envelope": {"id": "i" * 129}},
         {"envelope": {"id": "i\x00"}},
+        {"envelope": {"id": "i\ud800"}},
         {"envelope": {"event_type": "E" * 65}},
         {"envelope": {"event_type": 7}},
         {"plain": b"[" * 20_000},
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_wechat_signed_but_of_no_shape_is_400(open_attempt: OpenAttempt, changed: dict[str, Any]) -> None:
     answer = wechat_letter(open_attempt("wechat"), **changed).send()
@@ -209,11 +210,12 @@ def test_wechat_signed_but_of_no_shape_is_400(open_attempt: OpenAttempt, changed
         {"transaction_id": "4" * 65},
         {"transaction_id": "42\x00"},
         {"out_trade_no": "n\x00"},
+        {"out_trade_no": "n\ud800"},
         {"mchid": "1" * 65},
         {"amount": {"total": 10**20}},
         {"amount": {"currency": "YUAN"}},
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_a_genuine_fact_that_fits_nowhere_is_kept_for_a_person(
     open_attempt: OpenAttempt, changed: dict[str, Any]

@@ -48,7 +48,7 @@ def refund(provider: Provider, *, reason: str = "") -> Any:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_wechat_signed_but_no_object(wechat: WeChatPay, company: Company, call: str) -> None:
-    for document in ([], "text", 5, None, b"\xff", b"{", [{"code": "ORDER_NOT_EXIST"}]):
+    for document in ([], "text", 5, None, b"\xff", b"{", b"[" * 20_000, [{"code": "ORDER_NOT_EXIST"}]):
         for status in (200, 400, 404):
             company.answer = signed(document, status=status)
             with pytest.raises(OutcomeUnknown):
