@@ -19,7 +19,7 @@ from bench.report import write
 from bench.servers import Server
 from bench.variants import BARE, BARE_ASGI, BARE_DRF, BARE_THIN, CONTROL, OURS, OURS_THIN, PEERS, Variant
 
-ROUNDS = 20
+ROUNDS = 8
 ROUND_SECONDS = 2
 # the control stands farthest from the bare view, so that it shows the most that a round can drift
 VARIANTS = (BARE, *OURS, BARE_THIN, *OURS_THIN, BARE_DRF, BARE_ASGI, *PEERS, CONTROL)

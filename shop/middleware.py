@@ -4,6 +4,10 @@ import re
 import uuid
 from collections.abc import Callable
 
+from csp.constants import HEADER
+from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
@@ -58,6 +62,21 @@ class RequestIdMiddleware:
         logs.bind(request_id=request_id)
         response = self.get_response(request)
         response["X-Request-Id"] = request_id
+        return response
+
+
+class ContentPolicyMiddleware(CSPMiddleware):
+    """django-csp's, which builds the header for each answer, with the usual one built once, at the start."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        self._usual = build_policy()
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        special = any(name.startswith("_csp") for name in (*vars(request), *vars(response)))
+        if special or settings.DEBUG:
+            return super().process_response(request, response)
+        response.headers.setdefault(HEADER, self._usual)
         return response
 
 

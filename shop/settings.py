@@ -114,7 +114,7 @@ MIDDLEWARE = [
     "shop.middleware.ProbesMiddleware",
     "shop.middleware.PermissionsPolicyMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "shop.middleware.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",

@@ -10,7 +10,7 @@ from typing import Any
 
 from payments import money
 from payments.providers.base import Fact, FactKind, Trade, TradeStatus, closed_fact
-from payments.providers.documents import text_of
+from payments.providers.documents import in_utc, text_of
 
 CHANNEL = "alipay"
 CURRENCY = "CNY"
@@ -20,8 +20,8 @@ PAID_STATES = frozenset({"TRADE_SUCCESS", "TRADE_FINISHED"})
 
 
 def told_time(text: str) -> datetime:
-    """Alipay's time, which is China's and does not say so; aware. Raises ValueError if it is none."""
-    return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA)
+    """Alipay's time, which is China's and does not say so, in UTC. Raises ValueError if it is none."""
+    return in_utc(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA))
 
 
 def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) -> Trade:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 
 from payments import money
 from payments.providers.base import BillLine, FactKind
+from payments.providers.documents import in_utc
 
 CHINA = timezone(timedelta(hours=8))
 SUMMARY = "总交易单数"
@@ -113,4 +114,4 @@ def _number(row: Mapping[str, str], name: str) -> str:
 
 
 def _time(text: str) -> datetime | None:
-    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=CHINA) if text else None
+    return in_utc(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=CHINA)) if text else None

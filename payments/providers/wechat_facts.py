@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from payments.providers.base import Fact, FactKind
-from payments.providers.documents import text_of
+from payments.providers.documents import in_utc, text_of
 
 
 def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
@@ -58,10 +58,4 @@ def _fen(amount: Mapping[str, Any], name: str) -> int:
 
 
 def _time(text: Any) -> datetime | None:
-    """Aware. Raises ValueError for a time without a zone: the platform always tells it."""
-    if not isinstance(text, str) or not text:
-        return None
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        raise ValueError("a time without a zone")
-    return found
+    return in_utc(datetime.fromisoformat(text)) if isinstance(text, str) and text else None

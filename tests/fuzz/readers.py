@@ -128,6 +128,8 @@ def forged(data: bytes) -> None:
 @reads(
     '{"mchid":"1","out_trade_no":"a","transaction_id":"4","success_time":"2026-11-20T10:00:00+08:00",'
     '"amount":{"total":1990,"currency":"CNY"}}',
+    '{"mchid":"1","out_trade_no":"a","transaction_id":"4","success_time":"0001-01-01T00:00:00+14:00",'
+    '"amount":{"total":1990,"currency":"CNY"}}',
     '{"mchid":"1","out_trade_no":"a","transaction_id":"4","refund_id":"5","out_refund_no":"b",'
     '"amount":{"total":1990,"refund":990}}',
 )
@@ -151,6 +153,8 @@ def wechat_envelope(data: bytes) -> Notice | None:
 @reads(
     "notify_id=n&trade_status=TRADE_SUCCESS&out_trade_no=a&trade_no=2&total_amount=19.90"
     "&gmt_payment=2026-11-20+10%3A00%3A00",
+    "notify_id=n&trade_status=TRADE_SUCCESS&out_trade_no=a&trade_no=2&total_amount=1"
+    "&gmt_payment=0001-01-01+00%3A00%3A00",
     "notify_id=n&trade_status=TRADE_CLOSED&out_trade_no=a&refund_fee=9.90",
 )
 def alipay_form(data: bytes) -> Notice | None:
@@ -202,7 +206,8 @@ def wechat_day(data: bytes) -> tuple[BillLine, ...] | None:
 
 @reads(
     "#支付宝业务明细查询\n#账号：[20880000000000000156]\n支付宝交易号,商户订单号,业务类型,完成时间,订单金额（元）,退款批次号/请求号\n"
-    "2026,a,交易,2026-11-20 10:00:00,19.90,\n2026,a,退款,2026-11-20 11:00:00,-9.90,b\n"
+    "2026,a,交易,2026-11-20 10:00:00,19.90,\n2026,a,退款,2026-11-20 11:00:00,-9.90,b\n",
+    "支付宝交易号,商户订单号,业务类型,完成时间,订单金额（元）,退款批次号/请求号\n2026,a,交易,0001-01-01 00:00:00,1,\n",
 )
 def alipay_day(data: bytes) -> tuple[BillLine, ...] | None:
     """A table of Alipay's bill, given in UTF-8, packed as Alipay packs it."""

@@ -246,6 +246,7 @@ def test_genuine_but_not_to_be_decrypted(wechat: WeChatPay, platform: keys.Keys,
         {**PAID, "amount": 1990},
         {**PAID, "success_time": "yesterday"},
         {**PAID, "success_time": "2026-09-21T21:33:20"},
+        {**PAID, "success_time": "0001-01-01T00:00:00+08:00"},
     ],
 )
 def test_genuine_but_not_of_the_documented_shape(wechat: WeChatPay, platform: keys.Keys, content: Any) -> None:
