@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -64,6 +65,8 @@ def run_apart(folder: Path, *command: str, umask: int = -1) -> subprocess.Popen[
         [sys.executable, "-m", "shop.embedded", "--fast", "--data-dir", str(folder), "--", *command],
         cwd=ROOT,
         umask=umask,
+        # a shell's background job, which the tests may be, has its children ignore Ctrl-C
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  it takes no lock
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -72,7 +75,7 @@ def run_apart(folder: Path, *command: str, umask: int = -1) -> subprocess.Popen[
 
 def end(starter: subprocess.Popen[str], number: int) -> None:
     starter.send_signal(number)
-    starter.communicate()
+    starter.communicate(timeout=60)
 
 
 def start_apart(folder: Path) -> subprocess.Popen[str]:
