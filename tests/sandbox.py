@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from payments.sandbox import keys
+from payments.sandbox import keys, state
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,3 +84,13 @@ class Sandbox:
         """What was really charged, by our number."""
         told = self.http.get("/_control/charges").raise_for_status().json()
         return {charge["out_trade_no"]: charge for charge in told}
+
+
+def channels_at(url: str) -> dict[str, dict[str, str]]:
+    """The settings of every channel, with this process's keys and their providers all at `url`."""
+    found: dict[str, dict[str, str]] = {}
+    addresses = {"WECHAT_API_URL": url, "ALIPAY_GATEWAY_URL": f"{url}/gateway.do", "STRIPE_API_URL": url}
+    for name, value in {**state.keys().settings, **addresses}.items():
+        channel, _, field = name.partition("_")
+        found.setdefault(channel.lower(), {})[field] = value
+    return found

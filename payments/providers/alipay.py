@@ -24,9 +24,7 @@ from payments.providers.alipay_certificates import CertificatePems, CertificateT
 from payments.providers.alipay_download import download
 from payments.providers.alipay_facts import (
     CHANNEL,
-    CHINA,
     CURRENCY,
-    TIME_FORMAT,
     ended_unpaid,
     notified_facts,
     refunded_fact,
@@ -52,7 +50,7 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.providers.documents import UNREADABLE, text_of
+from payments.providers.documents import CHINA, TIME_FORMAT, UNREADABLE, text_of
 from payments.providers.transport import Limits, client, reading, send
 
 SUCCESS = "10000"

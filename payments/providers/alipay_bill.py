@@ -16,8 +16,9 @@ from datetime import date, datetime, time, timedelta
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from payments import money
-from payments.providers.alipay_facts import CHINA, CURRENCY, told_time
+from payments.providers.alipay_facts import CURRENCY
 from payments.providers.base import BillLine, FactKind
+from payments.providers.documents import CHINA, china_time
 
 MAX_PACKED_BYTES = 32 * 2**20
 MAX_UNPACKED_BYTES = 128 * 2**20
@@ -179,5 +180,5 @@ def _line(row: Mapping[str, str]) -> BillLine:
         out_refund_no=out_refund_no,
         amount_minor=amount_minor,
         currency=CURRENCY,
-        occurred_at=told_time(row[_FINISHED]) if row[_FINISHED] else None,
+        occurred_at=china_time(row[_FINISHED]) if row[_FINISHED] else None,
     )

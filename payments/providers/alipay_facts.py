@@ -5,23 +5,15 @@ Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "a
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from payments import money
 from payments.providers.base import Fact, FactKind, Trade, TradeStatus, closed_fact
-from payments.providers.documents import in_utc, text_of
+from payments.providers.documents import china_time, text_of
 
 CHANNEL = "alipay"
 CURRENCY = "CNY"
-CHINA = timezone(timedelta(hours=8))
-TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 PAID_STATES = frozenset({"TRADE_SUCCESS", "TRADE_FINISHED"})
-
-
-def told_time(text: str) -> datetime:
-    """Alipay's time, which is China's and does not say so, in UTC. Raises ValueError if it is none."""
-    return in_utc(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA))
 
 
 def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) -> Trade:
@@ -67,7 +59,7 @@ def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
         provider_txn_id=text_of(trade, "trade_no"),
         amount_minor=money.from_decimal(text_of(trade, "total_amount"), CURRENCY),
         currency=CURRENCY,
-        occurred_at=told_time(when) if when else None,
+        occurred_at=china_time(when) if when else None,
     )
 
 

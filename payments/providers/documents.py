@@ -1,8 +1,11 @@
 """Documents of providers: taking a member out, and what is raised where they are not of their shape. Pure."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+
+CHINA = timezone(timedelta(hours=8))
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S"  # of Alipay, and of WeChat's bill; China's, which they do not say
 
 # whatever a genuine document of a shape that nobody documented makes the readers of facts raise
 UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, RecursionError)
@@ -29,3 +32,8 @@ def in_utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError("a time before the first year or after the last") from error
+
+
+def china_time(text: str) -> datetime:
+    """A time in `TIME_FORMAT`, as `in_utc`. Raises ValueError if it is none."""
+    return in_utc(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA))

@@ -29,9 +29,9 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
-from payments.providers.documents import UNREADABLE, text_of
+from payments.providers.documents import CHINA, UNREADABLE, text_of
 from payments.providers.transport import reading
-from payments.providers.wechat_bill import CHINA, parse
+from payments.providers.wechat_bill import parse
 from payments.providers.wechat_calls import SignedCalls, WeChatConfig
 from payments.providers.wechat_facts import facts_of, paid_fact, refunded_fact
 from payments.providers.wechat_keys import PUBLIC_KEY_PREFIX, serial_of

@@ -9,13 +9,12 @@ Source: WeChat Pay, "trade bill file format", and API v3, "apply for trade bill"
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 
 from payments import money
 from payments.providers.base import BillLine, FactKind
-from payments.providers.documents import in_utc
+from payments.providers.documents import china_time
 
-CHINA = timezone(timedelta(hours=8))
 SUMMARY = "总交易单数"
 
 TIME, STATE, CURRENCY = "交易时间", "交易状态", "货币种类"
@@ -114,4 +113,4 @@ def _number(row: Mapping[str, str], name: str) -> str:
 
 
 def _time(text: str) -> datetime | None:
-    return in_utc(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=CHINA)) if text else None
+    return china_time(text) if text else None

@@ -15,7 +15,7 @@ from django.core import signing
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from payments.providers.alipay_facts import CHINA
+from payments.providers.documents import CHINA
 from payments.sandbox import state, trades
 from payments.sandbox.alipay_wire import Call, told, yuan
 

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from payments.providers.wechat_bill import CHINA
+from payments.providers.documents import CHINA
 from payments.sandbox import state, trades
 from payments.sandbox.wechat_certificates import documents, encrypted
 from payments.sandbox.wechat_documents import china_time, refund_document, refund_notice, trade_document

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from payments import money
-from payments.providers.wechat_bill import CHINA
+from payments.providers.documents import CHINA
 from payments.sandbox import state
 from payments.sandbox.wechat_documents import opened_by
 from payments.sandbox.wechat_signing import Error, merchant_only

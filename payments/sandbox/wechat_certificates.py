@@ -14,7 +14,7 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_POST
 
 from payments.providers import rsa
-from payments.providers.wechat_bill import CHINA
+from payments.providers.documents import CHINA
 from payments.sandbox import state
 from payments.sandbox.keys import make_platform_pair
 

@@ -4,7 +4,7 @@ import sqlite3
 from datetime import datetime
 from typing import Any
 
-from payments.providers.wechat_bill import CHINA
+from payments.providers.documents import CHINA
 from payments.sandbox import state
 from payments.sandbox.store import expired, paid_elsewhere
 

@@ -23,9 +23,9 @@ def main() -> int:
     parser.add_argument("--bytes", type=Path, metavar="FILE", help="give these to the reader once")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    settings.configure(TRUSTED_PROXIES=[], SECRET_KEY="fuzz" * 20)
     if given.inside:
         _look(given.readers[0], given.seconds)
-    settings.configure(TRUSTED_PROXIES=[], SECRET_KEY="fuzz" * 20)
     from tests.fuzz.readers import READERS, SEEDS
 
     if unknown := set(given.readers) - set(READERS):
@@ -53,7 +53,6 @@ def _look(name: str, seconds: int) -> None:
     """Never returns: libFuzzer ends the process."""
     import atheris
 
-    settings.configure(TRUSTED_PROXIES=[], SECRET_KEY="fuzz" * 20)
     with atheris.instrument_imports(include=["idempotency", "payments", "shop"]):
         from tests.fuzz.readers import READERS
     limits = [f"-max_total_time={seconds}", "-max_len=4096", "-timeout=10", "-rss_limit_mb=1024", "-verbosity=0"]

@@ -31,6 +31,7 @@ from payments.sandbox.stripe_documents import signature
 from payments.sandbox.wechat_certificates import encrypted
 from payments.sandbox.wechat_signing import signature_headers
 from shop.clientip import client_ip
+from tests.sandbox import channels_at
 
 PROXY = "10.0.0.1"
 DAY, SELLER = date(2026, 11, 20), "2088000000000000"
@@ -56,13 +57,7 @@ def providers() -> dict[str, Any]:
     """Ours, by channel; nobody calls the addresses that they have."""
     if state._process.keys is None:
         state.open_folder(Path(tempfile.mkdtemp(prefix="payonce-fuzz-")))
-    nowhere = "http://127.0.0.1:9"
-    addresses = {"WECHAT_API_URL": nowhere, "ALIPAY_GATEWAY_URL": nowhere, "STRIPE_API_URL": nowhere}
-    found: dict[str, dict[str, str]] = {}
-    for name, value in {**state.keys().settings, **addresses}.items():
-        channel, _, field = name.partition("_")
-        found.setdefault(channel.lower(), {})[field] = value
-    return dict(registry.build(found))
+    return dict(registry.build(channels_at("http://127.0.0.1:9")))
 
 
 @reads("k1", '"k1"', r'"a \"b\" \\"', "0d2f4d0b-9c5e-4c3a-8a55-b0f5a1a3b2c1")

@@ -14,8 +14,8 @@ from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import registry
 from payments.providers.alipay import Alipay
-from payments.providers.alipay_facts import CHINA
 from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
+from payments.providers.documents import CHINA
 from tests.contract.conftest import Listener
 from tests.contract.providers.test_both_channels import opened, refund
 from tests.sandbox import Sandbox

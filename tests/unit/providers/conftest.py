@@ -14,6 +14,7 @@ from payments.providers import registry, rsa
 from payments.providers.alipay import Alipay
 from payments.providers.wechat import WeChatPay, answer_message
 from payments.sandbox import keys, state
+from tests.sandbox import channels_at
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -64,16 +65,7 @@ def company() -> Iterator[Company]:
 
 
 def channels(company: Company) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    addresses = {
-        "WECHAT_API_URL": company.url,
-        "ALIPAY_GATEWAY_URL": f"{company.url}/gateway.do",
-        "STRIPE_API_URL": company.url,
-    }
-    for name, value in {**state.keys().settings, **addresses}.items():
-        channel, _, field = name.partition("_")
-        found.setdefault(channel.lower(), {})[field] = value
-    return found
+    return channels_at(company.url)
 
 
 @pytest.fixture
