@@ -23,7 +23,7 @@ from bench import servers
 from bench.peer_venvs import ROOT
 from bench.report import write
 
-ROUNDS = 5
+ROUNDS = 3
 EVENTS = 1000  # of a turn
 WRITERS = 4
 ORDERS = (50, 4)  # hardly ever two events of one order at once, and nearly always
