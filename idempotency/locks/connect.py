@@ -1,7 +1,6 @@
 """An asyncio client of the Redis that the settings of `IDEMPOTENCY` name, one a loop."""
 
 import asyncio
-import weakref
 from typing import Any
 
 from django.conf import settings
@@ -11,26 +10,34 @@ from redis.asyncio import Redis
 
 from idempotency.conf import config
 
-_clients: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any]" = weakref.WeakKeyDictionary()
+_clients: dict[asyncio.AbstractEventLoop, Any] = {}
 
 
 def async_client() -> Any:
-    """The client of the running loop; its connections last as long as the loop, or until `close`.
+    """The client of the running loop; its connections last as long as the loop, or until `close_client`.
 
     Raises:
         ImproperlyConfigured: no Redis is configured, or only one that needs a function to be reached.
     """
     loop = asyncio.get_running_loop()
     if loop not in _clients:
+        drop_closed(_clients)
         _clients[loop] = _made()
     return _clients[loop]
 
 
-async def close() -> None:
+async def close_client() -> None:
     """Give back the connections of the running loop's client, before the loop ends."""
     client = _clients.pop(asyncio.get_running_loop(), None)
     if client is not None:
         await client.aclose()
+
+
+def drop_closed(of_loops: dict[asyncio.AbstractEventLoop, Any]) -> None:
+    """Forget what belongs to loops that are closed. It leads to its loop, so a weak key would never go."""
+    for loop in list(of_loops):
+        if loop.is_closed():
+            of_loops.pop(loop, None)
 
 
 def _made() -> Any:

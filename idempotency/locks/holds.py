@@ -68,7 +68,7 @@ class Holds:
     """
 
     def __init__(self, stir: Callable[[], None]) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
         self._holds: dict[tuple[str, str], Hold] = {}
         self._stir = stir
         self._next = float("inf")
@@ -83,8 +83,14 @@ class Holds:
             early = due_at is not None and due_at < self._next
             if early and due_at is not None:
                 self._next = due_at
-        if early:
+        if not early:
+            return
+        try:
             self._stir()
+        except BaseException:  # no thread can be started: nobody renews it, so nobody shall hold it
+            self.remove(hold)
+            self._next = float("inf")
+            raise
 
     def get(self, key: str, owner: str) -> Hold | None:
         return self._holds.get((key, owner))
@@ -146,16 +152,18 @@ class Grant:
 class Mail:
     """Messages to the waiters of a process, by request. Thread-safe.
 
-    A waiter is expected from before it asks the server, so that no answer is faster than it. A message is a hint
-    to look, or a grant; when messages may have been lost, every bell rings. A bell hangs until it rings.
+    A waiter is expected anew from before each time that it asks the server, so that no answer is faster than it,
+    and what it was told before rings no bell. A message is a hint to look, or a grant; when messages may have been
+    lost, everyone is told to look, also who has not hung its bell yet. A bell hangs until it rings.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
         self._told: dict[str, Any] = {}
         self._bells: dict[str, Any] = {}
 
     def expect(self, request: str) -> None:
+        """From now on, whatever was told to it before."""
         self._told[request] = None
 
     def forget(self, request: str) -> None:
@@ -187,6 +195,8 @@ class Mail:
     def ring_all(self) -> None:
         """Something may have been lost: everyone looks for himself."""
         with self._lock:
+            for request in [request for request, told in self._told.items() if told is None]:
+                self._told[request] = True
             while self._bells:
                 self._bells.popitem()[1].ring()
 
@@ -197,7 +207,7 @@ class Mail:
     def hangs(self, *, beside: Any = None) -> bool:
         """Whether a bell is still to be rung, other than `beside`."""
         with self._lock:
-            return any(bell is not beside for bell in self._bells.values())
+            return any(bell is not beside for bell in list(self._bells.values()))
 
 
 def chunks(holds: Iterable[Hold], size: int) -> list[list[Hold]]:

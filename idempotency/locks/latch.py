@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from idempotency.locks.errors import LockUnavailable
-from idempotency.locks.hub import Hub
+from idempotency.locks.hub import READY_SECONDS, Hub
 from idempotency.locks.places import RELEASE_SECONDS, insist
 from idempotency.locks.script import Script
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
@@ -27,7 +27,8 @@ class Latch:
     def __init__(self, name: str, *, client: Any = None) -> None:
         self.name = name
         self.client = client
-        self._keys = [f"payonce:latch:{{{name}}}", f"payonce:latch:{{{name}}}:waiters"]
+        key = f"payonce:latch:{{{name}}}"
+        self._keys = [key, f"{key}:waiters", f"{key}:told"]
 
     def hub(self) -> Hub:
         """Where it is asked for."""
@@ -46,7 +47,8 @@ class Latch:
         """
         if count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
-        return bool((yield from self._insist("open", count, round(life_seconds * 1000))))
+        request = self.hub().new_request()
+        return bool((yield from self._insist("open", request, count, round(life_seconds * 1000))))
 
     @operation
     def count_down(self) -> Steps[int]:
@@ -77,7 +79,7 @@ class Latch:
         deadline = float("inf") if wait_seconds is None else time.monotonic() + wait_seconds
         hub.mail.expect(request)
         try:
-            yield Listen()
+            yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
             while True:
                 hub.mail.expect(request)  # what was told is looked at now, and must not ring the next bell
                 stay = time.monotonic() < deadline

@@ -18,7 +18,7 @@ from typing import Any
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.holder import Holder
 from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Grant, Hold
-from idempotency.locks.hub import BACK_OFF_SECONDS, Hub
+from idempotency.locks.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub
 from idempotency.locks.script import Script
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait
 
@@ -89,7 +89,10 @@ class Places:
         Raises:
             UpgradeRefused: the holder has shared places and wants all.
             LockUnavailable: the server did not answer for long.
+            ValueError: a lease that is not above zero, or has no end.
         """
+        if lease_seconds is not None and not 0 < lease_seconds < float("inf"):
+            raise ValueError(f"lease_seconds must be above 0 and have an end, not {lease_seconds}")
         request = hub.new_request()
         deadline = float("inf") if wait_seconds is None else time.monotonic() + wait_seconds
         waits = deadline > time.monotonic()
@@ -106,7 +109,7 @@ class Places:
         try:
             if waits:
                 hub.mail.expect(request)
-                yield Listen()
+                yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
             return (yield from asking.until(deadline if waits else 0.0))
         except (UpgradeRefused, GeneratorExit):
             raise
@@ -219,6 +222,8 @@ class _Asking:
         while True:
             sent_at = time.monotonic()
             stay = sent_at < deadline
+            if stay:
+                self._hub.mail.expect(self._request)
             try:
                 answer = yield self._ask(stay=stay, again=again)
             except LockUnavailable:
@@ -255,7 +260,6 @@ class _Asking:
         ends_at = sent_at + (told.ends - now) / MICROSECONDS
         woken_at = time.monotonic()
         if ends_at - woken_at < CLAIM_SECONDS / 2 or not self._watched:
-            self._hub.mail.expect(self._request)  # it is forgotten, or it would ring every bell from now on
             return None
         return self._hold(told.token, ends_at, confirmed=False, sent_at=woken_at)
 

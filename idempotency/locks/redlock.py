@@ -15,7 +15,7 @@ from typing import Any
 from idempotency.locks.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
 from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
-from idempotency.locks.places import HOLD_SECONDS_MAX, LEASE_SECONDS
+from idempotency.locks.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
 from idempotency.locks.steps import Finish, On, Pause, Steps, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
@@ -68,21 +68,25 @@ class Majority:
             Whether it is held now; if not, no server keeps it for this call.
 
         Raises:
-            LockUnavailable: a majority did not answer.
+            LockUnavailable: a majority did not answer, until the time was over or for UNAVAILABLE_SECONDS.
         """
         wait = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
         lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
         deadline = float("inf") if wait is None else time.monotonic() + wait
+        answered_at = time.monotonic()
         while True:
             away = yield from self._round(lease)
             if away is None:
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0:
-                if away >= self.majority:
-                    raise LockUnavailable(f"{away} of {len(self._nodes)} servers did not answer.")
+            now = time.monotonic()
+            if away < self.majority:
+                answered_at = now
+            elif now >= deadline or now - answered_at > UNAVAILABLE_SECONDS:
+                raise LockUnavailable(f"{away} of {len(self._nodes)} servers did not answer.")
+            if now >= deadline:
                 return False
-            yield Pause(min(random.uniform(*TRY_AGAIN_SECONDS), left))  # noqa: S311  so that two do not tie again
+            pause = random.uniform(*TRY_AGAIN_SECONDS)  # noqa: S311  so that two do not tie again
+            yield Pause(min(pause, deadline - now))
 
     def _round(self, lease_seconds: float | None) -> Steps[int | None]:
         """One try on every server; None if it is held, else how many did not answer."""
@@ -96,7 +100,7 @@ class Majority:
                         taken.append(node)
                 except LockUnavailable:
                     away += 1
-            if len(taken) >= self.majority and self._valid_seconds(lease_seconds) > 0:
+            if len(taken) >= self.majority and self.held:
                 return None
         except GeneratorExit:
             raise
@@ -131,7 +135,11 @@ class Majority:
     @property
     def valid_seconds(self) -> float:
         """How long the caller may rely on it if nothing is renewed: lease − elapsed − drift; 0 if not held."""
-        return max(0.0, self._valid_seconds(self._lease_seconds))
+        holds = [hold for node in self._nodes if (hold := node._hold()) and not hold.gone]
+        ends: list[float] = [hold.ends_at - _drift_seconds(hold.lease_seconds) for hold in holds]
+        if len(ends) < self.majority:
+            return 0.0
+        return max(0.0, sorted(ends, reverse=True)[self.majority - 1] - time.monotonic())
 
     @property
     def held(self) -> bool:
@@ -143,13 +151,9 @@ class Majority:
         """Whether the caller held it and a majority has ended it."""
         return any(node.token is not None for node in self._nodes) and not self.held
 
-    def _valid_seconds(self, lease_seconds: float | None) -> float:
-        holds = [hold for node in self._nodes if (hold := node._hold()) and not hold.gone]
-        ends: list[float] = sorted((hold.ends_at for hold in holds), reverse=True)
-        if len(ends) < self.majority:
-            return 0.0
-        drift = (LEASE_SECONDS if lease_seconds is None else lease_seconds) * DRIFT_PART + DRIFT_SECONDS
-        return ends[self.majority - 1] - time.monotonic() - drift
+
+def _drift_seconds(lease_seconds: float) -> float:
+    return lease_seconds * DRIFT_PART + DRIFT_SECONDS
 
 
 def _released(nodes: list[Any]) -> Steps[None]:

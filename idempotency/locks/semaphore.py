@@ -4,7 +4,8 @@ The number of permits is an argument of each use, not a value on the server: a d
 migration, and while two versions run, each goes by its own number.
 """
 
-import itertools
+import threading
+import weakref
 from typing import Any
 
 from idempotency.locks import holder
@@ -21,6 +22,7 @@ from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
 
 _RENEW = Script("renew")
+SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last
 
 
 class Permits:
@@ -79,14 +81,21 @@ class Permits:
         """
         if not 1 <= permits <= self.permits:
             raise ValueError(f"permits must be 1 to {self.permits}, not {permits}")
+        hub, own = self.hub(), self._owner or holder.current()
+        slots = _slots_of(hub)
+        slot = Holder(slots.name(hub), own.alive)
         hold = yield from self._places.take(
-            self.hub(),
-            self._slot(len(self._holds())),
+            hub,
+            slot,
             shared=permits,
             exclusive=0,
             wait_seconds=self._wait_seconds if wait_seconds is DEFAULT else wait_seconds,
             lease_seconds=self._lease_seconds if lease_seconds is DEFAULT else lease_seconds,
         )
+        if hold is None:
+            slots.holds_nothing(slot.name)
+        else:
+            slots.add(hub, own.name, hold)
         return hold is not None
 
     @operation
@@ -103,6 +112,7 @@ class Permits:
             raise NotHeld(f"The caller has no permit of {self.name!r}.")
         hold = holds[-1]
         yield from self._places.give(self.hub(), hold.holder, shared=hold.shared, exclusive=0, token=hold.token)
+        _slots_of(self.hub()).holds_nothing(hold.owner)
 
     @operation
     def enter(self) -> Steps[None]:
@@ -120,16 +130,58 @@ class Permits:
         """Whether a permit of the caller has ended without a release."""
         return any(hold.lost for hold in self._holds())
 
-    def _slot(self, number: int) -> Holder:
-        """Each acquire of a holder is a holder of its own on the server; the names are used again."""
-        own = self._owner or holder.current()
-        return Holder(f"{own.name}/{number}", own.alive)
-
     def _holds(self) -> list[Hold]:
         """The caller's, in the order of their acquires."""
-        holds = self.hub().holds
-        found = (holds.get(self._places.keys[0], self._slot(number).name) for number in itertools.count())
-        return list(itertools.takewhile(lambda hold: hold is not None, found))  # type: ignore[arg-type]
+        hub, own = self.hub(), self._owner or holder.current()
+        return _slots_of(hub).of(hub, self._places.keys[0], own.name)
+
+
+class _Slots:
+    """Which permits the owners at one hub have. Thread-safe.
+
+    Each acquire is a holder of its own on the server. The name that it has there is used again, so that the server
+    has few to remember, but only once the server has said that nothing is held under it. After a release or an
+    acquire that went unanswered something may be, and an acquire under it would count as the same holder's second
+    one, for which nothing needs to be free.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._names: list[str] = []
+        self._taken: dict[tuple[str, str], list[Hold]] = {}
+        self._sweep_at = SWEEP_AT
+
+    def name(self, hub: Hub) -> str:
+        """One under which nothing is held; whoever gets it is the only one."""
+        try:
+            return self._names.pop()
+        except IndexError:
+            return hub.new_request()
+
+    def holds_nothing(self, name: str) -> None:
+        """The server has said so."""
+        self._names.append(name)
+
+    def of(self, hub: Hub, key: str, owner: str) -> list[Hold]:
+        """What `owner` has of the semaphore of `key`, in the order of the acquires."""
+        return [hold for hold in self._taken.get((key, owner), ()) if hub.holds.get(key, hold.owner) is hold]
+
+    def add(self, hub: Hub, owner: str, hold: Hold) -> None:
+        """`owner` has acquired it; the hub knows until when."""
+        with self._lock:
+            self._taken[hold.key, owner] = [*self.of(hub, hold.key, owner), hold]
+            if len(self._taken) >= self._sweep_at:
+                hub.holds.forget_ended()
+                self._taken = {at: left for at in self._taken if (left := self.of(hub, *at))}
+                self._sweep_at = 2 * len(self._taken) + SWEEP_AT
+
+
+_slots: "weakref.WeakKeyDictionary[Hub, _Slots]" = weakref.WeakKeyDictionary()
+
+
+def _slots_of(hub: Hub) -> _Slots:
+    slots = _slots.get(hub)
+    return _slots.setdefault(hub, _Slots()) if slots is None else slots
 
 
 class Semaphore(OnThreads, WithStatement, Permits):

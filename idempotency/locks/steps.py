@@ -25,7 +25,12 @@ class Ask:
 
 @dataclass(slots=True)
 class Listen:
-    """See that the process's subscriber connection stands before anything is asked that it must hear."""
+    """See that the process's subscriber connection stands before anything is asked that it must hear.
+
+    Answered with whether it does; it is not waited for longer than `seconds`.
+    """
+
+    seconds: float
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from idempotency.fastpath import FAILURES
-from idempotency.locks.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS, READY_SECONDS, Hub
+from idempotency.locks.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS, Hub
 from idempotency.locks.subscription import Subscription
 
 log = logging.getLogger(__name__)
@@ -41,20 +41,25 @@ class Subscriber:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._called = threading.Event()  # the thread has something to do, or should look whether
-        self._telling = threading.Lock()
+        self._telling = threading.RLock()  # a finalizer may run in any line, and leave a topic
         self._pubsub: Any = None
         self._subscription: Subscription | None = None  # from when it is confirmed: who waits may lead
         self._was_led = False  # since the thread looked last
 
-    def listen(self) -> bool:
-        """See that it is heard from now on; False if the server does not confirm that in time."""
+    def listen(self, seconds: float) -> bool:
+        """See that it is heard from now on; False if the server does not confirm that within `seconds`."""
         if self._ready.is_set():
             return True
         with self._guard:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="locks-subscriber", daemon=True)
-                self._thread.start()
-        return self._ready.wait(READY_SECONDS)
+                thread = threading.Thread(target=self._run, name="locks-subscriber", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # there are too many; who waits looks for himself
+                    log.warning("No subscriber for messages about locks: %s", error)
+                    return False
+                self._thread = thread
+        return self._ready.wait(max(seconds, 0.0))
 
     def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         """Have `listener` called with each message of `channel`, and with None when some may be missed."""

@@ -4,11 +4,14 @@ redis-py's own would connect again by itself and not say so, and whoever waits m
 and a message passes through fewer hands here, which is time that a lock is held by nobody.
 """
 
+import os
 import select
 import threading
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+
+REST_SECONDS = 2.0  # for what is left of a message that has begun to come
 
 
 class Subscription:
@@ -27,8 +30,11 @@ class Subscription:
         self.leader: Any = None
         self.broken = False
         self._connection.connect()
+        self._connection._sock.settimeout(REST_SECONDS)
+        # a number of our own for the socket: redis-py may close it at any time, and its number become another's
+        self._number = os.dup(self._connection._sock.fileno())
         self._readable = select.poll()
-        self._readable.register(self._connection._sock, select.POLLIN)
+        self._readable.register(self._number, select.POLLIN)
 
     def lead(self, who: Any) -> bool:
         """Whether `who` reads from now on: nobody else does, and there is something to be read."""
@@ -56,8 +62,9 @@ class Subscription:
     def get_message(self, *, timeout: float) -> dict[str, Any] | None:
         """The next one as redis-py tells it: type, channel and data; None if none came in `timeout` seconds."""
         self._refuse_if_broken()
-        # what came together with the last one is not in the socket any more; asked first, while there is time
-        if not self._connection.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
+        # what came together with the last one is not in the socket any more; asked first, while there is time. The
+        # reader is asked and not the connection, which would connect again where it has been closed
+        if not self._connection._parser.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
             return None
         kind, channel, data = self._connection.read_response(
             disable_decoding=True, disconnect_on_error=False, push_request=True
@@ -69,6 +76,9 @@ class Subscription:
         with self._sending:
             self.broken = True
             self._connection.disconnect()
+            if self._number >= 0:
+                os.close(self._number)
+                self._number = -1
 
     def _refuse_if_broken(self) -> None:
         if self.broken:  # redis-py would connect it again, to hear nothing

@@ -4,19 +4,17 @@ import asyncio
 import contextlib
 import logging
 import time
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from idempotency.fastpath import FAILURES
 from idempotency.locks import holder
-from idempotency.locks.connect import async_client
+from idempotency.locks.connect import async_client, close_client, drop_closed
 from idempotency.locks.errors import LockUnavailable
 from idempotency.locks.hub import (
     BACK_OFF_SECONDS,
     IDLE_READS,
     READ_SECONDS,
-    READY_SECONDS,
     Hub,
     is_cluster,
     is_unavailable,
@@ -76,8 +74,8 @@ class TaskHub(Hub):
                     raise
             case Wait(bell, seconds):
                 return await bell.wait(seconds)
-            case Listen():
-                return self._ready.is_set() or await self._listen()
+            case Listen(seconds):
+                return self._ready.is_set() or await self._listen(seconds)
             case Finish(steps):
                 with holder.acting_for(holder.current()):
                     finishing = asyncio.ensure_future(perform_async(steps, self.answer))
@@ -89,26 +87,40 @@ class TaskHub(Hub):
             case Work(function):
                 return await _whole(asyncio.to_thread(function))
 
-    async def _listen(self) -> bool:
+    async def _listen(self, seconds: float) -> bool:
         if self._reader is None or self._reader.done():
             self._reader = asyncio.create_task(self._read(), name="locks-subscriber")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(max(seconds, 0.0)):
                 await self._ready.wait()
         return self._ready.is_set()
 
     async def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """Have `listener` called with each message of `channel`, and with None when some may be missed."""
+        """Have `listener` called with each message of `channel`, and with None when some may be missed.
+
+        Who is cancelled meanwhile has left.
+        """
+        try:
+            await _whole(self._join(channel, listener))
+        except BaseException:
+            await self.leave(channel, listener)
+            raise
+
+    async def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """No more calls, also for who is cancelled meanwhile."""
+        await _whole(self._leave(channel, listener))
+
+    async def _join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         async with self._topics:
             if self.added(channel, listener):
                 await self._tell_subscriber("subscribe", channel)
             else:
                 listener(None)
 
-    async def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """No more calls."""
+    async def _leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
         async with self._topics:
-            if self.removed(channel, listener):
+            joined = listener in self._listeners.get(channel, ())  # if not, `_join` was ended before that
+            if joined and self.removed(channel, listener):
                 await self._tell_subscriber("unsubscribe", channel)
 
     async def _tell_subscriber(self, what: str, channel: str) -> None:
@@ -168,9 +180,9 @@ class TaskHub(Hub):
 
     async def _renew(self) -> None:
         for batch in self.batches():
-            script, keys, arguments = self.renewal(batch)
             sent_at = time.monotonic()
             try:
+                script, keys, arguments = self.renewal(batch)
                 self.renewed(
                     batch, await script.run_async(self.client.execute_command, keys, arguments), sent_at=sent_at
                 )
@@ -178,6 +190,13 @@ class TaskHub(Hub):
                 # whatever it was, the other holds and the next tick go on
                 log.warning("%d locks could not be renewed: %s", len(batch), error)
                 self.not_renewed(batch)
+
+    async def end(self) -> None:
+        """No more messages, and no more renewals."""
+        tasks = [task for task in (self._reader, self._watchdog) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
@@ -194,16 +213,30 @@ async def _whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
         raise
 
 
-_hubs: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, TaskHub]]" = weakref.WeakKeyDictionary()
+_hubs: dict[asyncio.AbstractEventLoop, dict[int, TaskHub]] = {}
 
 
 def hub_of(client: Any) -> TaskHub:
     """The one hub of the running loop for `client`."""
-    hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
+    loop = asyncio.get_running_loop()
+    hubs = _hubs.get(loop)
+    if hubs is None:
+        drop_closed(_hubs)
+        hubs = _hubs[loop] = {}
     hub = hubs.get(id(client))
     if hub is None or hub.process != holder.process():
         hub = hubs[id(client)] = TaskHub(client)
     return hub
+
+
+async def close() -> None:
+    """Before the running loop ends: end its subscribers and watchdogs, and give back its client's connections.
+
+    What is held then is renewed no more. A loop that ends without this is forgotten when a later one comes.
+    """
+    for hub in _hubs.pop(asyncio.get_running_loop(), {}).values():
+        await hub.end()
+    await close_client()
 
 
 class OnTasks(Tasked):

@@ -71,8 +71,8 @@ class ThreadHub(Hub):
                     raise
             case Wait(bell, seconds):
                 return self._subscriber.wait(bell, seconds)
-            case Listen():
-                return self._subscriber.listen()
+            case Listen(seconds):
+                return self._subscriber.listen(seconds)
             case Finish(steps):
                 return perform(steps, self.answer)
             case On(face, steps):
@@ -113,8 +113,9 @@ class ThreadHub(Hub):
         with self._guard:
             self._stirred.set()
             if self._watchdog is None:
-                self._watchdog = threading.Thread(target=self._watch, name="locks-watchdog", daemon=True)
-                self._watchdog.start()
+                watchdog = threading.Thread(target=self._watch, name="locks-watchdog", daemon=True)
+                watchdog.start()  # which may fail, and must be tried again then
+                self._watchdog = watchdog
 
     def _watch(self) -> None:
         while True:
@@ -132,9 +133,9 @@ class ThreadHub(Hub):
 
     def _renew(self) -> None:
         for batch in self.batches():
-            script, keys, arguments = self.renewal(batch)
             sent_at = time.monotonic()
             try:
+                script, keys, arguments = self.renewal(batch)
                 self.renewed(batch, script.run(self._ask, keys, arguments), sent_at=sent_at)
             except Exception as error:
                 # whatever it was, the other holds and the next tick go on

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from idempotency.locks import holder
-from idempotency.locks.hub import Hub
+from idempotency.locks.hub import READY_SECONDS, Hub
 from idempotency.locks.script import Script
 from idempotency.locks.steps import Ask, Listen, Steps, operation
 from idempotency.locks.tasks import OnTasks
@@ -50,7 +50,7 @@ class Telling:
 
     @operation
     def _connected(self) -> Steps[bool]:
-        return (yield Listen())  # type: ignore[no-any-return]
+        return (yield Listen(READY_SECONDS))  # type: ignore[no-any-return]
 
 
 class Topic(OnThreads, Telling):
@@ -60,14 +60,15 @@ class Topic(OnThreads, Telling):
     def listen(self) -> Iterator["Messages"]:
         """Hear what is told from now on."""
         hub, messages = self.hub(), Messages()
-        hub.join(self.channel, messages.put)
         try:
+            hub.join(self.channel, messages.put)  # in here: an interrupt may come when it has joined
             self._connected()
             yield messages
         finally:
             # a forked child that drops what it inherited must not end its parent's listening: the socket is one
             if hub.process == holder.process():
-                hub.leave(self.channel, messages.put)
+                with contextlib.suppress(KeyError, ValueError):  # an interrupt came before it had joined
+                    hub.leave(self.channel, messages.put)
 
 
 class Messages:

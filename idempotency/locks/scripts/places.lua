@@ -1,14 +1,15 @@
 -- Shared by the scripts of a resource with places: who holds some, who waits for some, and in which order.
 --
 -- A lock is one place; a semaphore has n; of a read/write lock a reader takes one of very many and a writer all.
--- KEYS[1] holders: '#' -> used, next, expires, fence; owner -> shared, exclusive, ends, token, request
+-- KEYS[1] holders: '#' -> used, next, expires, fence, forget; owner -> shared, exclusive, ends, token, request
 -- KEYS[2] queue:   owner, scored by arrival
 -- KEYS[3] waiters: owner -> "shared exclusive alive_until channel request"
 -- All times are microseconds of this server's clock. `next` is no later than the first end of a lease, `expires` is
 -- when the key itself goes. `fence` is the newest token: the time, or one more than the last if that is higher, so
 -- it grows through a loss of all data and through a clock that steps back, and only both together defeat it.
 -- Who has given everything back stays for a while with no places, and with the request that did it: a second copy
--- of that request is told the same.
+-- of that request is told the same. `forget` is when such records are looked through, all at once and not more
+-- often than they last, so that owners who come once leave nothing behind and cost the others little.
 
 local NEVER = 9007199254740991
 local RETAIN = 60000000  -- how long the newest token outlives the last holder, at least
@@ -16,7 +17,7 @@ local REMEMBER = 10000000  -- how long a request that ended a hold is remembered
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local used, next_end, expires, fence = 0, NEVER, 0, 0
+local used, next_end, expires, fence, forget = 0, NEVER, 0, 0, NEVER
 local freed = false  -- whether a lease ended that nobody had noticed yet
 local renewed_expiry = false
 
@@ -27,8 +28,10 @@ local function read_holder(text)
 end
 
 local function written(holder)
-    if holder.ends < next_end and (holder.shared + holder.exclusive > 0 or next_end == NEVER) then
-        next_end = holder.ends
+    if holder.shared + holder.exclusive > 0 then
+        next_end = math.min(next_end, holder.ends)
+    elseif forget == NEVER then
+        forget = now + REMEMBER
     end
     if holder.ends + RETAIN > expires then
         expires = holder.ends + 2 * RETAIN
@@ -44,7 +47,7 @@ local function weight(holder, capacity)
 end
 
 local function drop_expired(capacity)
-    used, next_end = 0, NEVER
+    used, next_end, forget = 0, NEVER, NEVER
     local fields = redis.call('HGETALL', KEYS[1])
     for index = 1, #fields, 2 do
         if fields[index] ~= '#' then
@@ -53,9 +56,11 @@ local function drop_expired(capacity)
             if holder.ends <= now then
                 redis.call('HDEL', KEYS[1], fields[index])
                 freed = freed or places > 0
-            else
+            elseif places > 0 then
                 used = used + places
                 next_end = math.min(next_end, holder.ends)
+            else
+                forget = now + REMEMBER
             end
         end
     end
@@ -66,8 +71,9 @@ local function open(owner, capacity)
     local found = redis.call('HMGET', KEYS[1], '#', owner)
     if not found[1] then return nil end
     used, next_end, expires, fence = struct.unpack('>dddd', found[1])
+    if #found[1] > 32 then forget = struct.unpack('>d', found[1], 33) end  -- a version before wrote none
     local holder = found[2] and read_holder(found[2])
-    if now >= next_end then
+    if now >= next_end or now >= forget then
         drop_expired(capacity)
         if holder and holder.ends <= now then return nil end
     end
@@ -77,7 +83,8 @@ end
 -- write the state, and the record of `owner`
 local function close(owner, holder)
     local record = written(holder)
-    redis.call('HSET', KEYS[1], owner, record, '#', struct.pack('>dddd', used, next_end, expires, fence))
+    local state = struct.pack('>ddddd', used, next_end, expires, fence, forget)
+    redis.call('HSET', KEYS[1], owner, record, '#', state)
     if renewed_expiry then redis.call('PEXPIRE', KEYS[1], math.ceil((expires - now) / 1000)) end
 end
 
@@ -98,8 +105,9 @@ local function read_waiter(text)
 end
 
 -- Give free places to the queue's head, and on, in order. Each is told on its process's channel and has `claim` to
--- confirm. One whose process does not listen (`counted`: this server would know) is passed over: it keeps its
--- place if `fair`. `asker` is answered by this script itself. Returns the asker's new holder, or nil.
+-- confirm. One whose process does not listen (`counted`: this server would know) is passed over, also where there
+-- is not room for it yet: it keeps its place if `fair`. `asker` is answered by this script itself. Returns the
+-- asker's new holder, or nil.
 local function grant(capacity, claim, lease, fair, counted, asker)
     local index = 0
     while used < capacity do
@@ -109,18 +117,19 @@ local function grant(capacity, claim, lease, fair, counted, asker)
         local waiter = text and read_waiter(text)
         if not waiter or waiter.alive < now then
             leave_queue(owner)
-        elseif used + weight(waiter, capacity) > capacity then
-            return nil
         else
             local holder = {shared = waiter.shared, exclusive = waiter.exclusive, ends = now + claim,
                             token = math.max(now, fence + 1), request = waiter.request}
-            local heard = 1
+            local fits, heard = used + weight(waiter, capacity) <= capacity, 1
             if owner == asker then
                 holder.ends = now + lease
-            else
+            elseif fits then
                 heard = redis.call('PUBLISH', waiter.channel,
                     string.format('%s %.0f %.0f', waiter.request, holder.token, holder.ends))
+            elseif counted then
+                heard = redis.call('PUBSUB', 'NUMSUB', waiter.channel)[2]
             end
+            if not fits and heard > 0 then return nil end
             if heard == 0 and counted then
                 if fair then index = index + 1 else leave_queue(owner) end
             else

@@ -13,14 +13,15 @@ for index, key in ipairs(KEYS) do
     if text then shared, exclusive, ended, held_token = struct.unpack('>dddd', text) end
     if held_token == token and shared + exclusive > 0 and ended > now then
         local prolonged = math.max(ended, now + lease)
-        local used, next_end, expires, fence = struct.unpack('>dddd', redis.call('HGET', key, '#'))
+        local state = redis.call('HGET', key, '#')
+        local used, next_end, expires, fence = struct.unpack('>dddd', state)
         if prolonged + RETAIN > expires then
             expires = prolonged + 2 * RETAIN
             redis.call('PEXPIRE', key, math.ceil((expires - now) / 1000))
         end
         redis.call('HSET', key,
             owner, struct.pack('>dddd', shared, exclusive, prolonged, token) .. string.sub(text, 33),
-            '#', struct.pack('>dddd', used, next_end, expires, fence))
+            '#', struct.pack('>dddd', used, next_end, expires, fence) .. string.sub(state, 33))
         ends[index] = prolonged
     else
         ends[index] = 0

@@ -134,11 +134,11 @@ class Bench:
 
 
 async def _stopped(client: Any) -> None:
-    tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("locks-")]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await aio.close()
     await client.aclose()
+    if sentinel := getattr(getattr(client, "connection_pool", None), "sentinel_manager", None):
+        for each in sentinel.sentinels:
+            await each.aclose()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,9 @@
 """The clients that locks have where they are given none."""
 
 import asyncio
+import gc
 import os
+import weakref
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from django.test import override_settings
 
 from idempotency.conf import parse
 from idempotency.locks import aio, connect
+from tests.contract.locks.actors import until
 
 made: list[Any] = []
 
@@ -29,10 +32,6 @@ async def in_and_out() -> tuple[bool, bool]:
             held = await asyncio.create_task(second.acquire())
         return held, connect.async_client() is connect.async_client()
     finally:
-        tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("locks-")]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await aio.close()
         await aio.close()  # nothing is left to close
 
@@ -47,6 +46,34 @@ def test_a_function_of_the_project_makes_it(redis_server: redis.Redis) -> None:
     with override_settings(IDEMPOTENCY={"REDIS_ASYNC_CLIENT": f"{__name__}.a_client"}):
         assert asyncio.run(in_and_out()) == (False, True)
     assert len(made) == 1
+
+
+@pytest.mark.filterwarnings("ignore:(unclosed|loop is closed):ResourceWarning")
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_loop_that_ended_leaves_nothing(redis_server: redis.Redis, closes: bool) -> None:
+    """Each `async_to_sync` without a running loop is one."""
+    left: list[weakref.ref[Any]] = []
+
+    async def change_hands(name: str) -> None:
+        first, second = aio.Lock(name), aio.Lock(name)
+        left.extend(weakref.ref(each) for each in (asyncio.get_running_loop(), first.hub(), first.hub().client))
+        assert await first.acquire()
+        waiting = asyncio.create_task(second.acquire())
+        await asyncio.to_thread(until, lambda: redis_server.zcard(f"payonce:lock:{{{name}}}:queue") == 1)
+        await first.release()
+        assert await waiting is True
+        tasks = {task.get_name() for task in asyncio.all_tasks()}
+        assert {"locks-subscriber", "locks-watchdog"} <= tasks
+        if closes:
+            await aio.close()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    for number in range(3):
+        asyncio.run(change_hands(f"thing {number}"))
+    if not closes:
+        asyncio.run(in_and_out())
+    gc.collect()
+    assert [each() for each in left] == [None] * 9
 
 
 @pytest.mark.parametrize("given", [{"REDIS_ALIAS": None}, {"REDIS_CLIENT": f"{__name__}.a_client"}])

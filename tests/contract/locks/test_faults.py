@@ -1,6 +1,8 @@
 """What is known to break other locks, done to ours: commands that run twice, answers and messages that are lost."""
 
 import asyncio
+import contextlib
+import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +12,14 @@ import redis
 from asgiref.sync import sync_to_async
 
 from idempotency import locks
-from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, holds, places
+from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, holds, places, semaphore
+from idempotency.locks.holder import named
 from idempotency.locks.hub import Hub
+from idempotency.locks.places import Places
 from idempotency.locks.script import Script
+from idempotency.locks.steps import perform
+from idempotency.locks.subscription import Subscription
+from idempotency.locks.threads import hub_of
 from tests.contract.locks.actors import Actor, until
 from tests.contract.locks.conftest import Bench, a_bench
 from tests.contract.locks.worker import workers
@@ -37,6 +44,30 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> float:
     """The watchdog has little time."""
     monkeypatch.setattr(places, "LEASE_SECONDS", 0.3)
     return 0.3
+
+
+@contextlib.contextmanager
+def silence(*, executed: int = 0) -> Iterator[None]:
+    """No command is answered. The first ones are executed, as many as are said; the others do not even arrive."""
+    once, once_async = Script.run, Script.run_async
+    left = [None] * executed
+
+    def run(script: Script, *arguments: Any) -> Any:
+        if left:
+            left.pop()
+            once(script, *arguments)
+        raise redis.TimeoutError
+
+    async def run_async(script: Script, *arguments: Any) -> Any:
+        if left:
+            left.pop()
+            await once_async(script, *arguments)
+        raise redis.TimeoutError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Script, "run", run)
+        patched.setattr(Script, "run_async", run_async)
+        yield
 
 
 class TestEveryCommandRunsTwice:
@@ -80,7 +111,7 @@ class TestEveryCommandRunsTwice:
         actor.do(semaphore.release)
         assert [actor.do(lambda: semaphore.acquire(wait_seconds=0)) for _ in range(2)] == [True, False]
         latch = one.make("CountDownLatch")
-        actor.do(lambda: latch.open(3))
+        assert actor.do(lambda: latch.open(3)) is True
         assert [actor.do(latch.count_down) for _ in range(3)] == [2, 1, 0]
         limiter = one.make("RateLimiter", permits=2, interval_seconds=60)
         actor.do(limiter.acquire)
@@ -165,25 +196,54 @@ class TestAnAnswerIsLost:
         lock = one.make("Lock", release_seconds=0.0)
         actor = one.actor()
         assert actor.do(lock.acquire)
-        once = Script.run, Script.run_async
-        with pytest.MonkeyPatch.context() as patched:  # it does not even arrive
-
-            def run(script: Script, *arguments: Any) -> Any:
-                raise redis.TimeoutError
-
-            async def run_async(script: Script, *arguments: Any) -> Any:
-                raise redis.TimeoutError
-
-            patched.setattr(Script, "run", run)
-            patched.setattr(Script, "run_async", run_async)
-            with pytest.raises(LockUnavailable):
-                actor.do(lock.release)
-        assert (Script.run, Script.run_async) == once
+        with silence(), pytest.raises(LockUnavailable):
+            actor.do(lock.release)
         assert actor.do(lock.acquire)  # to the server the same holder's second one
         hold = actor.do(lock._hold)
         actor.do(lock.release)
         hub = actor.do(lock.hub)
         assert hub.holds.get(hold.key, hold.owner) is None  # renewed no more: the lease ends it
+
+    @pytest.mark.parametrize("unanswered", ["release", "acquire"])
+    def test_permits_in_doubt_are_not_given_twice(self, one: Bench, unanswered: str) -> None:
+        permits = one.make("Semaphore", permits=3, release_seconds=0.0)
+        first, *others = one.actors(3)
+        for actor in others:
+            assert actor.do(permits.acquire)
+        if unanswered == "release":
+            assert first.do(permits.acquire)
+            with silence(), pytest.raises(LockUnavailable):
+                first.do(permits.release)
+        else:
+            with silence(executed=1), pytest.raises(LockUnavailable):
+                first.do(lambda: permits.acquire(wait_seconds=0))
+        assert first.do(lambda: permits.held) == 0
+        assert first.do(lambda: permits.acquire(2, wait_seconds=0)) is False  # one may be at work, and two are
+        others[0].do(permits.release)
+        assert first.do(lambda: permits.acquire(wait_seconds=0)) is True
+        first.do(permits.release)
+
+    def test_a_latch_tells_the_same_again(self, one: Bench, lose: Callable[[int], None]) -> None:
+        latch, actor = one.make("CountDownLatch"), one.actor()
+        lose(1)
+        assert actor.do(lambda: latch.open(1)) is True
+        lose(1)
+        assert actor.do(latch.count_down) == 0
+
+    def test_a_latch_that_was_opened_anew_knows_copies_for_the_one_before(self, one: Bench) -> None:
+        latch, actor = one.make("CountDownLatch"), one.actor()
+        opening, counting = ("open", "request:1", 1, 60_000), ("down", "request:2")
+
+        def send(*arguments: Any) -> Any:
+            return actor.do(lambda: latch.run(latch._insist(*arguments)))
+
+        assert [send(*opening), send(*counting)] == [1, 0]
+        one.plain.hset(latch._keys[2], "request:0", "3 1600000000")  # of long ago
+        assert actor.do(lambda: latch.open(2)) is True
+        assert [send(*opening), send(*counting)] == [1, 0]
+        assert actor.do(latch.count) == 2
+        assert not one.plain.hexists(latch._keys[2], "request:0")
+        assert [one.plain.pttl(key) > 0 for key in one.plain.keys("payonce:latch:*")] == [True, True]
 
 
 class TestAMessageIsLost:
@@ -209,6 +269,13 @@ class TestAMessageIsLost:
         lock = one.make("Lock")
         holder, *waiters = one.actors(6)
         assert holder.do(lock.acquire)
+        warm = waiters[0].begin(lock.acquire)  # a connection that was cut off in another test is made again now
+        one.waits(1)
+        holder.do(lock.release)
+        assert warm.result(30)
+        waiters[0].do(lock.release)
+        assert holder.do(lock.acquire)
+        told.clear()
         answers = [waiter.begin(lock.acquire) for waiter in waiters]
         one.waits(5)
         holder.do(lock.release)
@@ -541,3 +608,96 @@ class TestTheProjectsOwnClient:
             ]
             given = [each.acquire(lease_seconds=60, wait_seconds=0) for each in both]
             assert [permit is not None for permit in given] == [True, False]
+
+
+class TestOwnersThatComeOnce:
+    """A task, a thread, a permit: each has a name of its own, and must leave nothing behind."""
+
+    @pytest.fixture
+    def short_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("_ACQUIRE", "_RELEASE"):
+            script = Script("places", name[1:].lower())
+            script.text = script.text.replace("local REMEMBER = 10000000", "local REMEMBER = 200000")
+            script.sha = hashlib.sha1(script.text.encode()).hexdigest()
+            monkeypatch.setattr(places, name, script)
+
+    def test_the_names_of_permits_are_used_again(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(semaphore, "SWEEP_AT", 3)
+        with redis.Redis.from_url(desk.servers.url) as client:
+            for number in range(20):
+                owner = f"order {number}"
+                permits = locks.Semaphore("thing", permits=1, owner=owner, wait_seconds=0, client=client)
+                with permits:
+                    assert permits.held == 1
+            assert desk.plain.hlen("payonce:semaphore:{thing}") == 2  # one, and the state
+            assert len(semaphore._slots_of(hub_of(client))._taken) <= 5
+
+    @pytest.mark.usefixtures("short_memory")
+    @pytest.mark.parametrize("held", [0, 1])
+    def test_what_they_leave_goes_and_is_not_looked_through_each_time(self, desk: Bench, held: int) -> None:
+        resource, hub = Places(kind="lock", name="thing", capacity=2), hub_of(desk.client)
+
+        def take(owner: str) -> None:
+            taking = resource.take(hub, named(owner), shared=1, exclusive=0, wait_seconds=0, lease_seconds=30.0)
+            assert perform(taking, hub.answer)
+
+        with desk.servers.data_nodes() as (server,):
+            server.config_resetstat()
+            for number in range(held):
+                take(f"stays {number}")
+            most = rounds = 0
+            while (left := int(server.hlen(resource.keys[0]))) >= most:
+                most, rounds = left, rounds + 1
+                assert rounds < 5000, "nothing is ever forgotten"
+                take(f"once {rounds}")
+                perform(resource.give(hub, named(f"once {rounds}"), shared=1, exclusive=0), hub.answer)
+            looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+        assert looked_through <= 3 < rounds
+
+
+def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> None:
+    """A writer that died in the queue must not keep readers from readers for as long as it counts as alive."""
+    lock = desk.make("ReadWriteLock")
+    first, second = desk.actors(2)
+    assert first.do(lock.read.acquire)
+    hub, resource = hub_of(desk.client), lock.write._places
+    terms = resource.terms(hub, shared=0, exclusive=1, lease_seconds=30.0)
+    dead = ["dead", "dead:1", "nobody-hears-this", terms, "1", "0"]
+    assert places._ACQUIRE.run(desk.plain.execute_command, resource.keys, dead)[0] == 0
+    reading = second.begin(lambda: lock.read.acquire(wait_seconds=15))
+    assert reading.result(30) is True
+    second.do(lock.read.release)
+    first.do(lock.read.release)
+
+
+def test_a_subscriber_that_cannot_be_started_costs_speed_alone(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = redis.Redis.from_url(desk.servers.url)
+    lock = locks.Lock("thing", client=client)
+    first, second = desk.actors(2)
+    assert first.do(lambda: lock.acquire(wait_seconds=0))
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        waiting = second.begin(lock.acquire)
+        desk.waits(1)
+    first.do(lock.release)
+    assert waiting.result(30) is True
+    second.do(lock.release)
+    client.close()
+
+
+def test_a_subscription_that_was_closed_is_not_connected_again(desk: Bench) -> None:
+    subscription = Subscription(redis.Redis.from_url(desk.servers.url).connection_pool)
+    subscription.subscribe("thing")
+    message = subscription.get_message(timeout=10)
+    assert message is not None
+    assert message["type"] == "subscribe"
+    subscription._connection.disconnect()
+    with pytest.raises(redis.ConnectionError):
+        subscription.get_message(timeout=10)
+    subscription.close()

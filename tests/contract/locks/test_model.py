@@ -179,7 +179,7 @@ class Model(RuleBasedStateMachine):
             if shared + exclusive:
                 held[owner.decode()] = [int(shared), int(exclusive)]
         assert held == self.holders
-        used = 0 if state is None else int(struct.unpack(">dddd", state)[0])
+        used = 0 if state is None else int(struct.unpack(">dddd", state[:32])[0])
         assert used == self.capacity - self.free()
         assert [each.decode() for each in self.client.zrange(self.places.keys[1], 0, -1)] == [
             each[0] for each in self.queue

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, places
+from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, places, redlock
 from shop.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
 from tests.contract.locks.actors import until
@@ -44,7 +45,10 @@ class Quorum:
         self.actor, self.actors = bench.actor, bench.actors
 
     async def _async_clients(self) -> list[Any]:
-        return [redis.asyncio.Redis.from_url(server.url, **TIMEOUTS) for server in self.servers]
+        return [
+            redis.asyncio.Redis.from_url(server.url, retry=AsyncRetry(NoBackoff(), 0), **TIMEOUTS)
+            for server in self.servers
+        ]
 
     def make(self, **settings: Any) -> Any:
         return self.bench.locks.RedLock("thing", clients=self.clients, **settings)
@@ -93,6 +97,9 @@ def test_a_majority_holds_it_and_all_give_it_back(quorum: Quorum) -> None:
     waiting = second.begin(lock.acquire)
     assert waiting.result(30) is True
     second.do(lock.release)
+    assert first.do(lambda: lock.acquire(lease_seconds=1000)) is True
+    assert 900 < first.do(lambda: lock.valid_seconds) <= 1000 - 10.002
+    first.do(lock.release)
 
 
 def test_two_of_five_may_be_gone(quorum: Quorum) -> None:
@@ -109,13 +116,16 @@ def test_two_of_five_may_be_gone(quorum: Quorum) -> None:
     second.do(lock.release)
 
 
-def test_three_of_five_may_not(quorum: Quorum) -> None:
+def test_three_of_five_may_not(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redlock, "UNAVAILABLE_SECONDS", 0.5)
     lock = quorum.make()
     actor = quorum.actor()
     for server in quorum.servers[:3]:
         server.kill()
     with pytest.raises(LockUnavailable, match="3 of 5 servers did not answer"):
         actor.do(lambda: lock.acquire(wait_seconds=0))
+    with pytest.raises(LockUnavailable, match="3 of 5 servers did not answer"):
+        actor.do(lock.acquire)  # which waits for whoever holds it, but not for servers
     assert quorum.held_on() == 0
 
 

@@ -104,7 +104,7 @@ def test_a_leader_that_leaves_is_followed_by_the_thread(stage: Stage) -> None:
 def test_a_leader_whose_time_is_over_leaves_nobody_unheard(stage: Stage) -> None:
     first, second, third = stage.actors(3)
     first.do(stage.lock.acquire)
-    leading = stage.begin_to_lead(second, wait_seconds=0.6)
+    leading = stage.begin_to_lead(second, wait_seconds=1.5)
     waiting = stage.begin_to_wait(third)
     assert leading.result(30) is False
     first.do(stage.lock.release)
@@ -190,7 +190,7 @@ def test_an_interrupt_in_a_leader_leaves_nobody_unheard(stage: Stage) -> None:
     try:
         telling = second.begin(story)
         with pytest.raises(Interrupted):
-            stage.lock.acquire()
+            stage.lock.acquire(wait_seconds=60)
         telling.result(30)
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -1,8 +1,13 @@
 """Topics over every kind of server: heard by everyone who listens, on one connection, and a gap is told."""
 
+import asyncio
 import threading
 from typing import Any
 
+import pytest
+
+from idempotency.locks.subscriber import Subscriber
+from idempotency.locks.tasks import TaskHub
 from tests.contract.locks.actors import until
 from tests.contract.locks.conftest import Bench
 
@@ -74,6 +79,41 @@ def test_who_may_have_missed_something_is_told(one: Bench) -> None:
     one.actor().do(lambda: topic.tell("and on"))
     until(lambda: listener.heard[-1] == "and on")
     listener.end()
+
+
+class Interrupted(BaseException):
+    """As by Ctrl-C."""
+
+
+def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, actor = one.make("Topic"), one.actor()
+    other = Listener(one, one.make("Topic", "another"))  # there is a connection
+    tell, tell_async = Subscriber._tell, TaskHub._tell_subscriber
+
+    def interrupted(subscriber: Subscriber, what: str, channel: str) -> None:
+        tell(subscriber, what, channel)
+        if what == "subscribe":
+            raise Interrupted
+
+    async def cancelled(hub: TaskHub, what: str, channel: str) -> None:
+        if what == "subscribe":
+            actor.cancel()
+            await asyncio.sleep(0.01)  # the cancellation comes before this is over
+        await tell_async(hub, what, channel)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Subscriber, "_tell", interrupted)
+        patched.setattr(TaskHub, "_tell_subscriber", cancelled)
+        with pytest.raises(Interrupted if one.loop is None else asyncio.CancelledError):
+            actor.do(topic.listen().__enter__ if one.loop is None else topic.listen().__aenter__)
+    assert topic.channel not in actor.do(topic.hub).channels
+    with one.servers.data_nodes() as (server,):
+        until(lambda: not server.pubsub_channels(topic.channel))
+    again = Listener(one, topic)
+    actor.do(lambda: topic.tell("heard"))
+    until(lambda: again.heard[-1] == "heard")
+    again.end()
+    other.end()
 
 
 def test_a_slow_listener_is_told_that_it_missed_some(one: Bench, monkeypatch: Any) -> None:

@@ -3,12 +3,14 @@
 import time
 from typing import Any
 
+import pytest
+
 from idempotency.locks.holder import current
 from idempotency.locks.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.hub import Hub
 from idempotency.locks.latch import Latch
 from idempotency.locks.places import Places
-from idempotency.locks.steps import Ask, Finish, Wait
+from idempotency.locks.steps import Ask, Finish, Listen, Wait
 from idempotency.locks.threads import ThreadBell
 
 
@@ -133,3 +135,60 @@ def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> No
     assert not waited.bell.wait(0)
     steps.send(False)
     assert isinstance(steps.send(0), Finish)
+
+
+def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
+    """Between the answer that it is queued and its bell, a waiter must not miss that it should look."""
+    hub = Alone(None, cluster=False)
+    steps = Places(kind="lock", name="thing", capacity=1).take(
+        hub, current(), shared=0, exclusive=1, wait_seconds=None, lease_seconds=None
+    )
+    next(steps)
+    assert isinstance(steps.send(True), Ask)
+    hub.mail.ring_all()
+    waited = steps.send([0, 20, 2_000_000, 1_000_000])
+    assert isinstance(waited, Wait)
+    assert waited.bell.wait(0)
+    assert isinstance(steps.send(True), Ask)
+    waited = steps.send([0, 20, 2_000_000, 1_000_000])
+    assert isinstance(waited, Wait)
+    assert not waited.bell.wait(0)  # it has looked
+    steps.close()
+
+
+def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> None:
+    hub = Alone(None, cluster=False)
+    steps = Places(kind="lock", name="thing", capacity=1).take(
+        hub, current(), shared=0, exclusive=1, wait_seconds=0.1, lease_seconds=None
+    )
+    first = next(steps)
+    assert isinstance(first, Listen)
+    assert first.seconds <= 0.1
+    steps.close()
+
+
+@pytest.mark.parametrize("lease_seconds", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_lease_that_never_ends_or_never_was_is_refused(lease_seconds: float) -> None:
+    hub = Alone(None, cluster=False)
+    steps = Places(kind="lock", name="thing", capacity=1).take(
+        hub, current(), shared=0, exclusive=1, wait_seconds=0, lease_seconds=lease_seconds
+    )
+    with pytest.raises(ValueError, match="lease_seconds"):
+        next(steps)
+
+
+def test_a_hold_that_nobody_could_renew_is_not_kept() -> None:
+    failing = [True]
+
+    def stir() -> None:
+        if failing:
+            raise RuntimeError("can't start new thread")
+
+    holds = Holds(stir=stir)
+    with pytest.raises(RuntimeError):
+        holds.add(granted())
+    assert holds.get("lock", "me") is None
+    failing.clear()
+    hold = granted()
+    holds.add(hold)
+    assert holds.get("lock", "me") is hold
