@@ -47,11 +47,14 @@ class Exchange(ABC):
         key_digest: 64 hexadecimal characters that name (scope, key); safe to log and to derive ids from.
         resumed: True if a handler before this one ran for the same key (phased only): it may have committed
             something, and its caller may have heard 202.
+        was_uncertain: True if its caller has heard 202: what it was asked for has been begun outside, and a
+            handler goes on with that and begins nothing anew.
         outcome: how it ended, as the metrics name it; empty while it has not.
     """
 
     mode: Mode
     resumed = False
+    was_uncertain = False
     outcome = ""
 
     def __init__(
@@ -212,14 +215,16 @@ def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
     token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
     header = request.META.get("HTTP_IDEMPOTENCY_KEY")
     if token is None:
-        key = keys.parse_key(header)
-        route = request.resolver_match.route if request.resolver_match else request.path
-        method = request.method or ""
-        return keys.scope_of(principal=principal_of(caller), method=method, route=route), key
-    if header is not None:
-        raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
-    principal = principal_of(caller)
-    taken = tokens.read(token, principal=principal)
+        key, principal = keys.parse_key(header), principal_of(caller)
+        if (issued := tokens.issued_here(key, principal=principal)) is None:
+            route = request.resolver_match.route if request.resolver_match else request.path
+            return keys.scope_of(principal=principal, method=request.method or "", route=route), key
+        taken = issued  # by whichever header it comes, it counts once
+    else:
+        principal = principal_of(caller)
+        taken = tokens.read(token, principal=principal)
+        if header is not None:
+            raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
     scope = keys.token_scope_of(principal=principal)
     if taken.expired and ledger.find(scope=scope, key=taken.key) is None:
         raise token_unknown()

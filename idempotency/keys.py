@@ -20,9 +20,9 @@ def parse_key(header: str | None) -> str:
     Raises:
         Problem: `idempotency_key_missing` or `idempotency_key_invalid`.
     """
-    if header is None or not header.strip():
+    value = (header or "").strip(" \t")  # RFC 9110, section 5.5: what else stands there is part of the value
+    if not value:
         raise key_missing()
-    value = header.strip()
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         if quoted is None:

@@ -36,7 +36,6 @@ class PhasedExchange(Exchange):
     recovery_point = ""
     recovery_data: Mapping[str, Any] = {}
     settled = False
-    _was_uncertain = False
 
     @classmethod
     def of_entry(cls, entry: ledger.Found, *, request_id: str) -> "PhasedExchange":
@@ -107,7 +106,7 @@ class PhasedExchange(Exchange):
         """Whether the handler is to run: for its current state, or to go on where an earlier run ended."""
         if entry.answer is not None:
             # a 202 is replayed with the resource's current state
-            self._was_uncertain = True
+            self.was_uncertain = True
         else:
             self.run = ledger.take_over(
                 entry,
@@ -117,14 +116,14 @@ class PhasedExchange(Exchange):
             )
             if self.run is None:
                 return False
-            self._was_uncertain = entry.state == State.UNCERTAIN or ledger.was_uncertain(entry.entry_id)
+            self.was_uncertain = entry.state == State.UNCERTAIN or ledger.was_uncertain(entry.entry_id)
         self.resumed = True
         self.recovery_point, self.recovery_data = entry.recovery_point, entry.recovery_data
         return True
 
     def _as_heard_before(self, response: HttpResponseBase) -> None:
         """Who heard 202 hears 202 again, with the state that is known now."""
-        if self._was_uncertain and 200 <= response.status_code < 300:
+        if self.was_uncertain and 200 <= response.status_code < 300:
             response.status_code = UNCERTAIN_STATUS
             response.headers[REPLAYED_HEADER] = "true"
 

@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 from django.core import signing
 
 from idempotency.conf import config
-from idempotency.errors import token_unknown
+from idempotency.errors import Problem, token_unknown
+
+_SEPARATOR, _SEPARATORS = ":", 2  # of Django's signer: value, time and signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,16 @@ def read(token: str, *, principal: str) -> Taken:
         return Taken(signer.unsign(token), expired=True)
     except signing.BadSignature:
         raise token_unknown() from None
+
+
+def issued_here(key: str, *, principal: str) -> Taken | None:
+    """The token that an `Idempotency-Key` is; None for a key of the caller's own making."""
+    if key.count(_SEPARATOR) != _SEPARATORS:
+        return None
+    try:
+        return read(key, principal=principal)
+    except Problem:
+        return None
 
 
 def _signer(principal: str) -> signing.TimestampSigner:

@@ -112,9 +112,7 @@ def open_attempt(
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("open_attempt needs a transaction")
     found = provider(channel)
-    chosen = method or found.methods[0]
-    if chosen not in found.methods:
-        raise MethodUnavailable
+    chosen = _chosen(found, method)
     # the insert that loses to a twin's committed payment leaves the twin's to be used
     Payment.objects.bulk_create(
         [Payment(order_id=order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
@@ -123,7 +121,7 @@ def open_attempt(
     payment = Payment.objects.get(order_id=order_id)
     if payment.paid_minor:
         raise OrderAlreadyPaid
-    live = payment.attempts.filter(channel=channel, method=chosen.value, status__in=_LIVE).first()
+    live = live_attempt(order_id=order_id, channel=channel, method=chosen)
     if live is not None:
         return live
     return Attempt.objects.create(
@@ -138,6 +136,20 @@ def open_attempt(
         expires_at=expires_at,
         next_query_at=after(query_count=0),
     )
+
+
+def live_attempt(*, order_id: UUID, channel: str, method: PayMethod | None) -> Attempt | None:
+    """The order's attempt by this channel and method that may still be paid.
+
+    Args:
+        method: one of the channel's; None is its first.
+
+    Raises:
+        ChannelUnavailable, MethodUnavailable: as `open_attempt`.
+    """
+    chosen = _chosen(provider(channel), method)
+    ways = Attempt.objects.filter(payment__order_id=order_id, channel=channel, method=chosen.value)
+    return ways.filter(status__in=_LIVE).first()
 
 
 def submit_attempt(attempt_id: UUID) -> Payment:
@@ -230,6 +242,13 @@ def fold(facts: tuple[Fact, ...], *, source: str) -> None:
     with transaction.atomic():
         for fact in facts:
             apply_observation(fact, source=source)
+
+
+def _chosen(channel: Provider, method: PayMethod | None) -> PayMethod:
+    chosen = method or channel.methods[0]
+    if chosen not in channel.methods:
+        raise MethodUnavailable
+    return chosen
 
 
 def _query(channel: Provider, attempt: Attempt) -> Trade:

@@ -60,6 +60,16 @@ class PaymentDetail(APIView):
 class RefundList(APIView):
     """Refunds of a payment. The payer may take back what was paid; so may staff with `payments.add_refund`."""
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Before the key, so that a replay too asks whether the caller may."""
+        super().initial(request, *args, **kwargs)
+        owner_id = Payment.objects.filter(pk=kwargs["payment_id"]).values_list("owner_id", flat=True).first()
+        if owner_id in (None, request.user.pk):
+            return
+        _find(request, kwargs["payment_id"])
+        if not request.user.has_perm("payments.add_refund"):
+            raise Problem(403, "refund_not_allowed", "You may see this payment, but not refund it.")
+
     @extend_schema(
         operation_id="payments_refund",
         summary="Refund a payment, in part or whole",
@@ -77,8 +87,6 @@ class RefundList(APIView):
     def post(self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any]) -> HttpResponseBase:
         payment = _find(request, payment_id)
         request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
-        if payment.owner_id != request.user.pk and not request.user.has_perm("payments.add_refund"):
-            raise Problem(403, "refund_not_allowed", "You may see this payment, but not refund it.")
         return refunding.respond(request, {"payment": payment.id.hex, **data})
 
 

@@ -300,6 +300,7 @@ class OrderPayment(APIView):
             method=PayMethod(data["method"]) if "method" in data else None,
             payer=Payer(openid=data.get("openid", ""), client_ip=client_ip(request.META)),
             resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
+            was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
         )
         document = represent_payment(payment)
         return Response(

@@ -9,8 +9,11 @@ class ShopConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from django.db.models.signals import post_migrate  # noqa: PLC0415
         from prometheus_client import REGISTRY  # noqa: PLC0415
 
         from idempotency.metrics import LedgerCollector  # noqa: PLC0415
+        from shop.demo import shut_logins  # noqa: PLC0415
 
         REGISTRY.register(LedgerCollector())
+        post_migrate.connect(shut_logins, sender=self)

@@ -15,9 +15,10 @@ from django.contrib.sessions.models import Session
 
 from shop.errors import BasketChanged, BasketFull, FlashSaleOnly, ProductNotFound
 from shop.models import Product
-from shop.serializers import MAX_ITEMS, MAX_QUANTITY
+from shop.serializers import MAX_ITEMS
 
 KEY = "basket"
+MAX_UNITS = 99  # of one product; who wants more of it asks the API
 
 Units = dict[str, int]
 
@@ -76,7 +77,7 @@ def look(quantities: Mapping[str, int]) -> Basket:
 
 
 def add(session: SessionBase, *, sku: str, quantity: int) -> None:
-    """Put `quantity` more units of a product in, `MAX_QUANTITY` in all at most.
+    """Put `quantity` more units of a product in, `MAX_UNITS` in all at most.
 
     Raises:
         ProductNotFound, FlashSaleOnly, BasketFull: nothing was put in.
@@ -92,7 +93,7 @@ def add(session: SessionBase, *, sku: str, quantity: int) -> None:
     def more(units: Units) -> Units:
         if sku not in units and len(units) >= MAX_ITEMS:
             raise BasketFull(sku)
-        return {**units, sku: min(units.get(sku, 0) + quantity, MAX_QUANTITY)}
+        return {**units, sku: min(units.get(sku, 0) + quantity, MAX_UNITS)}
 
     _change(session, more)
 

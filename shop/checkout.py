@@ -36,6 +36,7 @@ def start_payment(
     method: PayMethod | None = None,
     payer: Payer = NOBODY,
     resumed: bool = False,
+    was_uncertain: bool = False,
 ) -> Payment:
     """Open an attempt for the order, or go on with the live one of the same channel and method.
 
@@ -47,6 +48,8 @@ def start_payment(
         payer: what the method must know of the shopper.
         resumed: an earlier run for the same intent was cut off or ended uncertain; it may have been paid since,
             which then is its outcome and no refusal.
+        was_uncertain: its caller was told so. Then its attempt has been made, and whatever became of that, this
+            intent makes no second one.
 
     Returns:
         The payment; `uncertain` where the provider's answer is missing.
@@ -60,7 +63,12 @@ def start_payment(
     if not resumed and known_paid(order_id=order_id, user_id=user_id):
         raise OrderPaid
     try:
-        attempt_id = _open(order_id=order_id, user_id=user_id, channel=channel, method=method, payer=payer)
+        if was_uncertain:
+            attempt_id = _opened(order_id=order_id, user_id=user_id, channel=channel, method=method)
+        else:
+            attempt_id = _open(order_id=order_id, user_id=user_id, channel=channel, method=method, payer=payer)
+        if attempt_id is None:
+            return Payment.objects.get(order_id=order_id)
     except (OrderPaid, OrderClosed) as refused:
         if isinstance(refused, OrderPaid):
             remember_paid(order_id=order_id, user_id=user_id)
@@ -128,6 +136,17 @@ def _open(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | Non
         if first:
             orders.record_payment_opened(order=order)
     return attempt.id
+
+
+def _opened(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | None) -> UUID | None:
+    """The live attempt, if that is what became of the one that was opened."""
+    with transaction.atomic():
+        orders.lock_payable(order_id=order_id, user_id=user_id)
+        try:
+            attempt = services.live_attempt(order_id=order_id, channel=channel, method=method)
+        except PaymentRefused as refused:
+            raise from_payment(refused) from refused
+    return None if attempt is None else attempt.id
 
 
 def describe(order: Order) -> str:

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.views import defaults
+from django.views.decorators.csrf import csrf_exempt
 
 from idempotency.availability import database_is_away
 from idempotency.errors import Problem, problem_response, service_unavailable
@@ -16,10 +17,16 @@ from idempotency.errors import Problem, problem_response, service_unavailable
 API = "/api/"
 
 
+@csrf_exempt
+def no_such_call(request: HttpRequest, address: str = "") -> HttpResponseBase:
+    """404 under the API, by an address of its own: with `DEBUG` on nobody asks `not_found`."""
+    return problem_response(Problem(404, "not_found", "There is no such address."), request)
+
+
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """404: no such address."""
     if request.path.startswith(API):
-        return problem_response(Problem(404, "not_found", "There is no such address."), request)
+        return no_such_call(request)
     return defaults.page_not_found(request, exception)
 
 
@@ -37,7 +44,7 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
 
 
 def database_away(request: HttpRequest) -> HttpResponseBase:
-    """503 with Retry-After: nothing was done, and the same request may be sent again."""
+    """503 with Retry-After: what was done is not known; the same request may be sent again, and is done once."""
     problem = service_unavailable()
     if request.path.startswith(API):
         return problem_response(problem, request)

@@ -11,7 +11,8 @@ from django.utils.translation import gettext_lazy as _
 
 from payments.money import EXPONENTS
 from payments.providers.base import PayMethod
-from shop.serializers import MAX_ITEMS, MAX_QUANTITY
+from shop.basket import MAX_UNITS
+from shop.serializers import MAX_ITEMS
 
 CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
 
@@ -26,7 +27,7 @@ class BuyForm(forms.Form):
     quantity = forms.IntegerField(
         label=_("Quantity"),
         min_value=1,
-        max_value=MAX_QUANTITY,
+        max_value=MAX_UNITS,
         initial=1,
         widget=forms.NumberInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
@@ -44,10 +45,10 @@ class BasketForm(forms.Form):
         self.skus = list(skus)
         for sku in self.skus:
             self.fields[f"quantity.{sku}"] = forms.IntegerField(
-                label=_("Quantity"), min_value=0, max_value=MAX_QUANTITY
+                label=_("Quantity"), min_value=0, max_value=MAX_UNITS
             )
             self.fields[f"held.{sku}"] = forms.IntegerField(
-                min_value=0, max_value=MAX_QUANTITY, widget=forms.HiddenInput
+                min_value=0, max_value=MAX_UNITS, widget=forms.HiddenInput
             )
 
     @staticmethod

@@ -156,6 +156,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
         method=method,
         payer=Payer(client_ip=client_ip(request.META)),
         resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
+        was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
     )
     by = f"{channel}.{method or ''}"
     found = view_of(order_id=order_id, user_id=user_id_of(request), by=by)

@@ -17,11 +17,14 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import environ
+
 from payments.sandbox import keys
 from shop.embedded import EmbeddedError, EmbeddedServers
 from shop.guardian import Guardian
 
 READY_SECONDS = 60.0
+PORT_MAX = 65_535
 PORT_STEP = 10  # a second web process listens on PORT + 10, a third on PORT + 20
 THREADS = 8
 WORKER_RESTART_LIMIT = 5
@@ -60,15 +63,16 @@ class Plan:
         Raises:
             RunError: a number that is none, or two servers on one port; the setting is named.
         """
-        first = _number(environment, "PORT", 8000, most=65_535)
+        first = _number(environment, "PORT", 8000, most=PORT_MAX)
         count = _number(environment, "WEB", 1, most=32)
-        sandbox_port = _number(environment, "SANDBOX_PORT", 8001, most=65_535)
+        sandbox_port = _number(environment, "SANDBOX_PORT", 8001, most=PORT_MAX)
         ports = tuple(first + PORT_STEP * index for index in range(count))
         if sandbox_port in ports:
             raise RunError(f"SANDBOX_PORT {sandbox_port} is also a web port ({', '.join(map(str, ports))}).")
-        return cls(
-            ports=ports, sandbox_port=sandbox_port, data_dir=Path(environment.get("DATA_DIR", ".data")).resolve()
-        )
+        if ports[-1] > PORT_MAX:
+            raise RunError(f"PORT {first} leaves no room for WEB {count}: the last one would be {ports[-1]}.")
+        data_dir = Path(environment.get("DATA_DIR") or ".data").resolve()
+        return cls(ports=ports, sandbox_port=sandbox_port, data_dir=data_dir)
 
     @property
     def url(self) -> str:
@@ -87,7 +91,11 @@ def _number(environment: Mapping[str, str], name: str, default: int, *, most: in
 
 
 def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with everything set that the processes need; channels that are unset point at the sandbox."""
+    """`environment` with everything set that the processes need; channels that are unset point at the sandbox.
+
+    Raises:
+        RunError: `DEBUG` is off, and the secret is for the operator to set.
+    """
     full = {**environment}
     for name, value in {
         "DEBUG": "1",
@@ -98,6 +106,8 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     }.items():
         full[name] = full.get(name) or value
     if not full.get("SECRET_KEY"):
+        if not is_debug(full):
+            raise RunError("SECRET_KEY is not set; with DEBUG off set it to at least 50 random characters.")
         full["SECRET_KEY"] = _kept_secret(plan.data_dir / "secret_key")
     made = keys.ensure(plan.data_dir / "sandbox")
     for url, path in _SANDBOX_PATHS.items():
@@ -109,6 +119,11 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
         full[url] = plan.sandbox_url + path
         full["SANDBOX_URL"] = plan.sandbox_url
     return full
+
+
+def is_debug(environment: Mapping[str, str]) -> bool:
+    """Whether the processes will run with `DEBUG` on; read as `shop.settings` reads it."""
+    return environment["DEBUG"].lower().strip() in environ.Env.BOOLEAN_TRUE_STRINGS
 
 
 def _kept_secret(path: Path) -> str:
@@ -147,14 +162,18 @@ class Run:
         self.environment |= self.servers.environment
         step("database schema")
         self._manage("migrate", "--verbosity", "0")
-        if self.environment["DEBUG"].lower() in {"1", "true", "yes", "on"}:
+        if is_debug(self.environment):
             step("demo data")
             self._manage("load_demo")
+        else:
+            step("static files")
+            self._manage("collectstatic", "--noinput", "--verbosity", "0")
         if self.environment.get("SANDBOX_URL"):
             step("provider sandbox")
             folder = str(self.plan.data_dir / "sandbox")
             number = str(self.plan.sandbox_port)
-            self._spawn("sandbox", [PYTHON, "-m", "payments.sandbox", "--port", number, "--data-dir", folder])
+            command = [PYTHON, "-m", "payments.sandbox", "--port", number, "--data-dir", folder]
+            self._spawn("sandbox", [*command, "--shop", self.plan.url])
             self._wait_for("sandbox", f"{self.plan.sandbox_url}/")
         step("worker")
         self._start_worker()
@@ -225,17 +244,23 @@ class Run:
 
     def _tell(self) -> None:
         url = self.plan.url
+        logins = [
+            "demo / demo, other / other",
+            "admin / admin",
+            "Authorization: Token demo-token, Token other-token",
+        ]
+        shop, admin, api = logins if is_debug(self.environment) else [""] * 3
         lines = [
             "",
-            f"  shop      {url}/            demo / demo",
-            f"  admin     {url}/admin/      admin / admin",
-            f"  API       {url}/api/docs/   Authorization: Token demo-token",
+            f"  shop      {url}/            {shop}",
+            f"  admin     {url}/admin/      {admin}",
+            f"  API       {url}/api/docs/   {api}",
         ]
         if self.environment.get("SANDBOX_URL"):
             lines.append(f"  sandbox   {self.plan.sandbox_url}/            pays, and misbehaves on request")
         lines += [f"  also on   http://127.0.0.1:{port}/" for port in self.plan.ports[1:]]
         lines += [f"  logs      {self.logs}", "", "  Ctrl-C stops everything.", ""]
-        print("\n".join(lines), flush=True)
+        print("\n".join(line.rstrip() for line in lines), flush=True)
 
 
 def _web_command(port: int) -> list[str]:

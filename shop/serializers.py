@@ -13,7 +13,7 @@ from payments.serializers import MoneySerializer
 from shop.models import Order, OrderStatus
 
 MAX_ITEMS = 20
-MAX_QUANTITY = 99
+MAX_QUANTITY = 1_000_000  # of one product; what there is of it, the stock says
 
 
 class ProductResponse(serializers.Serializer[Any]):

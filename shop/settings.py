@@ -4,6 +4,7 @@ A mistake stops the start with a sentence that names the setting. With `DEBUG` o
 secrets; with `DEBUG` on (only `make run` and tests) a fixed key is used and demo logins may exist.
 """
 
+import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from shop import redis_url
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
+# a secret may begin with, or hold, a dollar sign: nothing in the environment is another variable's name
 env = environ.Env()
+env.ENVIRON = {name: value.replace("$", r"\$") for name, value in os.environ.items()}
+env.escape_proxy = True
 
 DEBUG = env.bool("DEBUG", default=False)
 
@@ -85,7 +89,7 @@ _public = urlsplit(PUBLIC_URL)
 
 ALLOWED_HOSTS = env.list(
     "ALLOWED_HOSTS",
-    default=["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else [_public.hostname],
+    default=[*(["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else []), _public.hostname],
 )
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
 

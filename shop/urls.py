@@ -2,6 +2,7 @@
 
 from csp import constants as csp
 from csp.decorators import csp_update
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import views as auth_views
 from django.urls import include, path
@@ -9,8 +10,10 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 import payments.urls
 import shop.api
+import shop.demo
 import shop.pages
 from idempotency.drf import TokenList
+from shop.fallbacks import no_such_call
 
 handler404 = "shop.fallbacks.not_found"
 handler500 = "shop.fallbacks.server_error"
@@ -30,6 +33,7 @@ urlpatterns = [
     path("api/v1/", include(api_v1)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", api_docs, name="api-docs"),
+    path("api/<path:address>", no_such_call),
     path("webhooks/", include(payments.urls.webhook_urlpatterns)),
     path("admin/", admin.site.urls),
     path("accounts/login/", auth_views.LoginView.as_view(), name="login"),
@@ -37,3 +41,5 @@ urlpatterns = [
     path("i18n/", include("django.conf.urls.i18n")),
     path("", include(shop.pages.urlpatterns)),
 ]
+if settings.SANDBOX_URL:
+    urlpatterns.append(path("demo/attempts/<hexid:attempt_id>", shop.demo.shopper_is_led))

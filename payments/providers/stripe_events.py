@@ -37,7 +37,7 @@ def read_event(
     _verify(given.get("stripe-signature", ""), body, now=now, secrets=secrets)
     try:
         event = json.loads(body)
-        if event["object"] != "event":
+        if event.get("object", "event") != "event":
             raise ValueError("not an event")
         _must_be_ours(event, secret_key=secret_key, merchant=merchant)
         return Notice(
@@ -79,5 +79,6 @@ def _must_be_ours(event: Mapping[str, object], *, secret_key: str, merchant: str
     if account is not None and account != merchant:
         raise SignatureInvalid("an event of another account")
     mode = secret_key.split("_")[1:2]
-    if mode in (["live"], ["test"]) and event.get("livemode") is not (mode == ["live"]):
+    # our endpoint's secret signed it; one that does not tell its mode is of the mode of that endpoint
+    if mode in (["live"], ["test"]) and event.get("livemode", mode == ["live"]) is not (mode == ["live"]):
         raise SignatureInvalid("an event of the other mode, live or test")

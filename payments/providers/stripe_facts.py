@@ -25,7 +25,8 @@ def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
         ours = number_of(document) and document["metadata"].get("out_refund_no")
         return (refunded_fact(document, merchant=merchant),) if ours and document["status"] == "succeeded" else ()
     if kind == "payment_intent.succeeded" and number_of(document):
-        return (paid_fact(document, merchant=merchant, occurred_at=time_of(event)),)
+        occurred_at = time_of(event) if "created" in event else None
+        return (paid_fact(document, merchant=merchant, occurred_at=occurred_at),)
     if kind == "payment_intent.canceled" and number_of(document):
         return (canceled_fact(document, merchant=merchant),)
     return ()

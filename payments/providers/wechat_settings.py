@@ -88,7 +88,7 @@ def _platform_keys(settings: Settings) -> dict[str, bytes]:
     keys = {}
     for path in sorted(folder.glob("*.pem")):
         serial = path.stem
-        if not serial.startswith(PUBLIC_KEY_PREFIX) and not SERIAL.fullmatch(serial):
+        if not serial.startswith(PUBLIC_KEY_PREFIX) and not SERIAL.fullmatch(serial.upper()):
             raise ConfigError(
                 f"{name}: {path.name} is named neither <HEXSERIAL>.pem nor {PUBLIC_KEY_PREFIX}….pem."
             )

@@ -13,9 +13,10 @@ THREADS = 32
 class Sandbox(BaseApplication):  # type: ignore[misc]
     """gunicorn with one process of many threads: the delivery thread must exist once."""
 
-    def __init__(self, *, port: int, folder: Path) -> None:
+    def __init__(self, *, port: int, folder: Path, shop: str) -> None:
         self.port = port
         self.folder = folder
+        self.shop = shop
         super().__init__()
 
     def load_config(self) -> None:
@@ -36,7 +37,7 @@ class Sandbox(BaseApplication):  # type: ignore[misc]
         """The WSGI application, in the worker process."""
         from payments.sandbox import state  # noqa: PLC0415  after Django's settings are chosen
 
-        state.open_folder(self.folder)
+        state.open_folder(self.folder, shop=self.shop)
         from django.core.wsgi import get_wsgi_application  # noqa: PLC0415
 
         return get_wsgi_application()
@@ -53,9 +54,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m payments.sandbox")
     parser.add_argument("--port", type=int, default=8001)
     parser.add_argument("--data-dir", type=Path, required=True, help="keys and store; made if missing")
+    parser.add_argument("--shop", default="", help="address of the shop, to be led from to a page that is paid")
     given = parser.parse_args()
     os.environ["DJANGO_SETTINGS_MODULE"] = "payments.sandbox.settings"
-    Sandbox(port=given.port, folder=given.data_dir).run()
+    Sandbox(port=given.port, folder=given.data_dir, shop=given.shop).run()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """What a person sees and what a test turns: the shopper's pages and the control calls (CONTRACT [4])."""
 
+import contextlib
 import json
 import sqlite3
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
+import httpx
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -59,6 +61,7 @@ def control_pay(request: HttpRequest) -> JsonResponse:
     try:
         number = json.loads(request.body)["out_trade_no"]
         alipay_codes.scan(number)  # who pays has scanned
+        _come_from_the_shop(number)
         trade = trades.pay(number)
     except (ValueError, KeyError, TypeError):
         return JsonResponse({"error": 'send {"out_trade_no": "…"}'}, status=400)
@@ -113,10 +116,19 @@ def control_release(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"released": faults.release()})
 
 
+def _come_from_the_shop(number: str) -> None:
+    """Who pays at Alipay's page was led there by the shop, and not before that does its trade exist."""
+    if state.shop() and not state.store().rows("SELECT 1 FROM trades WHERE out_trade_no = ?", number):
+        address = f"{state.shop()}/demo/attempts/{quote(number, safe='')}"
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.get(address, follow_redirects=True, timeout=10, trust_env=False)
+
+
 def _charge(trade: sqlite3.Row) -> dict[str, object]:
-    """`seller` is the other merchant's id where the money went to another account, else empty."""
+    """With `seller`, the other merchant's id, where the money went to another account."""
     known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
-    return known | {"seller": paid_elsewhere(trade)}
+    seller = paid_elsewhere(trade)
+    return known | ({"seller": seller} if seller else {})
 
 
 def _set_faults() -> dict[str, object]:

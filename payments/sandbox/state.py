@@ -11,13 +11,15 @@ from payments.sandbox.store import Store
 class _Process:
     store: Store | None = None
     keys: Keys | None = None
+    shop: str = ""
 
 
 _process = _Process()
 
 
-def open_folder(folder: Path) -> None:
-    """Use the keys and the store under `folder`."""
+def open_folder(folder: Path, *, shop: str = "") -> None:
+    """Use the keys and the store under `folder`, for the shop at the address `shop`."""
+    _process.shop = shop.rstrip("/")
     _process.keys = load(folder)
     _process.store = Store(folder / "sandbox.sqlite3")
 
@@ -30,3 +32,8 @@ def store() -> Store:
 def keys() -> Keys:
     assert _process.keys is not None  # noqa: S101  opened at start
     return _process.keys
+
+
+def shop() -> str:
+    """The address of the shop whose shoppers pay here; empty where nobody told it."""
+    return _process.shop

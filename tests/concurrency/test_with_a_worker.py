@@ -123,3 +123,17 @@ def test_an_answer_that_never_comes_is_202_and_later_the_current_state(
     last = pay(api, order["id"], "wechat", key)
     assert (last.status_code, last.json()["status"]) == (202, "succeeded")
     assert charges(sandbox)[attempt["out_trade_no"]] == (1990, 0)
+
+
+def test_the_sandbox_pays_by_the_number_alone_where_nobody_opened_the_page(
+    api: httpx.Client, sandbox: httpx.Client
+) -> None:
+    order = place(api, uuid4().hex).json()
+    [attempt] = pay(api, order["id"], "alipay").json()["attempts"]
+    assert attempt["next_action"]["type"] == "redirect"
+    number = attempt["out_trade_no"]
+    assert sandbox.post("/_control/pay", json={"out_trade_no": number}).status_code == 200
+    until(lambda: api.get(f"/api/v1/orders/{order['id']}").json()["status"] == "paid")
+    [charge] = [one for one in sandbox.get("/_control/charges").json() if one["out_trade_no"] == number]
+    assert charge == {"out_trade_no": number, "channel": "alipay", "charged_minor": 1990, "refunded_minor": 0}
+    assert sandbox.post("/_control/pay", json={"out_trade_no": "0" * 32}).status_code == 404

@@ -55,6 +55,16 @@ def test_unknown_addresses_under_the_api_are_problem_documents(client: Client) -
     assert client.get("/no-such-page")["Content-Type"].startswith("text/html")
 
 
+@pytest.mark.parametrize("debug", [True, False])
+@pytest.mark.parametrize("path", ["nope", "orders/", "orders/999", "products/caf%C3%A9"])
+def test_unknown_addresses_under_the_api_whatever_debug_is(settings: Any, debug: bool, path: str) -> None:
+    settings.DEBUG = debug
+    asker = Client(enforce_csrf_checks=True)
+    for answer in (asker.get(f"/api/v1/{path}"), asker.post(f"/api/v1/{path}")):
+        assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
+        assert answer.json()["code"] == "not_found"
+
+
 @pytest.mark.django_db
 def test_a_fault_under_the_api_is_a_problem_document(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **kwargs: object) -> None:

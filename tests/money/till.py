@@ -233,7 +233,7 @@ class Till:
         assert sum(balance.values()) == 0, "the journal does not add up"
         there = dict.fromkeys(CHANNELS, 0)
         for one in self.charges().values():
-            if not one["seller"]:
+            if "seller" not in one:
                 there[one["channel"]] += one["charged_minor"] - one["refunded_minor"]
         in_books = dict.fromkeys(CHANNELS, 0)
         for account, debit_minor in balance.items():

@@ -22,11 +22,24 @@ def test_defaults_and_three_web_processes() -> None:
         ({"PORT": "70000"}, "PORT must be"),
         ({"WEB": "0"}, "WEB must be"),
         ({"SANDBOX_PORT": "8010", "WEB": "2"}, "SANDBOX_PORT 8010 is also a web port"),
+        ({"PORT": "65530", "WEB": "2"}, "PORT 65530 leaves no room for WEB 2"),
     ],
 )
 def test_a_mistake_is_named(environment: dict[str, str], named: str) -> None:
     with pytest.raises(RunError, match=named):
         Plan.of(environment)
+
+
+def test_an_empty_data_dir_is_none() -> None:
+    assert Plan.of({"DATA_DIR": ""}).data_dir == Plan.of({}).data_dir == Path.cwd() / ".data"
+
+
+def test_without_debug_the_secret_is_for_the_operator_to_set(tmp_path: Path) -> None:
+    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+    with pytest.raises(RunError, match="SECRET_KEY is not set"):
+        complete(plan, {"DEBUG": "off"})
+    assert not (tmp_path / "secret_key").exists()
+    assert complete(plan, {"DEBUG": "off", "SECRET_KEY": "mine" * 20})["SECRET_KEY"] == "mine" * 20
 
 
 def test_a_port_in_use_is_named() -> None:

@@ -4,21 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
-from rest_framework.authtoken.models import Token
 
-from shop import coupons
+from shop import coupons, demo
 from shop.models import FlashSale, Product
-
-USERS = (
-    # name (also the password), API token, superuser
-    ("demo", "demo-token", False),
-    ("other", "other-token", False),
-    ("admin", "", True),
-)
 
 PRODUCTS: tuple[dict[str, Any], ...] = (
     {
@@ -63,25 +54,13 @@ class Command(BaseCommand):
         if not settings.DEBUG:
             raise CommandError("DEBUG is off: demo logins with known passwords must not exist here.")
         with transaction.atomic():
-            added = sum(self._user(*user) for user in USERS)
+            added = demo.open_logins()
             for product in PRODUCTS:
                 _, created = Product.objects.get_or_create(sku=product["sku"], defaults=product)
                 added += created
             self._flash_sale(**FLASH_SALE)
             coupons.open_campaign(**CAMPAIGN)
         self.stdout.write(f"demo data is there ({added} added)")  # counted: users and products
-
-    def _user(self, name: str, token: str, superuser: bool) -> bool:
-        users = get_user_model()
-        user, created = users.objects.get_or_create(
-            username=name, defaults={"is_superuser": superuser, "is_staff": superuser}
-        )
-        if created:
-            user.set_password(name)
-            user.save(update_fields=["password"])
-        if token:
-            Token.objects.get_or_create(user=user, defaults={"key": token})
-        return created
 
     def _flash_sale(self, *, sku: str, units: int, days: int) -> None:
         product, now = Product.objects.get(sku=sku), timezone.now()

@@ -32,10 +32,20 @@ def test_a_used_token_gets_the_first_result(caller: Caller, effects: Effects) ->
     assert effects() == 1
 
 
-def test_a_token_is_also_good_as_a_key(caller: Caller, effects: Effects) -> None:
+def test_a_token_is_also_good_as_a_key_and_counts_once_by_either_header(caller: Caller, effects: Effects) -> None:
     token = issued(caller)
-    assert caller.post(key=token).content == caller.post(key=token).content
+    first = caller.post(key=token)
+    assert caller.post(key=token).content == first.content
+    assert caller.post(key=None, **{"Idempotency-Token": token}).content == first.content
+    elsewhere = caller.post("/others", key=token)
+    assert (elsewhere.status_code, elsewhere.json()["code"]) == (422, "idempotency_key_reused")
     assert effects() == 1
+
+
+def test_an_unknown_token_is_told_also_beside_a_key(caller: Caller, effects: Effects) -> None:
+    answer = caller.post(key="k1", **{"Idempotency-Token": "nonsense"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "token_unknown")
+    assert effects() == 0
 
 
 @pytest.mark.parametrize("token", ["nonsense", "a:b:c", ""])

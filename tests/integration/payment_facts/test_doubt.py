@@ -151,3 +151,22 @@ def test_who_may_refund_anothers_payment(bought: Attempt, permissions: list[str]
     assert answer.status_code == status
     assert answer.json().get("code", "") == code
     assert Refund.objects.count() == (status == 201)
+
+
+@pytest.mark.parametrize(("kept", "status"), [([], 404), (["view_payment"], 403)])
+def test_a_replay_of_anothers_refund_asks_for_the_permission_again(
+    bought: Attempt, kept: list[str], status: int
+) -> None:
+    clerk = User.objects.create_user("clerk", is_staff=True)
+    permissions = Permission.objects.filter(content_type__app_label="payments")
+    clerk.user_permissions.set(permissions.filter(codename__in=["view_payment", "add_refund"]))
+    statuses = []
+    for _ in range(2):
+        api = APIClient()
+        api.force_authenticate(User.objects.get(pk=clerk.pk))
+        address = f"/api/v1/payments/{bought.payment_id.hex}/refunds"
+        answer = api.post(address, {"amount_minor": 90}, format="json", headers={"Idempotency-Key": "k1"})
+        statuses.append(answer.status_code)
+        clerk.user_permissions.set(permissions.filter(codename__in=kept))
+    assert statuses == [201, status]
+    assert Refund.objects.count() == 1

@@ -39,3 +39,14 @@ def test_what_is_set_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     found = settings_of(monkeypatch, PROVIDER_WAIT_SECONDS="0.5", **dict.fromkeys(COUNTS, "7"))
     assert found["PROVIDER_WAIT_SECONDS"] == 0.5
     assert [found[name] for name in COUNTS] == [7] * 4
+
+
+def test_a_secret_may_begin_with_a_dollar_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "$HOME\\$k" + "x" * 50
+    assert settings_of(monkeypatch, SECRET_KEY=secret, DEBUG="1")["SECRET_KEY"] == secret
+
+
+@pytest.mark.parametrize("debug", ["0", "1"])
+def test_the_public_address_is_answered(monkeypatch: pytest.MonkeyPatch, debug: str) -> None:
+    changed = {"PUBLIC_URL": "https://shop.example:8443", "SECRET_KEY": "k7Qz9-Lm" * 10, "DEBUG": debug}
+    assert "shop.example" in settings_of(monkeypatch, **changed)["ALLOWED_HOSTS"]

@@ -135,6 +135,15 @@ def test_signed_but_not_readable_is_400(channels: None, body: bytes) -> None:
     assert nothing_is_left()
 
 
+@pytest.mark.parametrize("missing", ["object", "livemode", "created"])
+def test_a_signed_event_need_not_tell_all(open_attempt: OpenAttempt, missing: str) -> None:
+    attempt = open_attempt("stripe")
+    _, body = stripe_documents.notification(told(attempt))
+    less = {name: value for name, value in json.loads(body).items() if name != missing}
+    assert send(signed(json.dumps(less).encode())).status_code == 200
+    assert payment_of(attempt).status == "succeeded"
+
+
 def event(**changed: Any) -> bytes:
     """An intent that succeeded, with members of the event or of the intent changed."""
     intent = {

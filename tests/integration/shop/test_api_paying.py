@@ -9,6 +9,7 @@ from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailabl
 from payments.models import Attempt, Payment
 from payments.providers.base import FactKind
 from shop.models import Order, Product
+from tests.integration.shop.provider import Opened
 from tests.integration.shop.settling import number_of, settle
 
 
@@ -109,6 +110,26 @@ class TestPayment:
 
         assert retry.status_code == 202
         assert retry.json()["status"] == "succeeded"
+
+    def test_a_retry_after_202_opens_no_second_attempt(self, caller: Any, order_id: str, channels: Any) -> None:
+        """Whatever became of the first: here it was charged in another amount, and the order is still to be paid."""
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create", "query"}), OutcomeUnknown("timed out")
+        pay = {"path": f"orders/{order_id}/payment", "body": {"channel": "wechat"}, "key": "pay"}
+        assert caller.post(**pay).status_code == 202
+        wechat.failing = frozenset()
+        number = number_of(order_id, "wechat")
+        wechat.trades[number] = Opened(4080, "CNY")
+        settle(wechat.pay(number))
+        asked = len(wechat.calls)
+
+        for _ in range(2):  # the first of them ends the entry, the second only shows what there is
+            retry = caller.post(**pay)
+            assert (retry.status_code, len(retry.json()["attempts"])) == (202, 1)
+        assert Attempt.objects.count() == 1
+        assert len(wechat.calls) == asked
+        assert caller.post(**{**pay, "key": "pay-anew"}).status_code == 201
+        assert Attempt.objects.count() == 2
 
     def test_a_paid_order_is_409(self, caller: Any, order_id: str, channels: Any) -> None:
         caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")

@@ -50,3 +50,25 @@ def test_a_second_run_resets_nothing(transactional_db: None, settings: Any, caps
     assert Product.objects.get(sku="poster").stock == 3
     assert authenticate(username="demo", password="changed")
     assert "0 added" in capsys.readouterr().out
+
+
+def test_the_first_migration_without_debug_shuts_the_logins(transactional_db: None, settings: Any) -> None:
+    settings.DEBUG = True
+    call_command("load_demo")
+    mine = User.objects.get(username="other")
+    mine.set_password("my own by now")
+    mine.save()
+
+    call_command("migrate", verbosity=0)
+    assert authenticate(username="demo", password="demo")
+
+    settings.DEBUG = False
+    call_command("migrate", verbosity=0)
+    assert [authenticate(username=name, password=name) for name in ("demo", "other", "admin")] == [None] * 3
+    assert not Token.objects.exists()
+    assert authenticate(username="other", password="my own by now")
+
+    settings.DEBUG = True
+    call_command("load_demo")
+    assert authenticate(username="admin", password="admin").is_superuser
+    assert Token.objects.get(key="demo-token").user.username == "demo"

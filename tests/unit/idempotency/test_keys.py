@@ -38,6 +38,9 @@ def test_no_key(header: str | None) -> None:
         "a b",
         '"a b"',
         "schlüssel",
+        "abc\xa0",  # what Python would strip, and HTTP does not
+        "\x85abc",
+        "\xa0",
         "a\tb",
         "k" * 256,
         '"' + "k" * 256 + '"',

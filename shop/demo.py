@@ -1,0 +1,71 @@
+"""What only a demo has: logins that everybody knows, and the sandbox's way to a page of Alipay's.
+
+The logins are there while `DEBUG` is on, and shut by the first `migrate` without it, should a database that
+`make run` filled ever go into service.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_GET
+from rest_framework.authtoken.models import Token
+
+from payments.models import Attempt
+from payments.providers.base import NextActionType
+
+USERS = (
+    # name (also the password), API token, superuser
+    ("demo", "demo-token", False),
+    ("other", "other-token", False),
+    ("admin", "", True),
+)
+
+
+def open_logins() -> int:
+    """Make those that are missing, and open those that `shut_logins` has shut; how many were made."""
+    return sum(_open(*user) for user in USERS)
+
+
+def shut_logins(sender: Any = None, *, using: str, **signal: Any) -> None:
+    """Without `DEBUG`: nobody logs in by what everybody knows. A password that was changed is not the demo's.
+
+    Receives `post_migrate`.
+    """
+    if settings.DEBUG or not {User._meta.db_table, Token._meta.db_table} <= _tables(using):
+        return
+    for name, _, _ in USERS:
+        user = User.objects.using(using).filter(username=name, is_active=True).first()
+        if user is not None and user.check_password(name):
+            user.is_active = False
+            user.set_unusable_password()
+            user.save(using=using, update_fields=["is_active", "password"])
+    Token.objects.using(using).filter(key__in=[token for _, token, _ in USERS if token]).delete()
+
+
+@require_GET
+def shopper_is_led(request: HttpRequest, *, attempt_id: UUID) -> HttpResponse:
+    """To where the attempt's shopper is sent. Only beside the sandbox, which pays by the number alone."""
+    attempt = get_object_or_404(Attempt, pk=attempt_id, next_action_type=NextActionType.REDIRECT)
+    return redirect(attempt.next_action_url)
+
+
+def _open(name: str, token: str, superuser: bool) -> bool:
+    user, created = User.objects.get_or_create(
+        username=name, defaults={"is_superuser": superuser, "is_staff": superuser}
+    )
+    if created or not (user.is_active or user.has_usable_password()):
+        user.is_active = True
+        user.set_password(name)
+        user.save(update_fields=["is_active", "password"])
+    if token:
+        Token.objects.get_or_create(user=user, defaults={"key": token})
+    return created
+
+
+def _tables(using: str) -> set[str]:
+    return set(connections[using].introspection.table_names())

@@ -1,0 +1,53 @@
+"""What makes two notifications the same: kept rows are compared by it, so it follows from what they say alone."""
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta, timezone
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from payments.providers.base import Fact, FactKind, Notice
+from payments.webhooks import _digest
+
+FACT = Fact(
+    kind=FactKind.PAID,
+    channel="wechat",
+    merchant="1900000001",
+    out_trade_no="a" * 32,
+    provider_txn_id="4200\ud800",
+    amount_minor=1990,
+    currency="CNY",
+    occurred_at=datetime(2026, 11, 20, 2, tzinfo=UTC),
+)
+OTHER: dict[str, Any] = {
+    "kind": FactKind.REFUNDED,
+    "amount_minor": 1991,
+    "occurred_at": None,
+    "paid_minor": 0,
+}
+
+
+def digest(*facts: Fact, event_type: str = "TRANSACTION.SUCCESS") -> str:
+    return _digest(Notice(notification_id="n", event_type=event_type, facts=facts))
+
+
+def test_it_does_not_follow_from_how_the_code_looks() -> None:
+    """Whoever changes it has every copy of what was kept before read twice; nothing worse."""
+    told = (
+        '["TRANSACTION.SUCCESS", [["paid", "wechat", "1900000001", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",'
+        ' "4200\\ud800", 1990, "CNY", "2026-11-20T02:00:00+00:00", "", "", null]]]'
+    )
+    assert digest(FACT) == sha256(told.encode()).hexdigest()
+    in_china = replace(FACT, occurred_at=datetime(2026, 11, 20, 10, tzinfo=timezone(timedelta(hours=8))))
+    assert digest(in_china) == digest(FACT)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Fact)])
+def test_every_field_of_a_fact_counts(name: str) -> None:
+    assert digest(replace(FACT, **{name: OTHER.get(name, "other")})) != digest(FACT)
+
+
+def test_its_kind_and_the_number_of_its_facts_count() -> None:
+    told = [digest(FACT), digest(FACT, event_type="other"), digest(FACT, FACT), digest()]
+    assert len(set(told)) == len(told)
