@@ -1,28 +1,61 @@
-"""Whether an error means that the database is away: then nothing was done, and the same request may come again.
+"""Whether an error means that the database is away: then the same request may come again, and is done once.
+
+What became of this one nobody knows here: a provider may have been called before the database was lost, and a
+connection that is lost during COMMIT may have committed.
 
 It has many names. A lost connection is an `OperationalError`, an `InterfaceError`, or a bare `DatabaseError` where
 the server's last words had no code; a server that another one has taken over from, or whose disk is full for its
 operator, answers but refuses to write, and PostgreSQL counts that among its internal errors.
 """
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    connections,
+)
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
 
 READ_ONLY = "25006"  # read_only_sql_transaction; source: PostgreSQL 17, appendix A, "Error codes"
+
+# why a server takes no writes, which it reports unasked; source: PostgreSQL 17, "PQparameterStatus" (since 14)
+_REASONS = ("in_hot_standby", "default_transaction_read_only")
+
+# what a statement says or breaks, which it would at every server
+_OF_THE_STATEMENT = (IntegrityError, DataError, ProgrammingError, NotSupportedError)
 
 
 def database_is_away(error: BaseException | None) -> bool:
     """Whether this error, as Django raises it, is of a database that cannot be written to now.
 
-    A connection to a server that takes no writes is closed, since the next one may lead to another server.
+    Connections to servers that take no writes are closed, since the next ones may lead to other servers.
     """
     if isinstance(error, (OperationalError, InterfaceError)):
         return True
-    if not isinstance(error, DatabaseError):
+    if isinstance(error, TransactionManagementError) and error.__cause__ is not None:
+        return database_is_away(error.__cause__)  # after that one, which somebody swallowed, Django does not go on
+    if not isinstance(error, DatabaseError) or isinstance(error, _OF_THE_STATEMENT):
         return False
+    opened = connections.all(initialized_only=True)
     if getattr(error.__cause__, "sqlstate", None) == READ_ONLY:
-        connections.close_all()
+        for each in opened:
+            if _is_lost(each) or _takes_no_writes(each):
+                each.close()
         return True
-    return any(
-        each.closed_in_transaction or getattr(each.connection, "closed", False)
-        for each in connections.all(initialized_only=True)
-    )
+    return any(_is_lost(each) for each in opened)
+
+
+def _is_lost(each: BaseDatabaseWrapper) -> bool:
+    return each.closed_in_transaction or getattr(each.connection, "closed", False)
+
+
+def _takes_no_writes(each: BaseDatabaseWrapper) -> bool:
+    """Whether its server is one; where a proxy or an old server does not report it, it is taken for one."""
+    if each.vendor != "postgresql" or each.connection is None:
+        return False
+    return {each.connection.info.parameter_status(name) for name in _REASONS} != {"off"}

@@ -12,7 +12,7 @@ code                            status when
 `idempotency_result_expired`    410    done before, but the stored bytes are gone; never runs again
 `operation_abandoned`           409    an operator closed it as not done; a new intent needs a new key
 `idempotency_key_reused`        422    the key belongs to a request with another fingerprint
-`service_unavailable`           503    the database is away: nothing executed; Retry-After
+`service_unavailable`           503    the database is away, Retry-After; the same key does it once
 =============================== ====== ===========================================================
 """
 
@@ -133,7 +133,7 @@ def service_unavailable() -> Problem:
     return Problem(
         503,
         "service_unavailable",
-        "The database did not answer; nothing new was committed. Retry with the same key.",
+        "The database did not answer. Retry with the same key: it is done once.",
         headers={"Retry-After": "1"},
     )
 

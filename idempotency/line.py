@@ -9,12 +9,13 @@ It is made as the pool makes its own ones, beside them: it never takes one away 
 
 import logging
 import os
+import re
 import threading
 from typing import Any
 
 import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 log = logging.getLogger(__name__)
@@ -24,11 +25,14 @@ OWED_MAX = 8
 # other clients, a Cluster's or one with a cache of its own, route or remember commands: they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
 
+# before Redis 7 what a command inside a script is refused with stands at the end of a sentence about the script
+_READ_ONLY_IN_A_SCRIPT = re.compile(r"^Error running script .*?: -READONLY ")
+
 _of_thread = threading.local()
 
 
 class Line:
-    """See the module. Raises what redis-py raises: `RedisError`, which leaves the line closed and ready to open.
+    """See the module. Raises what redis-py raises: `RedisError`, which leaves the line ready for the next command.
 
     Attributes:
         pool: whose settings it has.
@@ -74,8 +78,10 @@ class Line:
     def _read(self) -> Any:
         try:
             answer = self._connection.read_response(disable_decoding=True)
-        except ResponseError:  # an answer like any other
+        except ResponseError as error:  # an answer like any other, but for one
             self._owed -= 1
+            if is_of_a_replica(error):
+                self.close()  # behind the same address there may be a new master by now
             raise
         except BaseException:
             self.close()
@@ -107,6 +113,11 @@ class Line:
         self.known.clear()  # it may be another server that answers next
         self._owed = 0
         self._connection.disconnect()
+
+
+def is_of_a_replica(error: ResponseError) -> bool:
+    """Whether a server refused it because it is no master, or not any more."""
+    return isinstance(error, ReadOnlyError) or _READ_ONLY_IN_A_SCRIPT.match(str(error)) is not None
 
 
 def plain_pool(client: Any) -> Any:

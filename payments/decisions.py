@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.db import OperationalError, models, transaction
+from django.db import models, transaction
 
+from idempotency.availability import database_is_away
 from payments import anomalies, bills, refunds, services, webhooks
 from payments.errors import (
     ChannelUnavailable,
@@ -160,8 +161,10 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     except webhooks.ProcessingFailed:
         row.refresh_from_db()
         sentence = f"It failed again, and nothing of it is applied: {row.detail}"
-    except OperationalError:
-        sentence = "The database gave up on it; nothing of it is applied. Try again."
+    except Exception as error:
+        if not database_is_away(error):
+            raise
+        sentence = "The database gave up on it, perhaps after it was applied. Try again: its facts count once."
     _log(row, "Processed again", by=by, result=sentence)
     return Result(done=done, sentences=[sentence])
 

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from payments.anomalies import file_anomaly
 from payments.models import Anomaly, Attempt, Notification
 
 Verdict = Notification.Verdict
@@ -47,19 +48,28 @@ def settle(known: Notification, *, verdict: Notification.Verdict) -> None:
     ).update(resolved_at=Now(), resolution="processed later")
 
 
-def keep_failed(row: Notification, *, error: Exception) -> str:
-    """Keep its bytes although its effect failed and was rolled back; what went wrong, in one line.
+def keep_failed(row: Notification, *, error: Exception) -> None:
+    """Keep its bytes although its effect failed and was rolled back, and file that.
+
+    One that was applied meanwhile stays so, and nobody is called to it.
 
     Transaction: opens its own.
     """
     detail = f"{type(error).__name__}: {error}"[:2000]
-    row.verdict, row.processed_at, row.detail = Verdict.ERROR, None, detail
+    row.verdict, row.processed_at, row.detail, row.attempts = Verdict.ERROR, None, detail, 0
+    failed = Notification.objects.filter(
+        channel=row.channel, notification_id=row.notification_id, verdict=Verdict.ERROR
+    )
     with transaction.atomic():
-        known = Notification.objects.filter(channel=row.channel, notification_id=row.notification_id)
-        # one that was applied meanwhile stays so
-        if not known.filter(verdict=Verdict.ERROR).update(detail=detail, attempts=F("attempts") + 1):
-            Notification.objects.bulk_create([row], ignore_conflicts=True)
-    return detail
+        Notification.objects.bulk_create([row], ignore_conflicts=True)
+        # under the row's lock: a copy that settles it meanwhile comes before, or after and resolves what is filed
+        if failed.update(detail=detail, attempts=F("attempts") + 1):
+            file_anomaly(
+                Anomaly.Kind.NOTIFICATION_FAILED,
+                channel=row.channel,
+                reference=row.notification_id,
+                detail={"error": detail},
+            )
 
 
 def quarantine(row: Notification) -> None:

@@ -175,14 +175,19 @@ def _count_early_refunds(stands: Position, attempt: Attempt) -> None:
 
 
 def _end_refund(attempt: Attempt, fact: Fact) -> None:
-    """The refund of ours that the fact is about has succeeded."""
+    """The refund of ours that the fact is about has succeeded, whatever was said of it before."""
     refund_id = as_id(fact.out_refund_no)
     refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt).first()
-    if refund:
-        Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None)
-        anomalies.resolve(
-            refund.anomaly_id, resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}"
-        )
+    if not refund:
+        return
+    Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None)
+    settled = [refund.anomaly_id]
+    if refund.status == RefundStatus.FAILED:
+        number = refund.out_refund_no
+        refusals = Anomaly.objects.filter(kind=Kind.REFUND_FAILED, channel=attempt.channel, reference=number)
+        settled += refusals.values_list("pk", flat=True)
+    for anomaly_id in settled:
+        anomalies.resolve(anomaly_id, resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}")
 
 
 def _set_attempt(attempt: Attempt, status: AttemptStatus) -> None:

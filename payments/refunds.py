@@ -132,22 +132,30 @@ def _charge(refund: Refund) -> Observation:
     return named[about]
 
 
-def _set(refund: Refund, status: RefundStatus, *, message: str = "") -> Refund:
-    Refund.objects.filter(pk=refund.pk, status__in=_OPEN).update(status=status.value, message=message)
+def _set(refund: Refund, status: RefundStatus) -> Refund:
+    _end_or_go_on(refund, status)
     refund.refresh_from_db()
     return refund
 
 
 def _failed(refund: Refund, message: str) -> Refund:
     with transaction.atomic():
-        file_anomaly(
-            Anomaly.Kind.REFUND_FAILED,
-            channel=refund.attempt.channel,
-            reference=refund.out_refund_no,
-            payment=refund.payment,
-            detail={"amount_minor": refund.amount_minor, "message": message},
-        )
         payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
-        _set(refund, RefundStatus.FAILED, message=message[:255])
-        rederive(payment)  # what was reserved for it is free again
+        # whoever folds a success holds the same lock: it stands, or comes after and resolves what is filed here
+        if _end_or_go_on(refund, RefundStatus.FAILED, message=message[:255]):
+            file_anomaly(
+                Anomaly.Kind.REFUND_FAILED,
+                channel=refund.attempt.channel,
+                reference=refund.out_refund_no,
+                payment=payment,
+                detail={"amount_minor": refund.amount_minor, "message": message},
+            )
+            rederive(payment)  # what was reserved for it is free again
+    refund.refresh_from_db()
     return refund
+
+
+def _end_or_go_on(refund: Refund, status: RefundStatus, *, message: str = "") -> bool:
+    """Whether it was still open, and has that status now."""
+    still_open = Refund.objects.filter(pk=refund.pk, status__in=_OPEN)
+    return bool(still_open.update(status=status.value, message=message))

@@ -88,7 +88,8 @@ _WORDS = {
         _("Nothing was done. Please open it again and repeat what you wanted."),
     ),
     "service_unavailable": Words(
-        _("We are away for a moment"), _("Nothing was done. Please try again in a few seconds; it is safe to.")
+        _("We are away for a moment"),
+        _("We do not know yet whether it was done. Please try again in a few seconds: nothing is done twice."),
     ),
 }
 _OTHER = Words(_("That did not work"), _("Nothing was charged. Please go back and try again."))

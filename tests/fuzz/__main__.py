@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz [--seconds N] [READER ...]`: each reader in a process of its own, led by Atheris.
+"""`python -m tests.fuzz [--seconds N | --runs N] [READER ...]`: each reader in a process of its own, led by Atheris.
 
 What was found interesting is kept under .data/fuzz and begun with the next time. Ends with 1 at the first broken
 promise, and names the file with the bytes that broke it; `--bytes FILE READER` gives them to the reader once more.
@@ -19,13 +19,15 @@ TRIED = r"number_of_executed_units: (\d+)"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("readers", nargs="*", metavar="READER", help="which; all if none is named")
-    parser.add_argument("--seconds", type=int, default=20, help="for each reader")
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument("--seconds", type=int, default=20, help="for each reader")
+    limit.add_argument("--runs", type=int, help="tries for each reader, however long they take")
     parser.add_argument("--bytes", type=Path, metavar="FILE", help="give these to the reader once")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", metavar="LIMIT", help=argparse.SUPPRESS)
     given = parser.parse_args()
     settings.configure(TRUSTED_PROXIES=[], SECRET_KEY="fuzz" * 20)
     if given.inside:
-        _look(given.readers[0], given.seconds)
+        _look(given.readers[0], given.inside)
     from tests.fuzz.readers import READERS, SEEDS
 
     if unknown := set(given.readers) - set(READERS):
@@ -34,13 +36,16 @@ def main() -> int:
         for name in given.readers:
             print(f"{name}: {READERS[name](given.bytes.read_bytes())!r}")
         return 0
+    told, limited = f"{given.seconds} s", f"-max_total_time={given.seconds}"
+    if given.runs is not None:
+        told, limited = f"{given.runs} runs", f"-runs={given.runs}"
     for name in given.readers or READERS:
         folder = CORPUS / name
         folder.mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(SEEDS[name]):
             (folder / f"seed-{number}").write_bytes(seed)
-        print(f"{name}: {given.seconds} s, ", end="", flush=True)
-        command = [sys.executable, "-m", "tests.fuzz", "--inside", "--seconds", str(given.seconds), name]
+        print(f"{name}: {told}, ", end="", flush=True)
+        command = [sys.executable, "-m", "tests.fuzz", f"--inside={limited}", name]
         ended = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True, errors="replace")
         if ended.returncode:
             print(f"and a promise is broken\n{ended.stderr}", file=sys.stderr)
@@ -49,13 +54,13 @@ def main() -> int:
     return 0
 
 
-def _look(name: str, seconds: int) -> None:
-    """Never returns: libFuzzer ends the process."""
+def _look(name: str, limit: str) -> None:
+    """Never returns: libFuzzer ends the process at its `limit`, an option of its own."""
     import atheris
 
     with atheris.instrument_imports(include=["idempotency", "payments", "shop"]):
         from tests.fuzz.readers import READERS
-    limits = [f"-max_total_time={seconds}", "-max_len=4096", "-timeout=10", "-rss_limit_mb=1024", "-verbosity=0"]
+    limits = [limit, "-max_len=4096", "-timeout=10", "-rss_limit_mb=1024", "-verbosity=0"]
     kept = [f"-artifact_prefix={CORPUS}/{name}-", "-print_final_stats=1", str(CORPUS / name)]
     atheris.Setup([sys.argv[0], *limits, *kept], READERS[name])
     atheris.Fuzz()

@@ -52,8 +52,9 @@ def test_a_broken_promise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         key(bytes(random.Random(7).choices(range(256), k=300)))
 
 
-def test_a_second_of_looking(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--seconds", "1", "key"]
+def test_some_runs_of_looking(tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="no Atheris here; get it with: pip install '.[fuzz]' (Linux, x86-64)")
+    command = [sys.executable, "-m", "tests.fuzz", "--runs", "200", "key"]
     ended = subprocess.run(
         command,
         check=False,
@@ -62,5 +63,5 @@ def test_a_second_of_looking(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert re.fullmatch(r"key: 1 s, \d{3,} tries: its promises hold\n", ended.stdout)
+    assert ended.returncode == 0, ended.stderr
+    assert re.fullmatch(r"key: 200 runs, \d{3} tries: its promises hold\n", ended.stdout)

@@ -1,9 +1,22 @@
 """A database that cannot be written to now: 503 with Retry-After by whatever name it comes and wherever it is met."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from django.db import DatabaseError, OperationalError, connection
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    connection,
+    connections,
+    transaction,
+)
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
@@ -50,23 +63,77 @@ def test_what_a_middleware_meets_is_503_too(client: Client) -> None:
 
 @pytest.mark.parametrize("address", ["/remember", "/note"])
 @pytest.mark.parametrize(
-    ("language", "sentence"), [("en", "nothing is charged twice"), ("zh-hans", "不会重复扣款")]
+    ("language", "unknown", "safe"),
+    [
+        ("en", "We do not know yet whether what you just sent was done", "nothing is done or charged twice"),
+        ("zh-hans", "不能确定您刚才提交的内容是否已处理", "不会重复处理，也不会重复扣款"),
+    ],
+    ids=["en", "zh-hans"],
 )
-def test_a_shopper_is_told_in_a_sentence(client: Client, address: str, language: str, sentence: str) -> None:
+def test_a_shopper_is_told_in_sentences(
+    client: Client, address: str, language: str, unknown: str, safe: str
+) -> None:
     client.raise_request_exception = False
     refuse_writes()
     away = client.get(address, headers={"Accept-Language": language})
     assert (away.status_code, away["Content-Type"], away["Retry-After"]) == (503, "text/html; charset=utf-8", "1")
-    assert sentence in away.content.decode()
+    assert unknown in away.content.decode()
+    assert safe in away.content.decode()
     assert client.get(address).status_code == 200
+
+
+def lose(which: Any) -> None:
+    with contextlib.suppress(OperationalError), which.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
 
 
 def test_a_lost_connection_has_no_need_of_a_name() -> None:
     error = DatabaseError("the server's last words, without a code")
     assert not database_is_away(error)
-    with contextlib.suppress(OperationalError), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    lose(connection)
     assert database_is_away(error)
     connection.close()
     assert not database_is_away(error)
     assert not database_is_away(ValueError("a fault of ours"))
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """This thread's open connection to another database of the project."""
+    monkeypatch.setitem(connections.settings, "second", connections.settings["default"])
+    connections["second"] = connection.copy(alias="second")
+    connections["second"].connect()  # `ensure_connection` is for databases that the test case names
+    yield connections["second"]
+    connections["second"].close()
+    del connections["second"]
+
+
+def test_a_statement_that_is_wrong_at_every_server_is_wrong_whatever_else_is_lost(second: Any) -> None:
+    lose(second)
+    for kind in (IntegrityError, DataError, ProgrammingError, NotSupportedError):
+        assert not database_is_away(kind("a fault of ours")), kind
+    assert database_is_away(InternalError("the server's last words, without a code"))
+
+
+@pytest.mark.parametrize(("met", "away"), [(DataError, False), (OperationalError, True)])
+def test_what_a_block_refuses_to_go_on_after_is_what_counts(
+    second: Any, met: type[DatabaseError], away: bool
+) -> None:
+    lose(second)
+    with transaction.atomic():
+        with contextlib.suppress(met), transaction.mark_for_rollback_on_error("default"):
+            raise met("and somebody swallowed it")
+        with pytest.raises(transaction.TransactionManagementError) as refused:
+            note(HttpRequest())
+    assert database_is_away(refused.value) is away
+
+
+def test_only_the_server_that_takes_no_writes_is_left(second: Any) -> None:
+    refuse_writes()
+    with pytest.raises(InternalError) as refused:
+        note(HttpRequest())
+    kept = second.connection
+    assert database_is_away(refused.value)
+    assert connection.connection is None
+    assert second.connection is kept
+    assert not kept.closed

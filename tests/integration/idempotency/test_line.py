@@ -1,13 +1,16 @@
 """The thread's own connection to Redis: told commands arrive, in order, and their loss costs nothing but a marker."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
+from redis._parsers.base import BaseParser
+from redis.exceptions import ReadOnlyError
 
 from idempotency import fastpath, line, marker, metrics
-from idempotency.line import OWED_MAX, Line, line_of
+from idempotency.line import OWED_MAX, Line, is_of_a_replica, line_of
 from idempotency.response import StoredResponse
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
@@ -72,6 +75,51 @@ def test_a_line_that_the_server_closed_is_opened_again(ours: Line, redis_server:
     redis_server.client_kill_filter(_type="normal", skipme=True)
     assert isinstance(claim("e" * 64), marker.Claimed)
     assert failures() == before
+
+
+def write(ours: Line) -> None:
+    with pytest.raises(ReadOnlyError):
+        ours.ask("SET", "a", "b")
+
+
+def write_by_a_script(ours: Line) -> None:
+    assert claim(DIGEST) is None
+
+
+def tell_a_script(ours: Line) -> None:
+    finish(DIGEST)
+
+
+@pytest.mark.parametrize("refused", [write, write_by_a_script, tell_a_script])
+def test_a_server_that_is_no_master_any_more_is_left(
+    ours: Line, redis_server: redis.Redis, refused: Callable[[Line], None]
+) -> None:
+    """Behind its address there may be another one by now."""
+    number = ours.ask("CLIENT", "ID")
+    redis_server.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        assert ours.ask("CLIENT", "ID") == number
+        refused(ours)
+        assert ours.ask("CLIENT", "ID") != number
+    finally:
+        redis_server.execute_command("REPLICAOF", "NO", "ONE")
+    fastpath.breaker.succeeded()
+    assert isinstance(claim(DIGEST), marker.Claimed)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("READONLY You can't write against a read only replica.", True),
+        ("READONLY You can't write against a read only replica. script: 07, on @user_script:4.", True),
+        ("ERR Error running script (call to f_07): @user_script:4: @user_script: 4: -READONLY You can't", True),
+        ("ERR Error running script (call to f_07): @user_script:4: @user_script: 4: -OOM command not", False),
+        ("ERR unknown command `READONLY `, with args beginning with:", False),
+    ],
+    ids=range(5),
+)
+def test_how_servers_say_that_they_are_no_masters(told: str, expected: bool) -> None:
+    assert is_of_a_replica(BaseParser.parse_error(told)) is expected
 
 
 def test_a_hung_server_is_noticed_at_the_next_question(ours: Line, redis_server: redis.Redis) -> None:

@@ -286,6 +286,40 @@ def test_a_refused_refund_is_filed(paid_payment: Payment, provider: ScriptedProv
     assert Anomaly.objects.get().detail["message"] == "NOT_ENOUGH: no money"
 
 
+def test_a_success_that_was_told_before_the_refusal_stands(
+    paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund, give_back = request(paid_payment, 500), provider.refund
+
+    def refuse_after_it_is_done(**arguments: Any) -> RefundResult:
+        services.fold(give_back(**arguments).facts, source="notification")
+        raise ProviderRejected("NOT_ENOUGH", "no money")
+
+    monkeypatch.setattr(provider, "refund", refuse_after_it_is_done)
+    assert refunds.submit_refund(refund.id).status == "succeeded"
+    assert not Anomaly.objects.exists()
+
+
+def test_a_success_that_is_told_after_the_refusal_settles_it(
+    paid_payment: Payment, provider: ScriptedProvider
+) -> None:
+    refund, other = request(paid_payment, 500), request(paid_payment, 300)
+    provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
+    for one in (refund, other):
+        assert refunds.submit_refund(one.id).status == "failed"
+    provider.failing = frozenset()
+    given = provider.refund(
+        out_trade_no=refund.attempt.out_trade_no, out_refund_no=refund.out_refund_no, amount_minor=500
+    )
+    services.fold(given.facts, source="notification")
+    refund.refresh_from_db()
+    assert refund.status == "succeeded"
+    assert dict(Anomaly.objects.values_list("reference", "resolution")) == {
+        refund.out_refund_no: f"refunded 500 under {refund.out_refund_no}",
+        other.out_refund_no: "",
+    }
+
+
 def due_now() -> None:
     Attempt.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
     Refund.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())

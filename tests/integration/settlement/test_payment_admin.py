@@ -635,6 +635,9 @@ def broken(open_attempt: OpenAttempt, settings: Any) -> Notification:
     return row
 
 
+GAVE_UP = "The database gave up on it, perhaps after it was applied. Try again: its facts count once."
+
+
 class TestProcessingAgain:
     def test_what_failed_is_applied_now(self, admin_client: Client, broken: Notification) -> None:
         assert "nothing of it is applied" in shown(admin_client, page(broken, "replay"))
@@ -692,7 +695,14 @@ class TestProcessingAgain:
             other.rollback()
         finally:
             other.close()
-        assert told == "The database gave up on it; nothing of it is applied. Try again."
+        assert told == GAVE_UP
+
+    def test_a_database_that_takes_no_writes(self, admin_client: Client, payment: Payment) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = on")
+        (told,) = done(admin_client, page(Notification.objects.get(), "replay"), reason="try")
+        assert told == GAVE_UP
+        assert audit() == [("admin", f"Processed again. Reason: try Result: {told}")]
 
     def test_every_verdict_has_words(self) -> None:
         assert set(decisions.VERDICT_IS) == set(Notification.Verdict)
