@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from tests.chaos.lab import Lab
 from tests.chaos.plan import Fault
 
 TICK_SECONDS = 0.1
+NO_ROOM = "no-room"  # a folder, where a snapshot cannot be put
 TRIES = 300  # of so many ticks: another fault may have it down, and a busy machine brings it back late
 
 Work = Callable[[Lab, Fault], object]
@@ -49,6 +51,17 @@ def _heal_redis(lab: Lab, *command: Any) -> None:
     client.close()
 
 
+def _fill_disk(lab: Lab) -> None:
+    """Its snapshots fail as on a full disk, and then it refuses every write (MISCONF)."""
+    client = lab.redis()
+    with suppress(redis.RedisError):
+        (Path(client.config_get("dir")["dir"]) / NO_ROOM).mkdir(exist_ok=True)
+        for setting in (("dbfilename", NO_ROOM), ("save", "3600 1")):
+            client.execute_command("CONFIG SET", *setting)
+        client.execute_command("BGSAVE")
+    client.close()
+
+
 def _drop_connections(lab: Lab) -> None:
     with suppress(psycopg.Error), lab.database() as connection:
         connection.execute(
@@ -81,6 +94,7 @@ BEGIN: dict[str, Work] = {
     "pause writes": lambda lab, fault: _in_redis(lab, "CLIENT PAUSE", int(fault.seconds * 1000)),
     "read-only": lambda lab, fault: _in_redis(lab, "REPLICAOF", "127.0.0.1", 1),
     "full": lambda lab, fault: _in_redis(lab, "CONFIG SET", "maxmemory", 1),
+    "disk full": lambda lab, fault: _fill_disk(lab),
     "crash": lambda lab, fault: lab.kill_server("postgresql"),
     "immediate shutdown": lambda lab, fault: lab.kill_server("postgresql", number=signal.SIGQUIT),
     "freeze": lambda lab, fault: lab.pause_server("postgresql"),
@@ -100,6 +114,7 @@ HEAL: dict[str, Work] = {
     "hang": lambda lab, fault: lab.pause_server("redis", resume=True),
     "read-only": lambda lab, fault: _heal_redis(lab, "REPLICAOF", "NO", "ONE"),
     "full": lambda lab, fault: _heal_redis(lab, "CONFIG SET", "maxmemory", 0),
+    "disk full": lambda lab, fault: _heal_redis(lab, "CONFIG SET", "save", ""),
     "crash": lambda lab, fault: lab.revive_server("postgresql"),
     "immediate shutdown": lambda lab, fault: lab.revive_server("postgresql"),
     "freeze": lambda lab, fault: lab.pause_server("postgresql", resume=True),

@@ -143,6 +143,7 @@ KINDS: dict[str, tuple[int, tuple[str, ...], tuple[float, float]]] = {
     "pause writes": (3, ("redis",), (0.5, 3)),
     "read-only": (4, ("redis",), (0.5, 4)),
     "full": (4, ("redis",), (0.5, 4)),
+    "disk full": (4, ("redis",), (0.5, 4)),
     "crash": (4, ("postgresql",), (0.1, 1.5)),
     "immediate shutdown": (3, ("postgresql",), (0.1, 1.5)),
     "freeze": (3, ("postgresql",), (0.5, 3)),
