@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shop.run import Plan, complete
+from shop.plan import Plan, complete
 from tests.sandbox import ROOT
 
 SET_BY_RUN = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PUBLIC_URL", "DEBUG", "DJANGO_SETTINGS_MODULE")

@@ -15,7 +15,7 @@ from subprocess import CalledProcessError
 from tempfile import TemporaryDirectory
 
 from shop.embedded import EmbeddedError
-from shop.run import RunError
+from shop.plan import RunError
 from tests import readymade
 from tests.chaos import plan
 from tests.chaos.lab import LabError

@@ -20,7 +20,8 @@ import redis
 
 from shop.embedded import EmbeddedServers
 from shop.guardian import kill
-from shop.run import Plan, Run
+from shop.plan import Plan
+from shop.run import Run
 from tests.chaos.network import Network
 from tests.ports import free_ports
 from tests.readymade import SET_BY_RUN

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from shop.guardian import Guardian
-from shop.run import Plan, complete
+from shop.plan import Plan, complete
 from tests.ports import free_ports
 from tests.readymade import clean_environment
 from tests.running import until

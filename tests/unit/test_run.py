@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shop.run import Plan, RunError, _must_be_free, complete
+from shop.plan import Plan, RunError, complete
+from shop.run import _must_be_free
 
 
 def test_defaults_and_three_web_processes() -> None:
