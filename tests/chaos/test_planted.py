@@ -24,20 +24,20 @@ pytestmark = [
 ]
 
 BUGS: list[tuple[Bug, Scenario, str]] = [
-    (kinds.MARKER_WITHOUT_NX, scenarios.double_clicks, r"key \S+ has \d orders"),
+    (kinds.MARKER_WITHOUT_NX, scenarios.double_clicks, r"key \S+ has \d+ orders"),
     (kinds.COMPLETION_WITHOUT_CAS, scenarios.outlived_lease, r"pay \S+ was answered differently"),
     (kinds.LEASE_IGNORED, scenarios.impatient_twin, r"run \d+ of key \S+ was overtaken after .* within its lease"),
     (
         kinds.CALLBACK_WITHOUT_UNIQUE_ROW,
         scenarios.copied_callbacks,
-        r"wechat notification \S+ was taken in \d times",
+        r"wechat notification \S+ was taken in \d+ times",
     ),
     (
         kinds.REFUND_WITHOUT_RESERVATION,
         scenarios.racing_refunds,
         r"refund \S+ was refused with 409 refund_refused",
     ),
-    (kinds.REAPER_WITHOUT_FILTER, scenarios.late_retries, r"key \S+ has 2 orders"),
+    (kinds.REAPER_WITHOUT_FILTER, scenarios.late_retries, r"key \S+ has \d+ orders"),
     (kinds.STOCK_WITHOUT_CONDITION, scenarios.rush, r"mug: 28 of 10 units are sold"),
 ]
 

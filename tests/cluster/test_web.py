@@ -1,6 +1,12 @@
-"""nginx before three web processes: one is killed under load, and a payment's notification comes through it."""
+"""nginx before three web processes: one is killed under load, a payment's notification comes through it, and bodies
+that never end hold nobody up.
+"""
 
+import contextlib
 import re
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -25,7 +31,8 @@ def test_a_web_process_killed_under_load_costs_nothing(deploy: Deploy, database_
 
 def test_a_purchase_through_nginx(deploy: Deploy, database_url: str) -> None:
     deployment = deploy(database_url=database_url)
-    buy(deployment)
+    with endless_bodies(deployment, count=40):  # more than all web processes have threads
+        buy(deployment)
     with deployment.api() as client:
         page = client.get("/")
         assert page.status_code == 200
@@ -35,6 +42,24 @@ def test_a_purchase_through_nginx(deploy: Deploy, database_url: str) -> None:
         assert client.get("/metrics").status_code == 404
         large = client.post("/api/v1/orders", content=b"x" * 300_000, headers={"Idempotency-Key": "k"})
         assert large.status_code == 413
+
+
+@contextlib.contextmanager
+def endless_bodies(deployment: Deployment, *, count: int) -> Iterator[None]:
+    """Callers who begin to send an order and then send no more; each is hung up on."""
+    at = urlsplit(deployment.url).netloc
+    host, _, port = at.partition(":")
+    begun = f"POST /api/v1/orders HTTP/1.1\r\nHost: {at}\r\nAuthorization: Token {deployment.token}\r\n"
+    begun += "Idempotency-Key: slow\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    with contextlib.ExitStack() as stack:
+        lines = []
+        for _ in range(count):
+            line = stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            line.sendall(begun.encode())
+            lines.append(line)
+        yield
+        for line in lines:
+            assert line.recv(12) in {b"", b"HTTP/1.1 408"}
 
 
 def buy(deployment: Deployment) -> None:
