@@ -12,7 +12,9 @@ from django.test import override_settings
 
 from idempotency.models import LedgerEntry, State
 from tests.protocol import requests
-from tests.protocol.conftest import _stops  # noqa: F401  the stops before every call to the stores
+
+# the stops before every call to the stores, and who stops there
+from tests.protocol.conftest import _players, _stops  # noqa: F401
 from tests.protocol.explorer import Actor, Run
 
 Answer = tuple[int, str]
