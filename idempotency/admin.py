@@ -28,6 +28,7 @@ from idempotency.filters import Consumer, NeedsAPerson, newest
 from idempotency.models import ConsumedMessage, LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.paging import EstimatingPaginator
+from idempotency.recovery import NotAbandonable
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import condition, timeline, utc
 
@@ -70,7 +71,8 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     search_fields = ("key",)
     search_help_text = (
         f"A whole key or subject (order:0190…); of the newest {searching.LOOKED_AT:,} entries also a whole request"
-        f" id or the beginning of a scope (user:7 POST). At most {searching.FOUND_MAX:,} are found of each."
+        " id or key digest, or the beginning of a scope (user:7 POST)."
+        f" At most {searching.FOUND_MAX:,} are found of each."
     )
     ordering = ("-pk",)
     change_form_template = "admin/idempotency/ledgerentry/detail.html"
@@ -221,6 +223,9 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
                 done = form.decide(entry_id=pk, operator=f"operator {request.user.get_username()}")
             except NotDecidable:
                 messages.error(request, "The entry changed since you looked at it. Look again.")
+                return HttpResponseRedirect(detail)
+            except NotAbandonable as refused:
+                messages.error(request, str(refused))
                 return HttpResponseRedirect(detail)
             self._log(request, entry, done, form.cleaned_data["note"])
             messages.success(request, f"The entry is {done}; its key is answered with that from now on.")

@@ -57,6 +57,14 @@ def _middleware(config: Config) -> list[CheckMessage]:
                 id="idempotency.W001",
             )
         )
+    if config.principal is None and SESSIONS in before and settings.SESSION_ENGINE.endswith("signed_cookies"):
+        messages.append(
+            Error(
+                f"A guest is known by the session, and one of {settings.SESSION_ENGINE!r} has another key after "
+                "each change: use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL'].",
+                id="idempotency.E008",
+            )
+        )
     return messages
 
 

@@ -11,13 +11,15 @@ from django.http.response import HttpResponseBase
 
 from idempotency import ledger, logs, metrics
 from idempotency.errors import Problem, problem_response
-from idempotency.phases import PhasedExchange
-from idempotency.recovery import LeaseLost, known_names, phases_named
+from idempotency.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
+from idempotency.recovery import Phases, known_names, phases_named
 
 log = logging.getLogger(__name__)
 
-RUNS_MAX = 20  # after that a person has to look
+RUNS_MAX = 20  # of ours that failed or lost their lease: after half a day a person has to look
 IDLE_SECONDS = 30.0  # so that the client's own retry comes first
+LONGEST_SECONDS = 3600.0  # between two runs of an entry that stays open: a provider may take days over a refund
+REQUEST_ID = "completer"
 BATCH = 100
 
 
@@ -31,7 +33,8 @@ def complete_stalled(
 
     Args:
         limit: bound of this call; a next call goes on.
-        idle_seconds: entries whose lease is over for less are left to their client.
+        idle_seconds: entries that nobody has run for less are left to their client. It doubles with every run that
+            leaves the entry open, up to `LONGEST_SECONDS`; 0 runs all of them at once.
         on_progress: called with the number of entries seen so far.
 
     Returns:
@@ -43,7 +46,9 @@ def complete_stalled(
         batch = ledger.stalled(
             handlers=known_names(),
             runs_max=RUNS_MAX,
+            asker=REQUEST_ID,
             idle_seconds=idle_seconds,
+            longest_seconds=max(idle_seconds, LONGEST_SECONDS),
             after_id=after_id,
             limit=min(BATCH, limit - seen),
         )
@@ -61,25 +66,27 @@ def complete_stalled(
 
 def _complete(entry: ledger.Found) -> str:
     logs.unbind()
-    exchange = PhasedExchange.of_entry(entry, request_id="completer")
     phases = phases_named(entry.handler)
+    exchange = PhasedExchange.of_entry(entry, request_id=REQUEST_ID, redact=phases.redact if phases else ())
     if phases is None or not exchange.resume(entry) or exchange.run is None:
         return "taken"
     if not entry.recovery_point:
-        ledger.forget(exchange.run)  # its first step never committed
-        return "forgotten"
-    response: HttpResponseBase
+        return "forgotten" if ledger.forget(exchange.run) else "failed"  # its first step never committed
     try:
-        response = phases.run(exchange, {})
+        status = exchange.finish(_run(phases, exchange)).status_code
     except LeaseLost:
         return "taken"
-    except Problem as problem:
-        response = problem_response(problem, None)
     except Exception:
         exchange.fail()
         log.exception("A stalled entry could not be completed; it is tried again later.")
         return "failed"
-    status = exchange.finish(response).status_code
-    if status >= 500:
-        return "failed"
-    return "finished" if exchange.settled else "uncertain"
+    if exchange.settled:
+        return "finished"
+    return "uncertain" if status == UNCERTAIN_STATUS else "failed"
+
+
+def _run(phases: Phases, exchange: PhasedExchange) -> HttpResponseBase:
+    try:
+        return phases.run(exchange, {})
+    except Problem as problem:
+        return problem_response(problem, None)

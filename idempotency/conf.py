@@ -25,7 +25,8 @@ class Config:
             crash a retry waits this long; outliving it is safe, the ledger then decides between the two.
         result_seconds: how long a finished answer is replayed from Redis; the ledger answers after that.
         body_seconds: how long the bytes of an answer are kept at all; a later retry gets 410.
-        tombstone_seconds: how long a finished key is remembered; only after that it could run again.
+        tombstone_seconds: how long a finished key is remembered; only after that it could run again. At least
+            `body_seconds` and `token_seconds`.
         max_response_bytes: larger answers are not stored; a retry gets 410 with the resource's Location.
         redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone.
         redis_client: dotted path of a function without arguments that returns a redis-py client, used instead
@@ -84,6 +85,11 @@ def parse(raw: Any) -> Config:
     if config.tombstone_seconds < config.body_seconds:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS: a key outlives its answer's bytes."
+        )
+    if config.tombstone_seconds < config.token_seconds:
+        raise ImproperlyConfigured(
+            "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least TOKEN_SECONDS: a token that is forgotten while it "
+            "can still be used would count again."
         )
     return config
 

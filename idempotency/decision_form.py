@@ -61,6 +61,7 @@ class DecisionForm(forms.Form):
 
         Raises:
             NotDecidable: the entry changed since the form was made.
+            NotAbandonable: its handler cannot undo what it has begun.
         """
         given = self.cleaned_data
         decision = Decision(entry_id=entry_id, fence=given["fence"], operator=operator, note=given["note"])

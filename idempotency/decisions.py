@@ -1,19 +1,24 @@
 """What an operator may decide about an entry whose outcome is unknown, and what its caller hears from then on.
 
 Both decisions finish the entry for good: a retry with its key gets the stored answer and nothing is executed. Both
-are kept with the operator's name and reason in the entry's history, which nobody can change.
+are kept with the operator's name and reason in the entry's history, which nobody can change. Abandoning also has
+the handler undo what its steps committed (`Phases.on_abandon`), or is refused.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from django.db import connection, transaction
 
 from idempotency import ledger, marker, vault
 from idempotency.errors import Problem, problem_document
 from idempotency.keys import digest_of
-from idempotency.models import LedgerEntry, Outcome
+from idempotency.models import LedgerEntry, Outcome, State
+from idempotency.recovery import NotAbandonable, Progress, phases_named
 from idempotency.response import StoredResponse
 
-RESOLVE_STATUSES = (200, 201, 202, 204)
+RESOLVE_STATUSES = (200, 201, 204)  # not 202: that is not answered from the ledger, but by asking the handler
 
 
 class NotDecidable(Exception):
@@ -67,6 +72,7 @@ def abandon(decision: Decision) -> None:
 
     Raises:
         NotDecidable: see there.
+        NotAbandonable: its handler cannot undo what it has begun; nothing changed.
         ValueError: no reason.
     """
     problem = Problem(
@@ -76,25 +82,51 @@ def abandon(decision: Decision) -> None:
     )
     body = json.dumps(problem_document(problem)).encode()
     headers = {"Content-Type": "application/problem+json"}
-    _close(decision, Outcome.ABANDONED, status=409, headers=headers, body=body)
+    _close(decision, Outcome.ABANDONED, status=409, headers=headers, body=body, before=_undo)
 
 
-def _close(decision: Decision, outcome: Outcome, *, status: int, headers: dict[str, str], body: bytes) -> None:
+def _undo(entry: LedgerEntry, digest: str) -> None:
+    """Let the handler end what its steps left open; where none has committed, there is nothing."""
+    if not entry.recovery_point:
+        return
+    phases = phases_named(entry.handler)
+    if phases is None:
+        raise NotAbandonable(
+            f"This program does not have the steps {entry.handler!r} of this entry, so it cannot undo them. "
+            "Abandon it by the program that has them, or resolve it."
+        )
+    phases.abandon(Progress(data=dict(entry.recovery_data), key_digest=digest, resumed=True))
+
+
+def _close(
+    decision: Decision,
+    outcome: Outcome,
+    *,
+    status: int,
+    headers: dict[str, str],
+    body: bytes,
+    before: Callable[[LedgerEntry, str], None] = lambda entry, digest: None,
+) -> None:
     if not decision.note.strip():
         raise ValueError("A decision needs a reason.")
-    entry = LedgerEntry.objects.filter(pk=decision.entry_id).first()
+    seen = LedgerEntry.objects.using(connection.alias).filter(pk=decision.entry_id, fence=decision.fence)
+    entry = seen.exclude(state=State.FINISHED).first()
     if entry is None:
         raise NotDecidable
     digest = digest_of(scope=entry.scope, key=entry.key)
     answer = vault.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
-    closed = ledger.close_by_hand(
-        entry_id=decision.entry_id,
-        fence=decision.fence,
-        answer=answer,
-        outcome=outcome,
-        operator=decision.operator,
-        note=decision.note.strip(),
-    )
-    if not closed:
-        raise NotDecidable
+    with transaction.atomic():
+        # before the entry is locked, because a step too locks its own rows first; one that goes on meanwhile has
+        # the lease again, and so the entry is not closed
+        before(entry, digest)
+        closed = ledger.close_by_hand(
+            entry_id=decision.entry_id,
+            fence=decision.fence,
+            answer=answer,
+            outcome=outcome,
+            operator=decision.operator,
+            note=decision.note.strip(),
+        )
+        if not closed:
+            raise NotDecidable
     marker.ring(digest)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
-from django.http import Http404
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.http import Http404, HttpRequest
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework import exceptions, serializers, status
@@ -14,13 +15,20 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency import tokens
-from idempotency.errors import Problem, problem_document
+from idempotency.errors import Problem, malformed, problem_document, problem_response
 from idempotency.exchange import run
 from idempotency.middleware import problem_of
 from idempotency.modes import ATOMIC, Mode
 from idempotency.principal import principal_of
 from idempotency.recovery import Phases
-from idempotency.views import open_exchange, outside_atomic_requests
+from idempotency.views import (
+    DJANGOS_REFUSALS,
+    handling,
+    open_exchange,
+    outside_atomic_requests,
+    refusal_of_django,
+    takes_part,
+)
 
 Handler = Callable[..., HttpResponseBase]
 
@@ -46,20 +54,25 @@ def idempotent(
         @wraps(handler)
         def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
             plain = request._request
-            _ = plain.body  # read once, so that both the fingerprint and the parser see it
+            # once, so that both the fingerprint and the parser see it; not so files, which may be large
+            if plain.content_type == "multipart/form-data" or plain.body:
+                _ = request.data  # one that cannot be read is refused before the key
             if body is not None:
                 serializer = body(data=request.data, context={"request": request, "view": view})
                 serializer.is_valid(raise_exception=True)
                 kwargs["data"] = serializer.validated_data
+            if takes_part(plain, mode=mode, redact=redact):
+                return handler(view, request, *args, **kwargs)
             exchange = open_exchange(plain, caller=request, mode=mode, redact=redact)
             request.idempotency = exchange  # type: ignore[attr-defined]
 
             def answer() -> HttpResponseBase:
                 response: HttpResponseBase
                 try:
-                    response = handler(view, request, *args, **kwargs)
-                except (exceptions.APIException, Http404, PermissionDenied, Problem) as exc:
-                    response = view.handle_exception(exc)
+                    with handling(plain):
+                        response = handler(view, request, *args, **kwargs)
+                except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
+                    response = _refusal(view, plain, exc)
                 finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
                 return finalized
 
@@ -69,6 +82,14 @@ def idempotent(
         return wrapper
 
     return decorate
+
+
+def _refusal(view: APIView, plain: HttpRequest, error: Exception) -> HttpResponseBase:
+    """As the project's `EXCEPTION_HANDLER` answers; what that leaves to Django, as Django does."""
+    try:
+        return view.handle_exception(error)
+    except DJANGOS_REFUSALS as left:
+        return refusal_of_django(plain, left, lambda request, problem: problem_response(problem, request))
 
 
 class IdempotentMixin:
@@ -129,13 +150,15 @@ def _problem_of_drf(exc: Exception) -> Problem | None:
         return Problem(403, "permission_denied", "You may not do this.")
     if isinstance(exc, exceptions.ValidationError):
         return Problem(400, "validation_failed", "The request body is not valid; see errors.", errors=exc.detail)
+    if isinstance(exc, (BadRequest, SuspiciousOperation, MultiPartParserError)):
+        return malformed()
     if not isinstance(exc, exceptions.APIException):
         return None
     headers = {}
     if challenge := getattr(exc, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
-    if wait := getattr(exc, "wait", None):
-        headers["Retry-After"] = str(int(wait) + 1)
+    if (wait := getattr(exc, "wait", None)) is not None:
+        headers["Retry-After"] = str(max(1, int(wait)))  # whole seconds, which DRF has rounded up
     return Problem(
         exc.status_code,
         _CODES.get(exc.status_code, "refused" if exc.status_code < 500 else "unavailable"),

@@ -12,7 +12,8 @@ code                            status when
 `idempotency_result_expired`    410    done before, but the stored bytes are gone; never runs again
 `operation_abandoned`           409    an operator closed it as not done; a new intent needs a new key
 `idempotency_key_reused`        422    the key belongs to a request with another fingerprint
-`service_unavailable`           503    the database is away, Retry-After; the same key does it once
+`service_unavailable`           503    the database is away, or a stored answer is encrypted under a key that
+                                       this process does not have; Retry-After; the same key does it once
 =============================== ====== ===========================================================
 """
 
@@ -136,6 +137,20 @@ def service_unavailable() -> Problem:
         "The database did not answer. Retry with the same key: it is done once.",
         headers={"Retry-After": "1"},
     )
+
+
+def answer_sealed() -> Problem:
+    return Problem(
+        503,
+        "service_unavailable",
+        "This request was completed before; its stored answer cannot be opened here now. Retry with the same key.",
+        headers={"Retry-After": "5"},
+    )
+
+
+def malformed() -> Problem:
+    detail = "The request is not one that can be read: look at its Host, its Content-Type and its body."
+    return Problem(400, "malformed", detail)
 
 
 def payload_too_large() -> Problem:

@@ -12,6 +12,11 @@ from idempotency import searching
 from idempotency.models import ConsumedMessage, LedgerEntry, State
 
 
+def is_offered(chosen: admin.SimpleListFilter) -> bool:
+    """Whether its value in the address is one of those it offers, and none or something typed by hand."""
+    return chosen.value() in {value for value, _ in chosen.lookup_choices}
+
+
 class Newest(admin.SimpleListFilter):
     """By a field without an index, among the newest rows alone."""
 
@@ -22,7 +27,7 @@ class Newest(admin.SimpleListFilter):
         return list(self.values)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() is None:
+        if not is_offered(self):
             return queryset
         return searching.newest(queryset).filter(**{self.field: self.value()})
 
@@ -63,4 +68,4 @@ class Consumer(admin.SimpleListFilter):
         return [(name, name) for name in searching.values_of(ConsumedMessage.objects.all(), "consumer")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[ConsumedMessage]) -> QuerySet[ConsumedMessage]:
-        return queryset if self.value() is None else searching.newest(queryset).filter(consumer=self.value())
+        return searching.newest(queryset).filter(consumer=self.value()) if is_offered(self) else queryset

@@ -7,11 +7,12 @@ changed body would run as a new request.
 import hashlib
 import hmac
 import json
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import HttpRequest, RawPostDataException
 
 # values that differ between two copies of the same form without meaning anything
 FORM_NOISE = frozenset({"csrfmiddlewaretoken", "idempotency_token"})
@@ -67,9 +68,13 @@ def _key(secret: str) -> bytes:
 def _canonical_body(request: HttpRequest, media_type: str) -> bytes:
     if media_type == "application/json" or media_type.endswith("+json"):
         return _canonical_json(request.body)
-    if media_type in {"application/x-www-form-urlencoded", "multipart/form-data"}:
+    is_form = media_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    # Django parses the forms of POST alone; what REST framework has parsed of others is found in them too
+    if is_form and (request.method == "POST" or request.POST or request.FILES):
         return _canonical_form(request)
-    return request.body
+    with suppress(RawPostDataException):  # a form without fields, that REST framework has read
+        return request.body
+    return b""
 
 
 def _canonical_form(request: HttpRequest) -> bytes:

@@ -5,6 +5,7 @@ commit of the fact, and only for facts that are final (an order that is paid sta
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from idempotency.fastpath import attempt
 
@@ -27,8 +28,12 @@ class Mark:
 
     def get(self, identifier: str) -> str | None:
         """What was put; None if nothing is known here, or Redis is unavailable."""
-        found = attempt(lambda redis: redis.get(self._key(identifier)))
-        return None if found is None else bytes(found).decode()
+        return attempt(lambda redis: _text(redis.get(self._key(identifier))))
 
     def _key(self, identifier: str) -> str:
         return f"idempotency:mark:{self.kind}:{{{identifier}}}"
+
+
+def _text(found: Any) -> str | None:
+    """As a client gives it, that may decode what it reads; `attempt` passes over bytes that are no UTF-8."""
+    return found if found is None or isinstance(found, str) else bytes(found).decode()

@@ -3,14 +3,19 @@
 Counters live in the process that counted; the gauges of `LedgerCollector` are read from the ledger when asked for.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import Any
+
+from django.db import Error as DatabaseError
 
 try:
     import prometheus_client
     from prometheus_client.core import GaugeMetricFamily
 except ImportError:  # optional: pip install 'payonce[metrics]'
     prometheus_client = None  # type: ignore[assignment]
+
+log = logging.getLogger("idempotency")
 
 
 class _Silent:
@@ -55,9 +60,14 @@ class LedgerCollector:
         return []
 
     def collect(self) -> Iterator[Any]:
+        """The gauges; none while the database is away, because the counters are wanted then above all."""
         from idempotency.statistics import open_entries  # noqa: PLC0415  models are not ready when this is imported
 
-        found = open_entries()
+        try:
+            found = list(open_entries())
+        except DatabaseError as error:
+            log.warning("The ledger's gauges are left out of the metrics: %s", error)
+            return
         count = GaugeMetricFamily(
             "idempotency_open_entries", "Ledger entries without a final answer, by state.", labels=["state"]
         )

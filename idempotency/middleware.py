@@ -4,6 +4,7 @@ The check of the key itself happens in `@idempotent`, further in, because authen
 validation come before the key and must be asked again before a replay.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,10 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 
 from idempotency.availability import database_is_away
-from idempotency.errors import Problem, payload_too_large, problem_response, service_unavailable
+from idempotency.errors import Problem, answer_sealed, payload_too_large, problem_response, service_unavailable
+from idempotency.vault import VaultError
+
+log = logging.getLogger("idempotency")
 
 
 class IdempotencyMiddleware:
@@ -43,4 +47,7 @@ def problem_of(exception: BaseException | None) -> Problem | None:
         return service_unavailable()
     if isinstance(exception, RequestDataTooBig):
         return payload_too_large()
+    if isinstance(exception, VaultError):
+        log.error("A replay is 503: %s", exception)
+        return answer_sealed()
     return None

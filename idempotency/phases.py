@@ -12,13 +12,17 @@ from typing import Any
 
 from django.http.response import HttpResponseBase
 
-from idempotency import ledger, marker
+from idempotency import ledger, logs, marker
 from idempotency.exchange import Exchange
 from idempotency.models import State
 from idempotency.modes import Mode
 from idempotency.response import REPLAYED_HEADER, StoredResponse, Verdict, rendered, verdict_on
 
 UNCERTAIN_STATUS = 202
+
+
+class LeaseLost(Exception):
+    """Another run took over while this one worked."""
 
 
 class PhasedExchange(Exchange):
@@ -36,12 +40,27 @@ class PhasedExchange(Exchange):
     recovery_point = ""
     recovery_data: Mapping[str, Any] = {}
     settled = False
+    _has_request = True
 
     @classmethod
-    def of_entry(cls, entry: ledger.Found, *, request_id: str) -> "PhasedExchange":
-        """For a caller without a request, who means to `resume` this entry."""
-        exchange = cls(scope=entry.scope, key=entry.key, content=b"", request_id=request_id, handler=entry.handler)
+    def of_entry(cls, entry: ledger.Found, *, request_id: str, redact: tuple[str, ...] = ()) -> "PhasedExchange":
+        """For a caller without a request, who means to `resume` this entry.
+
+        Its `finish` raises `LeaseLost` instead of giving the winner's answer: nobody is there to hear it.
+        """
+        exchange = cls(
+            scope=entry.scope,
+            key=entry.key,
+            content=b"",
+            request_id=request_id,
+            handler=entry.handler,
+            redact=redact,
+        )
         exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint)
+        exchange._has_request = False
+        if entry.subject:
+            exchange._subject = entry.subject
+            logs.bind(subject=entry.subject)
         return exchange
 
     @property
@@ -74,6 +93,9 @@ class PhasedExchange(Exchange):
         known = response.status_code != UNCERTAIN_STATUS
         self._as_heard_before(response)
         if self.run is None:
+            # a 202 is replayed with the current state, which nothing keeps
+            not_stored = verdict_on(response.status_code) is Verdict.NOT_STORED
+            self._count("not_stored" if not_stored else "replayed")
             return response
         return self._settle(self.run, response, known=known)
 
@@ -135,19 +157,24 @@ class PhasedExchange(Exchange):
             self._count("not_stored")
             marker.ring(self.key_digest)
             return response
-        if not known:
-            settled = ledger.suspend(run, subject=self._subject)
-            self._count("uncertain")
+        answer = self._stored(response) if known else None
+        if answer is None:
+            kept, outcome = ledger.suspend(run, subject=self._subject), "uncertain"
         else:
-            answer = self._stored(response)
-            settled = self.settled = ledger.complete_phased(run, answer, subject=self._subject)
-            self._count("executed" if verdict is Verdict.EFFECT else "refused")
-            if settled and response.status_code != UNCERTAIN_STATUS:
-                self._show(answer)
-                return response
-        if settled:
+            kept = self.settled = ledger.complete_phased(run, answer, subject=self._subject)
+            outcome = "executed" if verdict is Verdict.EFFECT else "refused"
+        if not kept:
+            return self._overtaken()
+        self._count(outcome)
+        if answer is None or answer.status == UNCERTAIN_STATUS:
             marker.ring(self.key_digest)
-            return response
-        # the lease was lost: a retry took over, and what it says counts
+        else:
+            self._show(answer)
+        return response
+
+    def _overtaken(self) -> HttpResponseBase:
+        """The lease was lost: a retry took over, and what it says counts."""
         self._conflict("lost_lease")
+        if not self._has_request:
+            raise LeaseLost
         return self._replay_entry(self._find()).replay()

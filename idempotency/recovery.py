@@ -18,6 +18,7 @@
 A step ends with `NoOp` (go on with the next step), `RecoveryPoint` or `Response`. It may run again after a crash:
 an atomic one only if it did not commit, an outside one also if it did what it does outside; so it must ask, or use
 the same number again. A retry with the same key resumes, and so does `idempotency.completer` when no retry comes.
+Where an operator abandons an entry, `on_abandon` ends what its steps left open.
 
 The vocabulary is that of Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (October 2017).
 """
@@ -34,7 +35,7 @@ from idempotency import ledger
 from idempotency.conf import config
 from idempotency.errors import in_progress, problem_response
 from idempotency.modes import Mode
-from idempotency.phases import UNCERTAIN_STATUS, PhasedExchange
+from idempotency.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.response import Verdict, verdict_on
 
 STEPS_MAX = 100  # a handler that walks in a circle is a fault of the program
@@ -55,7 +56,10 @@ class RecoveryPoint:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer. 202 says that the outcome outside is not known: the entry stays open, and resumes here."""
+    """The answer. 202 says that the outcome outside is not known: the entry stays open, and resumes here.
+
+    Only an outside step may say so: after an atomic one there would be no recovery point to resume from.
+    """
 
     status: int
     body: Any
@@ -87,12 +91,13 @@ class Progress:
 
 
 Step = Callable[[Progress], StepResult]
+Undo = Callable[[Progress], None]
 
 _registry: dict[str, "Phases"] = {}
 
 
-class LeaseLost(Exception):
-    """Another run took over while this one worked."""
+class NotAbandonable(Exception):
+    """What was begun cannot be taken back by closing its entry; the message tells the operator why."""
 
 
 class Phases:
@@ -100,7 +105,7 @@ class Phases:
 
     Args:
         name: unique in the project and never changed: entries in the ledger carry it. At most 96 characters.
-        redact: as for `idempotent`.
+        redact: as for `idempotent`; unlike the view's own, the completer knows of it.
     """
 
     mode = Mode.PHASED
@@ -111,6 +116,7 @@ class Phases:
         self.name = name
         self.redact = redact
         self._steps: dict[str, tuple[Step, bool]] = {}
+        self._undo: Undo = lambda progress: None
         _registry[name] = self
 
     def atomic(self, point: str) -> Callable[[Step], Step]:
@@ -120,6 +126,23 @@ class Phases:
     def outside(self, point: str) -> Callable[[Step], Step]:
         """A step that calls the outside world: no transaction is open, its result is committed after it."""
         return self._declare(point, in_transaction=False)
+
+    def on_abandon(self, undo: Undo) -> Undo:
+        """What undoes the steps so far, in the transaction in which an operator abandons the entry.
+
+        It raises `NotAbandonable` where they cannot be undone, and the entry stays as it is. Without it, only the
+        entry is closed, and whoever goes on with what the steps committed (a timer, say) still does.
+        """
+        self._undo = undo
+        return undo
+
+    def abandon(self, progress: Progress) -> None:
+        """Undo what the steps of an entry committed, inside the transaction that closes it.
+
+        Raises:
+            NotAbandonable: see `on_abandon`.
+        """
+        self._undo(progress)
 
     def respond(self, request: HttpRequest, data: Mapping[str, Any]) -> HttpResponseBase:
         """Run the steps, from the beginning or from where an earlier run ended; `data` counts the first time only.
@@ -173,11 +196,14 @@ class Phases:
             result = step(progress)
             if not isinstance(result, Response):
                 return self._remember(exchange, result, point, progress)
+            if result.status == UNCERTAIN_STATUS:
+                raise RuntimeError(
+                    f"The atomic step {point!r} of {self.name!r} answered 202, as only an outside step may. End "
+                    "it with a RecoveryPoint, and let an outside step there answer."
+                )
             response = result.made()
             if verdict_on(result.status) is not Verdict.EFFECT:
                 transaction.set_rollback(True)  # a refusal undoes its step
-                return response
-            if result.status == UNCERTAIN_STATUS:
                 return response
             if not exchange.complete(response):
                 raise LeaseLost
@@ -208,8 +234,14 @@ class Phases:
 
     def _mark(self, exchange: PhasedExchange, point: str, progress: Progress) -> None:
         assert exchange.run is not None  # noqa: S101  a handler of steps never runs without the right to
-        lease_seconds = config().lease_seconds
-        if not ledger.mark_point(exchange.run, point=point, data=progress.data, lease_seconds=lease_seconds):
+        marked = ledger.mark_point(
+            exchange.run,
+            point=point,
+            data=progress.data,
+            subject=exchange.subject,
+            lease_seconds=config().lease_seconds,
+        )
+        if not marked:
             raise LeaseLost
 
 

@@ -5,9 +5,10 @@ table; and a list ordered by number tempts it to walk from the newest row until 
 search is a statement of its own, and what the list is given is numbers.
 """
 
+import re
 from typing import Any, TypeVar
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import CharField, F, Func, Model, Q, QuerySet, Value
 from django.http import HttpRequest
 
 from idempotency.models import LedgerEntry
@@ -15,6 +16,8 @@ from idempotency.models import LedgerEntry
 LOOKED_AT = 100_000  # rows that a search or filter without an index looks through, the newest
 FOUND_MAX = 1_000  # rows that one way to search finds
 VALUES_MAX = 500  # different values of a column
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 Row = TypeVar("Row", bound=Model)
 
@@ -35,6 +38,17 @@ class WholeTermSearch:
     def search(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Those of `rows` that `term` finds, by an index or among the newest; `term` is not empty."""
         raise NotImplementedError
+
+
+class _Digest(Func):
+    """Of an entry, as log lines tell it: `keys.digest_of` in SQL."""
+
+    template = "encode(sha256(%(expressions)s), 'hex')"
+    arg_joiner = r" || '\x00'::bytea || "
+
+    def __init__(self) -> None:
+        columns = (Func(F(name), Value("UTF8"), function="convert_to") for name in ("scope", "key"))
+        super().__init__(*columns, output_field=CharField())
 
 
 def newest(rows: QuerySet[Row]) -> QuerySet[Row]:
@@ -69,12 +83,14 @@ def values_of(rows: QuerySet[Any], column: str) -> list[Any]:
 
 
 def entries(rows: QuerySet[LedgerEntry], term: str, *, scopes: bool) -> set[int]:
-    """Numbers of ledger entries by a whole key or subject, and among the newest by a whole request id.
+    """Numbers of ledger entries by a whole key or subject, and among the newest by a whole request id or digest.
 
     Args:
         scopes: whether the beginning of a scope finds its entries too, among the newest.
     """
     told_lately = Q(request_id=term) | (Q(scope__startswith=term) if scopes else Q())
+    if _DIGEST.fullmatch(term):
+        rows, told_lately = rows.annotate(digest=_Digest()), told_lately | Q(digest=term)
     return (
         numbers_of(rows.filter(key=term), "key", "scope")
         | numbers_of(rows.filter(subject=term), "subject")

@@ -4,21 +4,25 @@ Put it below (inside) the decorators that authorise: on a replay they are asked 
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
-from asgiref.sync import SyncToAsync, ThreadSensitiveContext, iscoroutinefunction, sync_to_async
+from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, iscoroutinefunction, sync_to_async
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.core.handlers.exception import response_for_exception
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.transaction import non_atomic_requests
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
 from idempotency import fingerprint
 from idempotency.atomic import AtomicExchange
 from idempotency.errors import Problem, problem_response
 from idempotency.exchange import Exchange, identify, replay_after, run, traced
+from idempotency.middleware import problem_of
 from idempotency.modes import ATOMIC, Mode
 from idempotency.phases import PhasedExchange
 from idempotency.recovery import Phases
@@ -28,6 +32,10 @@ OnProblem = Callable[[HttpRequest, Problem], HttpResponseBase]
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _EXCHANGES: dict[Mode, type[Exchange]] = {Mode.ATOMIC: AtomicExchange, Mode.PHASED: PhasedExchange}
+
+# what Django itself answers with a 4xx: refusals of the view, and no faults of the program
+DJANGOS_REFUSALS = (Http404, PermissionDenied, BadRequest, SuspiciousOperation, MultiPartParserError)
+REQUEST_ID_MAX = 64  # characters that the ledger keeps
 
 
 def open_exchange(
@@ -40,16 +48,51 @@ def open_exchange(
     """
     scope, key = identify(request, caller=caller)
     phases = mode if isinstance(mode, Phases) else None
-    exchange = _EXCHANGES[mode.mode if isinstance(mode, Phases) else mode](
+    exchange = _EXCHANGES[_mode_of(mode)](
         scope=scope,
         key=key,
         content=fingerprint.canonical(request),
-        request_id=getattr(request, "request_id", ""),
+        request_id=str(getattr(request, "request_id", None) or "")[:REQUEST_ID_MAX],
         handler=phases.name if phases else "",
         redact=(*redact, *phases.redact) if phases else redact,
     )
     request.idempotency = exchange  # type: ignore[attr-defined]
     return exchange
+
+
+def _mode_of(mode: Mode | Phases) -> Mode:
+    return mode.mode if isinstance(mode, Phases) else mode
+
+
+@contextmanager
+def handling(request: HttpRequest) -> Iterator[None]:
+    """Around a keyed handler: a keyed one that it calls with the same request takes part in it."""
+    request._keyed = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        request._keyed = False  # type: ignore[attr-defined]
+
+
+def takes_part(request: HttpRequest, *, mode: Mode | Phases, redact: tuple[str, ...] = ()) -> bool:
+    """Whether a keyed handler calls this one, e.g. by `super().post()`: key, transaction and answer are its own.
+
+    Raises:
+        RuntimeError: the two differ in their mode, so this one would lack its transaction, or be inside one.
+    """
+    if not getattr(request, "_keyed", False):
+        return False
+    exchange: Exchange = request.idempotency  # type: ignore[attr-defined]
+    if exchange.mode is not _mode_of(mode):
+        raise RuntimeError(f"A keyed handler ({exchange.mode}) calls one of another mode ({_mode_of(mode)}).")
+    exchange._redact = (*exchange._redact, *redact)
+    return True
+
+
+def refusal_of_django(request: HttpRequest, error: Exception, on_problem: OnProblem) -> HttpResponseBase:
+    """What Django answers to one of `DJANGOS_REFUSALS`, with the project's own page; while `error` is handled."""
+    problem = problem_of(error)
+    return response_for_exception(request, error) if problem is None else on_problem(request, problem)
 
 
 def idempotent(
@@ -66,24 +109,38 @@ def idempotent(
         mode: see `idempotency.modes`; or the `Phases` that the view responds with.
         redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
         on_problem: how the key's problems, and the Problems that the view raises, are shown. A refusal among
-            them is stored and replayed like any answer.
+            them is stored and replayed like any answer, and so is the page of an `Http404`.
+
+    Raises:
+        TypeError: the view is one of Django REST framework.
     """
 
     def decorate(view: View) -> View:
+        if hasattr(view, "cls"):  # its callers are known inside it alone: here all would be guests
+            raise TypeError(
+                f"{view.__qualname__} is a view of Django REST framework. Decorate its class's method with "
+                "idempotency.drf.idempotent, or let the class inherit from idempotency.drf.IdempotentMixin."
+            )
         if iscoroutinefunction(view):
             return _decorate_async(view, mode, redact, on_problem)
 
         @wraps(view)
         def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            _must_be_djangos(request)
             if request.method in SAFE_METHODS:
                 with transaction_of_requests():
                     return view(request, *args, **kwargs)
+            if takes_part(request, mode=mode, redact=redact):
+                return view(request, *args, **kwargs)
 
             def handler() -> HttpResponseBase:
                 try:
-                    response: HttpResponseBase = view(request, *args, **kwargs)
+                    with handling(request):
+                        response: HttpResponseBase = view(request, *args, **kwargs)
                 except Problem as problem:
                     return on_problem(request, problem)
+                except DJANGOS_REFUSALS as error:
+                    return refusal_of_django(request, error, on_problem)
                 return response
 
             try:
@@ -94,6 +151,15 @@ def idempotent(
         return _keyed(wrapper, mode)
 
     return decorate
+
+
+def _must_be_djangos(request: Any) -> None:
+    if not isinstance(request, HttpRequest):
+        raise TypeError(
+            f"@idempotent was called with a {type(request).__name__} and not with Django's HttpRequest. In Django "
+            "REST framework, decorate a class's method with idempotency.drf.idempotent; in a class of Django's, "
+            "use method_decorator."
+        )
 
 
 def _keyed(view: View, mode: Mode | Phases) -> View:
@@ -116,14 +182,20 @@ def transaction_of_requests() -> AbstractContextManager[object]:
 def _decorate_async(view: View, mode: Mode | Phases, redact: tuple[str, ...], on_problem: OnProblem) -> View:
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        _must_be_djangos(request)
         if request.method in SAFE_METHODS:
+            return await view(request, *args, **kwargs)
+        if takes_part(request, mode=mode, redact=redact):
             return await view(request, *args, **kwargs)
 
         async def handler() -> HttpResponseBase:
             try:
-                response: HttpResponseBase = await view(request, *args, **kwargs)
+                with handling(request):
+                    response: HttpResponseBase = await view(request, *args, **kwargs)
             except Problem as problem:
                 return on_problem(request, problem)
+            except DJANGOS_REFUSALS as error:
+                return await sync_to_async(refusal_of_django)(request, error, on_problem)
             return response
 
         keyed = asyncio.ensure_future(_run_async(request, mode, redact, handler))
@@ -143,10 +215,12 @@ async def _run_async(
 ) -> HttpResponseBase:
     """`run` for a coroutine: its database work and ours share one thread, so they share one transaction.
 
-    Django's ASGI handler gives every request such a thread; where nobody did, it is made (and its connections
-    closed) here. Otherwise two requests on one event loop would meet inside one transaction.
+    Django's ASGI handler gives every request such a thread, and under WSGI it is the caller's own; where nobody
+    did, it is made (and its connections closed) here. Otherwise two requests on one event loop would meet inside
+    one transaction.
     """
-    owns_thread = SyncToAsync.thread_sensitive_context.get(None) is None
+    callers_thread = getattr(AsyncToSync.executors, "current", None)
+    owns_thread = callers_thread is None and SyncToAsync.thread_sensitive_context.get(None) is None
     async with ThreadSensitiveContext():
         try:
             if hasattr(request, "auser"):

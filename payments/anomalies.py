@@ -21,8 +21,13 @@ def file_anomaly(
     reference: str = "",
     payment: Payment | None = None,
     detail: dict[str, Any] | None = None,
+    anew: bool = False,
 ) -> Anomaly:
-    """Keep it for a person to look at; the same one again is the same row. Needs the caller's transaction."""
+    """Keep it for a person to look at; the same one again is the same row. Needs the caller's transaction.
+
+    Args:
+        anew: one of the same reference that tells something else by now is open again, with what it tells now.
+    """
     if fact is not None:
         channel, reference = (
             fact.channel,
@@ -35,9 +40,12 @@ def file_anomaly(
             "merchant": fact.merchant,
             **(detail or {}),
         }
-    anomaly, _ = Anomaly.objects.get_or_create(
+    anomaly, is_new = Anomaly.objects.get_or_create(
         kind=kind, channel=channel, reference=reference, defaults={"payment": payment, "detail": detail or {}}
     )
+    if anew and not is_new and anomaly.detail != detail:
+        anomaly.detail, anomaly.resolution, anomaly.resolved_at = detail or {}, "", None
+        anomaly.save(update_fields=["detail", "resolution", "resolved_at"])
     return anomaly
 
 

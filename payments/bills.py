@@ -8,9 +8,10 @@ difference for a person. Comparing a day again is safe: what agrees by then is r
 import csv
 import io
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Self
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -55,6 +56,14 @@ class _Compared:
     line: BillLine | None
     fact: Observation | None
 
+    @classmethod
+    def of(cls, line: BillLine, known: Mapping[tuple[str, str], Observation]) -> Self:
+        """A fact of the same number about another trade is not the line's: Alipay's are unique in a trade only."""
+        fact = known.get((line.kind.value, line.provider_txn_id))
+        if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
+            fact = None
+        return cls(line=line, fact=fact)
+
     @property
     def identity(self) -> tuple[str, str]:
         """What moved, and the provider's number of it."""
@@ -92,8 +101,9 @@ def compare(*, channel: str, day: date) -> BillComparison:
     for line in lines:
         if (line.kind.value, line.provider_txn_id) not in known:
             _take(provider, line)
+    before = _day_before(provider, day) if _unlisted(provider, day, lines) else ()
     with transaction.atomic():
-        return _record(provider, day, lines)
+        return _record(provider, day, lines, before)
 
 
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
@@ -168,6 +178,15 @@ def _take(provider: Provider, line: BillLine) -> None:
             log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
 
 
+def _day_before(provider: Provider, day: date) -> tuple[BillLine, ...]:
+    """At midnight a fact may be of another day for us than for them; empty where that bill cannot be had."""
+    try:
+        return provider.bill(day=day - timedelta(days=1))
+    except ProviderError as error:
+        log.warning("The bill before %s of %s could not be had: %s", day, provider.channel, error)
+        return ()
+
+
 def _of_account(provider: Provider) -> QuerySet[Observation]:
     """Our facts of money that moved there."""
     facts = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant)
@@ -181,8 +200,13 @@ def _by_identity(provider: Provider, lines: tuple[BillLine, ...]) -> dict[tuple[
     return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
 
 
-def _record(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> BillComparison:
-    compared = _pair(provider, day, lines)
+def _record(
+    provider: Provider, day: date, lines: tuple[BillLine, ...], before: tuple[BillLine, ...]
+) -> BillComparison:
+    compared = _pair(provider, lines)
+    listed_before = {one.identity for one in _pair(provider, before) if one.difference is None}
+    absent = [_Compared(line=None, fact=fact) for fact in _unlisted(provider, day, lines)]
+    compared += [one for one in absent if one.identity not in listed_before]
     ours = [one.fact for one in compared if one.fact is not None]
     currencies = [line.currency for line in lines] + [fact.currency for fact in ours]
     comparison, _ = BillComparison.objects.update_or_create(
@@ -203,27 +227,42 @@ def _record(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> BillC
     )
     agreed = {one.identity for one in compared} - {one.identity for _, one in found}
     for difference in open_differences(comparison):
-        if (difference.moved, difference.provider_txn_id) in agreed:
+        if (difference.moved, difference.provider_txn_id) in agreed | listed_before:
             resolve(difference.pk, resolution="it agrees now")
+    _resolve_before(comparison, agreed)
     return comparison
 
 
-def _pair(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[_Compared]:
-    """Every line with its fact, whatever day we think that was of, and the day's facts that have no line."""
-    begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
+def _resolve_before(comparison: BillComparison, agreed: Collection[tuple[str, str]]) -> None:
+    """What was missed in the bill of the day before, and stands in this one."""
+    missed = Difference.objects.filter(
+        comparison__channel=comparison.channel,
+        comparison__merchant=comparison.merchant,
+        comparison__day=comparison.day - timedelta(days=1),
+        kind=Kind.MISSING_THERE.value,
+        resolved_at__isnull=True,
+    )
+    for difference in missed:
+        if (difference.moved, difference.provider_txn_id) in agreed:
+            resolve(difference.pk, resolution=f"it stands in the bill of {comparison.day}")
+
+
+def _pair(provider: Provider, lines: tuple[BillLine, ...]) -> list[_Compared]:
+    """Every line with its fact, whatever day we think that was of."""
     by_identity = _by_identity(provider, lines)
-    compared = [
-        _Compared(line=line, fact=by_identity.get((line.kind.value, line.provider_txn_id))) for line in lines
-    ]
-    known = {one.identity for one in compared}
+    return [_Compared.of(line, by_identity) for line in lines]
+
+
+def _unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Observation]:
+    """The day's facts that have no line."""
+    listed = {(line.kind.value, line.provider_txn_id) for line in lines}
+    begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
     end = begin + timedelta(days=1)
     that_day = Q(occurred_at__gte=begin, occurred_at__lt=end) | Q(
         occurred_at__isnull=True, observed_at__gte=begin, observed_at__lt=end
     )
-    for fact in _of_account(provider).filter(that_day, amount_minor__gt=0):
-        if (fact.kind, fact.provider_txn_id) not in known:
-            compared.append(_Compared(line=None, fact=fact))
-    return compared
+    facts = _of_account(provider).filter(that_day, amount_minor__gt=0)
+    return [fact for fact in facts if (fact.kind, fact.provider_txn_id) not in listed]
 
 
 def _difference(comparison: BillComparison, kind: Difference.Kind, one: _Compared) -> Difference:

@@ -15,6 +15,7 @@ from django.db import models, transaction
 from idempotency.availability import database_is_away
 from payments import anomalies, bills, refunds, services, webhooks
 from payments.errors import (
+    ChannelOff,
     ChannelUnavailable,
     NotificationMalformed,
     OutcomeUnknown,
@@ -33,7 +34,7 @@ _WHY: dict[type[Exception], str] = {
     OutcomeUnknown: "gave no answer that can be trusted",
     SignatureInvalid: "gave no answer that can be trusted",
     ProviderRejected: "refused the question",
-    ChannelUnavailable: "is not configured here",
+    ChannelOff: "is not configured here",
 }
 
 ASKED_MAX = 10  # questions to providers a click; each may take seconds
@@ -50,7 +51,7 @@ ATTEMPT_IS = {
     AttemptStatus.FAILED: "the provider refused to open it",
 }
 REFUND_IS = {
-    RefundStatus.REQUESTED: "it is reserved; the provider has not heard of it yet, the timer tells it",
+    RefundStatus.REQUESTED: "it is reserved; the provider has not taken it yet, the timer tells it",
     RefundStatus.PROCESSING: "the provider has taken it and is working on it; the timer asks on",
     RefundStatus.UNCERTAIN: "the provider gave no answer that can be trusted; it stays reserved, and the timer"
     " asks on under the same number",
@@ -235,7 +236,7 @@ def _called(call: Callable[[], object], *, channel: str) -> tuple[bool, str]:
     """Whether the provider answered, else why not, as the middle of a sentence."""
     try:
         call()
-    except (ProviderError, ChannelUnavailable) as error:
+    except ProviderError as error:
         return False, f"{channel} {_WHY.get(type(error), 'gave no usable answer')}{_told(error)}"
     return True, ""
 

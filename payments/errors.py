@@ -10,9 +10,11 @@ exception            what is known                            what may follow
                      nothing
 `ProviderUnavailable` the request did not reach the provider  try again later, same number
                      (connection refused, DNS, pool full,
-                     no room within our own limits)
+                     no room within our own limits), or it
+                     was turned away unread: too many calls
 `OutcomeUnknown`     the request left; the answer is missing, ask (`query`) under the same number; never
-                     a 5xx, unsigned or unreadable            a new number
+                     a 5xx, unsigned or unreadable, or tells  a new number
+                     that the work goes on
 `SignatureInvalid`   the bytes are not the provider's         nothing; the bytes are dropped
 `NotificationMalformed` signed or not, the bytes cannot be    400 to the sender
                      read
@@ -42,7 +44,11 @@ class ProviderRejected(ProviderError):
 
 
 class ProviderUnavailable(ProviderError):
-    """The request never reached the provider."""
+    """The request never reached the provider, or was turned away for coming too often."""
+
+
+class ChannelOff(ProviderUnavailable):
+    """The channel of something that was begun is not configured here any more; it waits until it is again."""
 
 
 class OutcomeUnknown(ProviderError):

@@ -3,8 +3,12 @@
 import re
 from decimal import Decimal
 
-# digits after the point, of the currencies that a configured channel can take
-EXPONENTS = {"CNY": 2}
+# Digits after the point, of the currencies that we sell in; which of them a channel takes, it says itself.
+# Source: ISO 4217, list one, and "Zero-decimal currencies", Stripe (read 2026-11).
+EXPONENTS = {
+    **dict.fromkeys(("AUD", "CAD", "CHF", "CNY", "EUR", "GBP", "HKD", "SGD", "TWD", "USD"), 2),
+    **dict.fromkeys(("JPY", "KRW"), 0),
+}
 
 _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]+)?")
 

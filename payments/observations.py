@@ -71,10 +71,12 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
 def rederive(payment: Payment) -> None:
     """Set totals and status to what the kept facts and attempts add up to, and tell the order.
 
+    The version counts up in any case: who reads the payment finds its attempts or refunds changed.
+
     Args:
         payment: its row locked by the caller in this transaction.
     """
-    _settle(position.read(payment))
+    _settle(position.read(payment), unless_as_before=False)
 
 
 def order_listener() -> Callable[..., bool]:
@@ -95,6 +97,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> Outcome:
         amount_minor=fact.amount_minor,
         currency=fact.currency,
         out_refund_no=fact.out_refund_no,
+        paid_txn_id=fact.paid_txn_id,
         credited=refused is None
         and (fact.kind is FactKind.PAID or stands.is_credited(attempt, paid_txn_id=fact.paid_txn_id)),
         source=source,
@@ -106,6 +109,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> Outcome:
         _file(refused, stands.payment, attempt, fact)
     if fact.kind is FactKind.PAID:
         _set_attempt(attempt, AttemptStatus.SUCCEEDED)
+        _have_others_closed(stands, attempt)
         _count_early_refunds(stands, attempt)
     elif refused is None and fact.kind is FactKind.CLOSED:
         _set_attempt(attempt, AttemptStatus.CLOSED)
@@ -164,6 +168,13 @@ def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_m
     )
 
 
+def _have_others_closed(stands: Position, paid: Attempt) -> None:
+    """The timer closes them at once (`payments.reconcile`): a shopper must not find them open and pay again."""
+    others = [one.pk for one in stands.attempts.values() if one.is_live and one.pk != paid.pk]
+    if others:
+        Attempt.objects.filter(pk__in=others).update(next_query_at=Now(), query_count=0)
+
+
 def _count_early_refunds(stands: Position, attempt: Attempt) -> None:
     """What came before its payment counts from now on, if that does."""
     late = stands.uncounted_refunds(attempt) if stands.is_credited(attempt) else []
@@ -180,12 +191,11 @@ def _end_refund(attempt: Attempt, fact: Fact) -> None:
     refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt).first()
     if not refund:
         return
-    Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None)
-    settled = [refund.anomaly_id]
-    if refund.status == RefundStatus.FAILED:
-        number = refund.out_refund_no
-        refusals = Anomaly.objects.filter(kind=Kind.REFUND_FAILED, channel=attempt.channel, reference=number)
-        settled += refusals.values_list("pk", flat=True)
+    Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None, message="")
+    troubles = Anomaly.objects.filter(
+        kind=Kind.REFUND_FAILED, channel=attempt.channel, reference=refund.out_refund_no
+    )
+    settled = [refund.anomaly_id, *troubles.values_list("pk", flat=True)]
     for anomaly_id in settled:
         anomalies.resolve(anomaly_id, resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}")
 
@@ -200,7 +210,7 @@ def _set_attempt(attempt: Attempt, status: AttemptStatus) -> None:
         attempt.status = status.value
 
 
-def _settle(stands: Position) -> None:
+def _settle(stands: Position, *, unless_as_before: bool = True) -> None:
     """Totals and status of the payment, by compare-and-set on its version; and whoever acts on them is told."""
     payment = stands.payment
     paid_minor, refunded_minor = stands.total_minor(FactKind.PAID), stands.total_minor(FactKind.REFUNDED)
@@ -215,7 +225,8 @@ def _settle(stands: Position) -> None:
     reserved_minor = min(stands.reserved_minor(), paid_minor - refunded_minor)
     status = stands.status(paid_minor=paid_minor, refunded_minor=refunded_minor)
     told = (payment.status, payment.paid_minor, payment.refunded_minor)
-    if (*told, payment.reserved_minor) == (status.value, paid_minor, refunded_minor, reserved_minor):
+    as_before = (*told, payment.reserved_minor) == (status.value, paid_minor, refunded_minor, reserved_minor)
+    if unless_as_before and as_before:
         return
     if status not in NEXT[PaymentStatus(payment.status)]:
         raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")

@@ -42,11 +42,14 @@ class Position:
         return any(fact.credited for fact in named or charges)
 
     def uncounted_refunds(self, attempt: Attempt) -> list[Observation]:
-        """Refunds that came before their payment; those of another account or currency never count."""
+        """Refunds that came before their payment; those of another account, currency or charge never count."""
+        charges = {"", *(fact.provider_txn_id for fact in self.of(attempt, FactKind.PAID) if fact.credited)}
         return [
             fact
             for fact in self.of(attempt, FactKind.REFUNDED)
-            if not fact.credited and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
+            if not fact.credited
+            and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
+            and fact.paid_txn_id in charges
         ]
 
     def total_minor(self, kind: FactKind) -> int:

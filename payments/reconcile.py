@@ -6,12 +6,14 @@ number of passes may run at once; the timer's take turns, which spares providers
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
 from django.db import models, transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from idempotency.ids import new_id
 from idempotency.locks import Lock
@@ -25,6 +27,7 @@ from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus
 log = logging.getLogger(__name__)
 
 BATCH = 20
+PASS_SECONDS = 60.0  # after which no further batch is begun
 
 LEADER = "payments.reconcile"
 # longer than a pass in which every call times out; one that hangs for longer leads no more
@@ -32,7 +35,8 @@ LEADER_SECONDS_MAX = 900.0
 
 
 def run_as_leader(*, limit: int = BATCH) -> int:
-    """`run_due`, unless another worker is in the middle of it: then nobody is asked, and the answer is 0.
+    """`run_due` until nothing is due, unless another worker is in the middle of it: then nobody is asked, and the
+    answer is 0.
 
     A worker that is killed leads until the lock's lease ends, half a minute at most.
 
@@ -50,7 +54,7 @@ def run_as_leader(*, limit: int = BATCH) -> int:
         log.debug("Another worker is asking the providers.")
         return 0
     try:
-        return run_due(limit=limit)
+        return _run_until_none_is_due(limit)
     finally:
         if leads:
             give_back(LEADER, lambda redis: leader(redis).release())
@@ -65,9 +69,21 @@ def run_due(*, limit: int = BATCH) -> int:
     return asked + _each("refund", _claim(Refund, OPEN_REFUNDS, limit), refunds.submit_refund)
 
 
+def _run_until_none_is_due(limit: int) -> int:
+    """Batch after batch: what one leaves must not wait for the next pass, which would fall ever more behind."""
+    ends_at, asked = time.monotonic() + PASS_SECONDS, 0
+    while True:
+        batch = run_due(limit=limit)
+        asked += batch
+        if batch < limit or time.monotonic() >= ends_at:
+            return asked
+
+
 def _ask_attempt(attempt_id: UUID) -> None:
-    attempt = Attempt.objects.get(pk=attempt_id)
-    if attempt.status == AttemptStatus.UNCERTAIN:
+    attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
+    if attempt.payment.paid_minor or attempt.expires_at <= timezone.now():
+        services.close_attempt(attempt_id)  # nobody is to pay it any more; not every provider ends it by itself
+    elif attempt.status == AttemptStatus.UNCERTAIN:
         services.submit_attempt(attempt_id)  # asks first, then goes on under the same number
     else:
         services.query_attempt(attempt_id)

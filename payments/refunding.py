@@ -6,7 +6,7 @@ Nobody needs to retry: what was cut off or is not known yet is ended by `idempot
 from uuid import UUID, uuid5
 
 from idempotency.errors import Problem
-from idempotency.recovery import Phases, Progress, RecoveryPoint, Response
+from idempotency.recovery import NotAbandonable, Phases, Progress, RecoveryPoint, Response
 from payments import refunds
 from payments.errors import ProviderUnavailable, RefundExceedsPaid
 from payments.serializers import represent_refund
@@ -46,3 +46,18 @@ def submit(progress: Progress) -> Response:
     if refund.status == RefundStatus.FAILED:
         raise Problem(409, "refund_refused", "The payment provider refused this refund; nothing was moved.")
     return Response(201 if refund.status == RefundStatus.SUCCEEDED else 202, represent_refund(refund))
+
+
+@refunding.on_abandon
+def withdraw(progress: Progress) -> None:
+    """No timer makes it any more; once the provider has been asked for it, nobody can promise that."""
+    refund = refunds.withdraw_refund(
+        UUID(progress.data["refund"]), message="abandoned by an operator before the provider was asked"
+    )
+    if refund.status == RefundStatus.SUCCEEDED:
+        raise NotAbandonable("The provider has made this refund. Resolve the entry instead.")
+    if refund.status != RefundStatus.FAILED:
+        raise NotAbandonable(
+            "The provider was asked for this refund and may have made it. The timer goes on asking under the same "
+            "number; decide when it has found out."
+        )

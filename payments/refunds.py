@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from idempotency.ids import new_id
@@ -18,12 +18,20 @@ from payments.anomalies import file_anomaly, reference_of
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Observation, Payment, Refund
 from payments.observations import rederive
+from payments.position import as_id
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
 from payments.schedule import after
 from payments.states import OPEN_REFUNDS, RefundStatus
 
 log = logging.getLogger(__name__)
+
+# what a person must look at, and where our refund stands then: open is reserved and asked for again
+_TROUBLES = {
+    AtProvider.FAILED: RefundStatus.FAILED,
+    AtProvider.UNFUNDED: RefundStatus.REQUESTED,
+    AtProvider.STUCK: RefundStatus.PROCESSING,
+}
 
 _OPEN = [status.value for status in OPEN_REFUNDS]
 
@@ -67,7 +75,8 @@ def submit_refund(refund_id: UUID) -> Refund:
     """Have the provider give the money back, or find out what became of an earlier request.
 
     Returns:
-        The refund: succeeded, processing, uncertain, or failed (then an anomaly is filed).
+        The refund: succeeded, uncertain, processing, requested (our account there has too little), or failed. An
+        anomaly is filed where it failed or waits for a person.
 
     Raises:
         ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
@@ -78,14 +87,16 @@ def submit_refund(refund_id: UUID) -> Refund:
     refund = Refund.objects.select_related("attempt", "anomaly").get(pk=refund_id)
     if refund.status not in _OPEN:
         return refund
-    channel = services.provider(refund.attempt.channel)
+    channel = services.provider_of(refund.attempt)
     number, charged = refund.attempt.out_trade_no, _charge(refund)
     try:
         result = None
         if refund.submitted_at is not None:
             result = _ask(channel, refund, charged)
         if result is None or result.status is AtProvider.NOT_FOUND:
-            Refund.objects.filter(pk=refund.pk).update(submitted_at=Now())
+            if not _still_open(refund).update(submitted_at=Now()):
+                refund.refresh_from_db()  # withdrawn, or ended by another's question
+                return refund
             result = channel.refund(
                 out_trade_no=number,
                 out_refund_no=refund.out_refund_no,
@@ -100,12 +111,31 @@ def submit_refund(refund_id: UUID) -> Refund:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
         return _set(refund, RefundStatus.UNCERTAIN)
     except ProviderRejected as error:
-        return _failed(refund, str(error))
+        return _stand(refund, RefundStatus.FAILED, message=str(error))
     services.fold(result.facts, source="refund")
+    if result.status in _TROUBLES:
+        why = result.message or "the provider closed it without moving money"
+        return _stand(refund, _TROUBLES[result.status], message=why)
     if result.status is AtProvider.PROCESSING:
-        return _set(refund, RefundStatus.PROCESSING)
-    if result.status is AtProvider.FAILED:
-        return _failed(refund, "the provider closed it without moving money")
+        _end_or_go_on(refund, RefundStatus.PROCESSING)
+    refund.refresh_from_db()
+    return refund
+
+
+def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
+    """End a refund of which its provider has not been told, so that it never will be; its reservation goes back.
+
+    Returns:
+        The refund: failed, with `message`; or as it was, where it has been submitted.
+
+    Transaction: needs the caller's; locks the payment's row. Whoever submits the refund first updates its row, on
+    the condition that it is open, so only one of both can.
+    """
+    refund = Refund.objects.get(pk=refund_id)
+    payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+    never_told = _still_open(refund).filter(submitted_at__isnull=True)
+    if never_told.update(status=RefundStatus.FAILED.value, message=message):
+        rederive(payment)
     refund.refresh_from_db()
     return refund
 
@@ -138,24 +168,56 @@ def _set(refund: Refund, status: RefundStatus) -> Refund:
     return refund
 
 
-def _failed(refund: Refund, message: str) -> Refund:
+def take_news(told: RefundResult, *, channel: str) -> bool:
+    """What a notification tells of a refund that does not go its way; whether a person must look.
+
+    Only one that is open can be stuck: the word may be older than its success. And only one that succeeded is new
+    here as failed: about an open one the timer asks, which frees what is reserved.
+
+    Transaction: needs the caller's; locks the payment's row.
+    """
+    number = as_id(told.out_refund_no)
+    ours = Refund.objects.select_related("attempt").filter(attempt__channel=channel)
+    refund = number and ours.filter(pk=number).first()
+    if not refund:
+        return False
+    payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+    refund.refresh_from_db(fields=["status"])
+    stuck = told.status is AtProvider.STUCK and refund.status in _OPEN
+    came_back = told.status is AtProvider.FAILED and refund.status == RefundStatus.SUCCEEDED
+    if stuck or came_back:
+        _file(refund, payment, message=told.message)
+    return stuck or came_back
+
+
+def _stand(refund: Refund, status: RefundStatus, *, message: str) -> Refund:
+    """It has failed, or stays open and waits for a person."""
     with transaction.atomic():
         payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
         # whoever folds a success holds the same lock: it stands, or comes after and resolves what is filed here
-        if _end_or_go_on(refund, RefundStatus.FAILED, message=message[:255]):
-            file_anomaly(
-                Anomaly.Kind.REFUND_FAILED,
-                channel=refund.attempt.channel,
-                reference=refund.out_refund_no,
-                payment=payment,
-                detail={"amount_minor": refund.amount_minor, "message": message},
-            )
-            rederive(payment)  # what was reserved for it is free again
+        if _end_or_go_on(refund, status, message=message[:255]):
+            _file(refund, payment, message=message)
+            rederive(payment)  # what was reserved for one that failed is free again
     refund.refresh_from_db()
     return refund
 
 
+def _file(refund: Refund, payment: Payment, *, message: str) -> None:
+    file_anomaly(
+        Anomaly.Kind.REFUND_FAILED,
+        channel=refund.attempt.channel,
+        reference=refund.out_refund_no,
+        payment=payment,
+        detail={"amount_minor": refund.amount_minor, "message": message},
+        anew=True,
+    )
+
+
 def _end_or_go_on(refund: Refund, status: RefundStatus, *, message: str = "") -> bool:
     """Whether it was still open, and has that status now."""
-    still_open = Refund.objects.filter(pk=refund.pk, status__in=_OPEN)
-    return bool(still_open.update(status=status.value, message=message))
+    return bool(_still_open(refund).update(status=status.value, message=message))
+
+
+def _still_open(refund: Refund) -> QuerySet[Refund]:
+    """Its row, unless it is over: for conditional updates."""
+    return Refund.objects.filter(pk=refund.pk, status__in=_OPEN)

@@ -50,6 +50,15 @@ def represent_refund(refund: Refund) -> dict[str, Any]:
     }
 
 
+class WholeNumberField(serializers.IntegerField):
+    """A number of JSON without a fraction; a text that spells one, ``1.0`` and ``true`` are none."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if type(data) is not int:
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class MoneySerializer(serializers.Serializer[Any]):
     amount_minor = serializers.IntegerField(help_text="in the currency's minor unit")
     currency = serializers.CharField(help_text="ISO 4217")
@@ -87,7 +96,7 @@ class PaymentSerializer(serializers.Serializer[Any]):
 class RefundRequest(serializers.Serializer[Any]):
     """Body of a refund call."""
 
-    amount_minor = serializers.IntegerField(min_value=1, max_value=10**15)
+    amount_minor = WholeNumberField(min_value=1, max_value=10**15)
     reason = serializers.CharField(max_length=80, required=False, default="", allow_blank=True)
 
 

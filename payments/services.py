@@ -6,28 +6,25 @@ for is known, and asking under it is all that is ever needed.
 """
 
 import logging
-from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from payments import channels
 from payments.errors import (
+    ChannelOff,
     ChannelUnavailable,
-    MethodUnavailable,
-    OrderAlreadyPaid,
     OutcomeUnknown,
     ProviderError,
     ProviderRejected,
 )
 from payments.models import Attempt, Payment
-from payments.observations import apply_observation, rederive
+from payments.observations import apply_observation, order_listener, rederive
 from payments.providers.base import (
-    NEEDED,
-    NOBODY,
     Fact,
     NextAction,
     Payer,
@@ -36,7 +33,6 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.schedule import after
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
 log = logging.getLogger(__name__)
@@ -66,6 +62,18 @@ def provider(channel: str) -> Provider:
         raise ChannelUnavailable from None
 
 
+def provider_of(attempt: Attempt) -> Provider:
+    """The provider at which it was opened, and where its money is.
+
+    Raises:
+        ChannelOff: nothing can be asked until it is on again.
+    """
+    try:
+        return provider(attempt.channel)
+    except ChannelUnavailable:
+        raise ChannelOff(f"the channel {attempt.channel} is not configured here") from None
+
+
 def must_be_outside_transactions() -> None:
     """A provider may take seconds to answer; no row of ours may be locked for so long.
 
@@ -74,82 +82,6 @@ def must_be_outside_transactions() -> None:
     """
     if transaction.get_connection().in_atomic_block:
         raise RuntimeError("a provider must not be called inside a transaction")
-
-
-def open_attempt(
-    *,
-    order_id: UUID,
-    owner_id: int,
-    amount_minor: int,
-    currency: str,
-    channel: str,
-    description: str,
-    expires_at: datetime,
-    method: PayMethod | None = None,
-    payer: Payer = NOBODY,
-) -> Attempt:
-    """Commit to a number: the live attempt of this order by this channel and method, made if there is none.
-
-    Args:
-        order_id: the shop's; one payment each.
-        owner_id: the user who may see the payment.
-        amount_minor: what is to be paid, in minor units.
-        currency: ISO 4217.
-        channel: ``wechat``, ``alipay`` or ``stripe``.
-        description: what the shopper's wallet shows, at most 127 bytes.
-        expires_at: aware; the provider takes no money after it.
-        method: one of the channel's; None is its first.
-        payer: what the method must know of the shopper; kept until the attempt is open.
-
-    Raises:
-        OrderAlreadyPaid: money has been credited.
-        ChannelUnavailable: the channel is not configured.
-        MethodUnavailable: the channel has no such method.
-
-    Transaction: needs the caller's, with the order's row locked, so that an order that is being closed gets no
-    new attempt. Only inserts here; payment rows are not locked. No network.
-    """
-    if not transaction.get_connection().in_atomic_block:
-        raise RuntimeError("open_attempt needs a transaction")
-    found = provider(channel)
-    chosen = _chosen(found, method)
-    # the insert that loses to a twin's committed payment leaves the twin's to be used
-    Payment.objects.bulk_create(
-        [Payment(order_id=order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
-        ignore_conflicts=True,
-    )
-    payment = Payment.objects.get(order_id=order_id)
-    if payment.paid_minor:
-        raise OrderAlreadyPaid
-    live = live_attempt(order_id=order_id, channel=channel, method=chosen)
-    if live is not None:
-        return live
-    return Attempt.objects.create(
-        payment=payment,
-        channel=channel,
-        merchant=found.merchant,
-        amount_minor=payment.amount_minor,
-        currency=payment.currency,
-        description=description,
-        method=chosen.value,
-        payer={name: getattr(payer, name) for name in [NEEDED.get(chosen)] if name},
-        expires_at=expires_at,
-        next_query_at=after(query_count=0),
-    )
-
-
-def live_attempt(*, order_id: UUID, channel: str, method: PayMethod | None) -> Attempt | None:
-    """The order's attempt by this channel and method that may still be paid.
-
-    Args:
-        method: one of the channel's; None is its first.
-
-    Raises:
-        ChannelUnavailable, MethodUnavailable: as `open_attempt`.
-    """
-    chosen = _chosen(provider(channel), method)
-    ways = Attempt.objects.filter(payment__order_id=order_id, channel=channel, method=chosen.value)
-    return ways.filter(status__in=_LIVE).first()
 
 
 def submit_attempt(attempt_id: UUID) -> Payment:
@@ -163,18 +95,21 @@ def submit_attempt(attempt_id: UUID) -> Payment:
         ProviderUnavailable: the provider cannot be reached; the attempt stays to be submitted again.
 
     Transaction: NONE may be open. May run any number of times, also at once: the provider opens one trade a
-    number.
+    number. One that nobody may pay any more is closed there instead.
     """
     must_be_outside_transactions()
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
     if attempt.status not in _UNOPENED:
         return attempt.payment
-    channel = provider(attempt.channel)
+    channel = provider_of(attempt)
     try:
-        if attempt.submitted_at is not None and _ask_first(channel, attempt) is not TradeStatus.PENDING:
-            attempt.refresh_from_db()
-            if attempt.status not in _UNOPENED:
-                return Payment.objects.get(pk=attempt.payment_id)
+        if attempt.submitted_at is not None:
+            if _ask_first(channel, attempt) is not TradeStatus.PENDING:
+                attempt.refresh_from_db()
+                if attempt.status not in _UNOPENED:
+                    return Payment.objects.get(pk=attempt.payment_id)
+            if not _may_be_paid(attempt):
+                return _close_instead(attempt)
         if not Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(submitted_at=Now()):
             return Payment.objects.get(pk=attempt.payment_id)
         action = channel.create(
@@ -208,7 +143,26 @@ def query_attempt(attempt_id: UUID) -> Payment:
     must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)
     if attempt.is_live:
-        _ask(provider(attempt.channel), attempt)
+        _ask(provider_of(attempt), attempt)
+    return Payment.objects.get(pk=attempt.payment_id)
+
+
+def close_attempt(attempt_id: UUID) -> Payment:
+    """Close the attempt at its provider, and fold what that says: it may have been paid.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    if attempt.is_live:
+        channel = provider_of(attempt)
+        trade = _close(channel, attempt)
+        if trade.status is TradeStatus.PAID and not trade.facts:
+            trade = _query(channel, attempt)
+        fold(trade.facts, source="close")
     return Payment.objects.get(pk=attempt.payment_id)
 
 
@@ -223,13 +177,9 @@ def close_payment(*, order_id: UUID) -> CloseResult:
         return CloseResult.NONE
     for attempt in payment.attempts.filter(status__in=_LIVE):
         try:
-            trade = _close(provider(attempt.channel), attempt)
-            if trade.status is TradeStatus.PAID and not trade.facts:
-                trade = _query(provider(attempt.channel), attempt)
+            close_attempt(attempt.pk)
         except ProviderError as error:
             log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
-            continue
-        fold(trade.facts, source="close")
     payment.refresh_from_db()
     if payment.paid_minor:
         return CloseResult.PAID
@@ -244,11 +194,16 @@ def fold(facts: tuple[Fact, ...], *, source: str) -> None:
             apply_observation(fact, source=source)
 
 
-def _chosen(channel: Provider, method: PayMethod | None) -> PayMethod:
-    chosen = method or channel.methods[0]
-    if chosen not in channel.methods:
-        raise MethodUnavailable
-    return chosen
+def _may_be_paid(attempt: Attempt) -> bool:
+    """Whether it is still to be opened: its order unpaid and open, its time not over.
+
+    Not under the order's lock: who closes the order at this moment closes its live attempts after that, and
+    `_opened` closes again what was opened in between.
+    """
+    payment = Payment.objects.get(pk=attempt.payment_id)
+    if payment.paid_minor or attempt.expires_at <= timezone.now():
+        return False
+    return order_listener()(order_id=payment.order_id, event="payable")
 
 
 def _query(channel: Provider, attempt: Attempt) -> Trade:
@@ -271,6 +226,14 @@ def _ask_first(channel: Provider, attempt: Attempt) -> TradeStatus:
         return _ask(channel, attempt)
     except ProviderRejected as error:
         raise OutcomeUnknown(f"the question was refused: {error}") from error
+
+
+def _close_instead(attempt: Attempt) -> Payment:
+    """As `close_attempt`; where that is refused, the trade may be open, and is not one that was never opened."""
+    try:
+        return close_attempt(attempt.pk)
+    except ProviderRejected as error:
+        raise OutcomeUnknown(f"the closing was refused: {error}") from error
 
 
 def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payment:

@@ -29,7 +29,7 @@ class AttemptStatus(StrEnum):
 class RefundStatus(StrEnum):
     """One refund."""
 
-    REQUESTED = "requested"  # our number is committed; the provider may not have heard of it
+    REQUESTED = "requested"  # our number is committed; the provider has not heard of it, or waits for our money
     PROCESSING = "processing"
     UNCERTAIN = "uncertain"
     SUCCEEDED = "succeeded"

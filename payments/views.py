@@ -26,8 +26,14 @@ from payments.serializers import (
     represent_payment,
 )
 
-PROBLEM = OpenApiResponse(description="RFC 9457 problem document")
 KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True)
+REPLAYED = OpenApiParameter("Idempotent-Replayed", str, OpenApiParameter.HEADER, response=True)
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200])
+
+
+def _problem(*codes: str) -> OpenApiResponse:
+    """What the schema's hook makes a problem document of, among those that every call may answer."""
+    return OpenApiResponse(description=", ".join(f"`{code}`" for code in codes))
 
 
 def _visible(request: Request) -> QuerySet[Payment]:
@@ -50,7 +56,8 @@ class PaymentDetail(APIView):
     @extend_schema(
         operation_id="payments_read",
         summary="Read a payment",
-        responses={200: PaymentSerializer, 401: PROBLEM, 404: PROBLEM, 429: PROBLEM},
+        parameters=[ETAG],
+        responses={200: PaymentSerializer, 404: _problem("payment_not_found")},
     )
     def get(self, request: Request, payment_id: uuid.UUID) -> Response:
         payment = _find(request, payment_id)
@@ -75,12 +82,16 @@ class RefundList(APIView):
         summary="Refund a payment, in part or whole",
         description="201: the money is on its way back. 202: the provider is still at it, or did not answer; the "
         "same key again tells the current state. Refunds together never exceed what was paid.",
-        parameters=[KEY],
+        parameters=[KEY, REPLAYED],
         request=RefundRequest,
         responses={
             201: RefundSerializer,
             202: RefundSerializer,
-            **dict.fromkeys((400, 401, 403, 404, 409, 422, 429, 503), PROBLEM),
+            400: _problem("validation_failed"),
+            403: _problem("refund_not_allowed"),
+            404: _problem("payment_not_found"),
+            409: _problem("refund_exceeds_paid", "refund_refused"),
+            503: _problem("provider_unavailable"),
         },
     )
     @idempotent(body=RefundRequest, mode=refunding)

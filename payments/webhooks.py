@@ -20,12 +20,13 @@ from prometheus_client import Counter
 
 from idempotency.availability import database_is_away
 from idempotency.locks import ExpiringSet
-from payments import inbox, services
+from payments import inbox, refunds, services
 from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Anomaly, Notification
 from payments.observations import Outcome, apply_observation
-from payments.providers.base import Fact, Notice, is_keepable
+from payments.providers.base import Fact, Notice
+from payments.providers.documents import is_keepable
 from payments.sharing import shared
 
 log = logging.getLogger(__name__)
@@ -140,6 +141,7 @@ def replay(notification_pk: int) -> str:
     Raises:
         Notification.DoesNotExist: there is none.
         SignatureInvalid, NotificationMalformed: our keys no longer verify or read it; nothing changed.
+        ChannelUnavailable: its channel is not configured any more; nothing changed.
         ProcessingFailed: it failed again, and why is kept with it.
 
     Transaction: opens its own. No network.
@@ -148,7 +150,7 @@ def replay(notification_pk: int) -> str:
     notice = _read_again(row)
     try:
         with transaction.atomic():
-            verdict = _fold(notice)
+            verdict = _fold(row.channel, notice)
             inbox.settle(row, verdict=verdict)
     except Exception as error:
         if database_is_away(error):
@@ -203,7 +205,7 @@ def _apply_once(row: Notification, notice: Notice) -> str:
     if known is not None and known.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
     with transaction.atomic():
-        verdict = _fold(notice)
+        verdict = _fold(row.channel, notice)
         if known is None:
             inbox.keep(row, verdict=verdict)
         else:
@@ -211,9 +213,11 @@ def _apply_once(row: Notification, notice: Notice) -> str:
     return verdict
 
 
-def _fold(notice: Notice) -> Notification.Verdict:
+def _fold(channel: str, notice: Notice) -> Notification.Verdict:
     """Fold every fact; of their outcomes, the verdict that a person should see."""
     outcomes = [apply_observation(fact, source="notification") for fact in notice.facts]
+    if notice.refund is not None and refunds.take_news(notice.refund, channel=channel):
+        outcomes.append(Outcome.ANOMALY)
     for outcome in (Outcome.ANOMALY, Outcome.HELD, Outcome.APPLIED, Outcome.DUPLICATE):
         if outcome in outcomes:
             return Verdict(outcome.value)

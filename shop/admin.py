@@ -22,6 +22,7 @@ from idempotency import searching
 from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from payments.admin.filters import Opened
+from payments.money import EXPONENTS
 from shop import catalog, flashsale, orders, stock, window
 from shop.models import (
     SEGMENTS_MAX,
@@ -73,6 +74,13 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Product
         fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
+
+    def clean_currency(self) -> str:
+        """One whose minor unit is known: everything else would be shown and charged at another price."""
+        currency = str(self.cleaned_data["currency"])
+        if currency not in EXPONENTS:
+            raise forms.ValidationError(_("One of %(known)s."), params={"known": ", ".join(EXPONENTS)})
+        return currency
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

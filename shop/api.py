@@ -293,11 +293,12 @@ class OrderPayment(APIView):
     @idempotent(body=PaymentRequest, mode=PHASED)
     def post(self, request: Request, order_id: UUID, *, data: dict[str, Any]) -> Response:
         request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
+        method = PayMethod(data["method"]) if "method" in data else None
         payment = checkout.start_payment(
             order_id=order_id,
             user_id=_user_id(request),
             channel=data["channel"],
-            method=PayMethod(data["method"]) if "method" in data else None,
+            method=method,
             payer=Payer(openid=data.get("openid", ""), client_ip=client_ip(request.META)),
             resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
             was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
@@ -305,7 +306,7 @@ class OrderPayment(APIView):
         document = represent_payment(payment)
         return Response(
             document,
-            status=202 if checkout.is_uncertain(document, channel=data["channel"]) else 201,
+            status=202 if checkout.is_uncertain(document, channel=data["channel"], method=method) else 201,
             headers={
                 "Location": reverse("api-payment", args=[payment.id]),
                 "ETag": _etag(payment.version),

@@ -10,14 +10,14 @@ from uuid import UUID
 
 from django.db import transaction
 
-from payments import services
+from payments import attempts, services
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.base import NOBODY, Payer, PayMethod
 from payments.states import AttemptStatus
 from shop import orders
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
-from shop.models import Order
+from shop.models import Order, OrderStatus
 from shop.paid import known_paid, remember_paid
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,14 @@ def has_method(*, channel: str, method: PayMethod) -> bool:
         return False
 
 
+def takes(*, channel: str, currency: str) -> bool:
+    """Whether an order in this currency can be paid by the channel here."""
+    try:
+        return currency in services.provider(channel).currencies
+    except PaymentRefused:
+        return False
+
+
 def ask_provider(*, order_id: UUID) -> None:
     """Let the providers say what became of the order's open attempts, now; whoever asks is not believed.
 
@@ -105,14 +113,40 @@ def ask_provider(*, order_id: UUID) -> None:
             log.warning("order %s: no answer about attempt %s: %s", order_id.hex, attempt_id.hex, error)
 
 
-def is_uncertain(document: dict[str, Any], *, channel: str) -> bool:
-    """Whether the outcome of the payment, or of its newest attempt by `channel`, is not known.
+def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | None) -> bool:
+    """Whether the outcome of the newest attempt by this way is not known; other attempts answer for themselves.
 
     Args:
         document: as `payments.serializers.represent_payment` gives it.
+        channel: ``wechat``, ``alipay`` or ``stripe``.
+        method: one of the channel's; None is its first.
     """
-    tried = [attempt["status"] for attempt in document["attempts"] if attempt["channel"] == channel]
-    return document["status"] == "uncertain" or tried[-1:] == ["uncertain"]
+    way = method or _first_method(channel)
+    tried = [one["status"] for one in document["attempts"] if (one["channel"], one["method"]) == (channel, way)]
+    return tried[-1:] == ["uncertain"]
+
+
+def is_known(subject: str) -> bool:
+    """Whether all that was asked of an order has its outcome: no attempt in doubt, no closing begun and not ended.
+
+    Args:
+        subject: of a ledger entry, ``order:`` and 32 hexadecimal characters; of any other nothing is known here.
+    """
+    kind, _, number = subject.partition(":")
+    order = Order.objects.filter(pk=UUID(number)).first() if kind == "order" else None
+    if order is None:
+        return False
+    if order.status != OrderStatus.PENDING:
+        return True
+    doubtful = Attempt.objects.filter(payment__order_id=order.pk, status=AttemptStatus.UNCERTAIN)
+    return order.closing_at is None and not doubtful.exists()
+
+
+def _first_method(channel: str) -> PayMethod | None:
+    try:
+        return services.provider(channel).methods[0]
+    except PaymentRefused:
+        return None  # the channel was switched off since
 
 
 def _open(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | None, payer: Payer) -> UUID:
@@ -120,7 +154,7 @@ def _open(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | Non
         order = orders.lock_payable(order_id=order_id, user_id=user_id)
         first = not orders.payment_ids(order_ids=[order_id])
         try:
-            attempt = services.open_attempt(
+            attempt = attempts.open_attempt(
                 order_id=order.id,
                 owner_id=user_id,
                 amount_minor=order.total_minor,
@@ -143,7 +177,7 @@ def _opened(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | N
     with transaction.atomic():
         orders.lock_payable(order_id=order_id, user_id=user_id)
         try:
-            attempt = services.live_attempt(order_id=order_id, channel=channel, method=method)
+            attempt = attempts.live_attempt(order_id=order_id, channel=channel, method=method)
         except PaymentRefused as refused:
             raise from_payment(refused) from refused
     return None if attempt is None else attempt.id

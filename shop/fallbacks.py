@@ -1,4 +1,4 @@
-"""What nobody answered: unknown addresses, faults of the program, a database that is away.
+"""What nobody answered: unknown addresses, bad requests, faults of the program, a database that is away.
 
 A problem document under the API, a page elsewhere.
 """
@@ -12,7 +12,8 @@ from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 
 from idempotency.availability import database_is_away
-from idempotency.errors import Problem, problem_response, service_unavailable
+from idempotency.errors import Problem, malformed, problem_response, service_unavailable
+from idempotency.middleware import problem_of
 
 API = "/api/"
 
@@ -28,6 +29,13 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if request.path.startswith(API):
         return no_such_call(request)
     return defaults.page_not_found(request, exception)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """400: what Django refuses before a view is asked, such as a foreign Host; 413 for a body above the limit."""
+    if request.path.startswith(API):
+        return problem_response(problem_of(exception) or malformed(), request)
+    return defaults.bad_request(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments.money import EXPONENTS
 from payments.providers.base import PayMethod
+from shop import checkout
 from shop.basket import MAX_UNITS
 from shop.serializers import MAX_ITEMS
 
@@ -110,7 +111,11 @@ class RefundForm(forms.Form):
 
 
 class PayForm(forms.Form):
-    """By which channel; only those that are set up here. And by which of its ways, where the shopper chose one."""
+    """By which channel; only those that are set up here. And by which of its ways, where the shopper chose one.
+
+    Args:
+        currency: ISO 4217, of the order; only channels that take it are offered. None leaves that to the checkout.
+    """
 
     channel = forms.ChoiceField(
         label=_("Pay with"),
@@ -125,9 +130,10 @@ class PayForm(forms.Form):
         choices=[(method.value, method.value) for method in (*PHONE.values(), *CODES.values())], required=False
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, currency: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        choices = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENT_CHANNELS]
+        here = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENT_CHANNELS]
+        choices = [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
         field = self.fields["channel"]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101
         field.choices = choices

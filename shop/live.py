@@ -15,7 +15,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -138,21 +138,34 @@ class OrderEvents(APIView):
         description="Server-sent events named `status`, the present one first: `{order, status, version, state, "
         "final}`. `Last-Event-ID` leaves out what is known. The stream ends when the order is final, or after a "
         "minute; come again then. 204: every stream is taken; ask for the order itself instead.",
+        parameters=[schema.LAST_EVENT_ID, schema.NO_FORMAT],
         responses={
             (200, "text/event-stream"): OpenApiResponse(schema.EVENT, description="the stream, event by event"),
-            **schema.responses({204: None}, {401: "not_authenticated", 404: "order_not_found"}),
+            **schema.responses({204: None}, {404: "order_not_found"}),
         },
     )
     def get(self, request: Request, order_id: UUID) -> HttpResponseBase:
-        user_id = request.user.pk
-        assert user_id is not None  # noqa: S101  the permission lets nobody else in
-        view_of(order_id=order_id, user_id=user_id)  # 404 before a place is taken
+        user_id = _reader(request, order_id)  # 404 before a place is taken
         try:
             stream = Stream(order_id=order_id, user_id=user_id, known=request.headers.get("Last-Event-ID", ""))
         except AllTakenError:
             return Response(status=204)
-        return StreamingHttpResponse(
-            stream,
-            content_type="text/event-stream",
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
+        return _answer(stream)
+
+    def head(self, request: Request, order_id: UUID) -> HttpResponseBase:
+        """The headers alone: no stream is begun for somebody who would not hear it."""
+        _reader(request, order_id)
+        return _answer(())
+
+
+def _reader(request: Request, order_id: UUID) -> int:
+    """The caller's id. Raises Problem, where the order is not the caller's."""
+    user_id = request.user.pk
+    assert user_id is not None  # noqa: S101  the permission lets nobody else in
+    view_of(order_id=order_id, user_id=user_id)
+    return int(user_id)
+
+
+def _answer(events: Iterable[bytes]) -> StreamingHttpResponse:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingHttpResponse(events, content_type="text/event-stream", headers=headers)

@@ -1,18 +1,24 @@
-"""What stands before everything else: probes of machines, an id for every request, what no page of ours needs."""
+"""What stands before everything else: probes of machines, an id for every request, the length of bodies in chunks,
+what no page of ours needs.
+"""
 
+import io
 import re
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from idempotency import logs
 from idempotency.availability import database_is_away
+from idempotency.errors import Problem, malformed, payload_too_large, problem_response
 from shop import fallbacks, health
 
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{8,64}")
@@ -30,6 +36,42 @@ class ProbesMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         probe = PROBES.get(request.path)
         return self.get_response(request) if probe is None else probe(request)
+
+
+class ChunkedBodyMiddleware:
+    """A body in chunks gets the length that it has, up to the limit of all bodies; above it, 413.
+
+    Django, and REST framework after it, take a body without Content-Length for an empty one. A WSGI server that
+    ends the stream with the body says so (`wsgi.input_terminated`); behind ASGI the body has been read already.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "HTTP_TRANSFER_ENCODING" in request.META and not request.META.get("CONTENT_LENGTH"):
+            problem = _with_its_length(request)
+            if problem is not None:
+                return problem_response(problem, request)
+        return self.get_response(request)
+
+
+def _with_its_length(request: Any) -> Problem | None:
+    stream = request._stream
+    if isinstance(request, WSGIRequest):
+        if not request.META.get("wsgi.input_terminated"):
+            return None  # reading on would wait for what never comes
+        stream = request.META["wsgi.input"]
+    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    try:
+        body = stream.read(most + 1)
+    except Exception:  # each server has its own for a chunk that is none, and for a caller who went away
+        return malformed()
+    if len(body) > most:
+        return payload_too_large()
+    request.META["CONTENT_LENGTH"] = str(len(body))
+    request._stream = io.BytesIO(body)
+    return None
 
 
 class DatabaseAwayMiddleware:

@@ -244,13 +244,14 @@ def on_payment(*, order_id: UUID, event: str) -> bool:
 
     Args:
         order_id: whose payment changed.
-        event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider).
+        event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider);
+            ``payable`` tells nothing and asks whether an attempt may still be opened.
 
     Returns:
         Whether the order takes it. False for a payment of an order that is closed or unknown: the money must go
         back. Telling the same again changes nothing and answers the same.
 
-    Transaction: needs the caller's. No network, no lock on payments.
+    Transaction: needs the caller's, but for ``payable``. No network, no lock on payments.
     """
     if event == "paid":
         if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID):
@@ -267,6 +268,9 @@ def on_payment(*, order_id: UUID, event: str) -> bool:
         if Order.objects.filter(ending, pk=order_id, status=OrderStatus.PENDING).exists():
             _close_here(order_id=order_id)
         return _status(order_id) is not None
+    if event == "payable":
+        open_still = Order.objects.filter(status=OrderStatus.PENDING, closing_at__isnull=True)
+        return open_still.filter(pk=order_id, expires_at__gt=timezone.now()).exists()
     raise ValueError(f"unknown payment event {event!r}")
 
 

@@ -199,7 +199,8 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
 
 def rows_of(shown: Sequence[Order]) -> list[Row]:
     """The orders as the history shows them."""
-    refunds = Refund.objects.filter(payment__order_id__in=[order.id for order in shown], payment__paid_minor__gt=0)
+    # of what the order was paid with; a payment that it did not need goes back without its history
+    refunds = Refund.objects.filter(payment__order_id__in=[order.id for order in shown], anomaly__isnull=True)
     newest = {refund.payment.order_id: refund for refund in refunds.select_related("payment").order_by("id")}
     return [_row(order, newest.get(order.id)) for order in shown]
 

@@ -105,7 +105,7 @@ def _order_page(
 ) -> HttpResponse:
     context: dict[str, Any] = {
         "view": found,
-        "form": form or PayForm(),
+        "form": form or PayForm(currency=found.order.currency),
         "other_method": _other_method(request, found.action),
         "refund_form": refund_form or _refund_form(found),
         "place": flashsale.place_of(order_id=found.order.id),

@@ -1,24 +1,53 @@
-"""The API's bodies: JSON in UTF-8, and a clear refusal of one that is nested too deeply for Python's reader."""
+"""The API's bodies: JSON in UTF-8 as it is, and a clear refusal of what Python's reader takes and we cannot."""
 
+import io
+import json
+import re
 from collections.abc import Mapping
 from typing import IO, Any
 
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 
+from idempotency.errors import Problem
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
 
 class ShallowJSONParser(JSONParser):
     """As REST framework's, which lets the reader's RecursionError through: a kilobyte of ``[`` would be a 500.
 
-    A charset that the request names is not asked either: JSON has none (RFC 8259, section 11), and Python knows
-    some that are not even of text.
+    So would be half of a surrogate pair, which only an escape can bring in, wherever it is written out again. A
+    charset that the request names is not asked: JSON has none (RFC 8259, section 11), and Python knows some that
+    are not even of text.
     """
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        """The value. Raises ParseError, which becomes 400."""
+        """The value. Raises ParseError, which becomes 400; Problem 415 where the body is compressed."""
+        context = parser_context or {}
+        if "request" in context:
+            _must_be_as_it_is(context["request"].META.get("HTTP_CONTENT_ENCODING", ""))
+        raw = stream.read()
         try:
-            return super().parse(stream, media_type, {**(parser_context or {}), "encoding": "utf-8"})
+            value = super().parse(io.BytesIO(raw), media_type, {**context, "encoding": "utf-8"})
         except RecursionError as error:
             raise ParseError("The JSON is nested too deeply.") from error
+        if _SURROGATE.search(raw):
+            _must_be_text(value)
+        return value
+
+
+def _must_be_as_it_is(encodings: str) -> None:
+    """Source: RFC 9110, sections 8.4 and 12.5.3 (June 2022)."""
+    if {encoding.strip().lower() for encoding in encodings.split(",")} - {"identity", ""}:
+        detail = "The body has a Content-Encoding that is not taken here; send it as it is."
+        raise Problem(415, "unsupported_media_type", detail, headers={"Accept-Encoding": "identity"})
+
+
+def _must_be_text(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ParseError("A string of the JSON has half of a surrogate pair, which is no text.") from error

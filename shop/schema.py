@@ -1,8 +1,10 @@
 """What the API's documentation says beside the serializers: headers, problems, examples.
 
-Only `shop.api` uses it; nothing here runs while a request is served.
+`shop.api` and `shop.live` use it, and drf-spectacular calls `what_befalls_every_call`; nothing here runs while a
+request is served.
 """
 
+import re
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -39,7 +41,7 @@ ETAG = OpenApiParameter(
     "ETag",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    response=[200, 201],
+    response=[200, 201, 202],
     description="The version in quotes.",
 )
 REPLAYED = OpenApiParameter(
@@ -53,37 +55,83 @@ LOCATION = OpenApiParameter(
     "Location",
     OpenApiTypes.URI_REF,
     OpenApiParameter.HEADER,
-    response=[201],
+    response=[201, 202],
     description="Where the new resource can be read.",
 )
 
+LAST_EVENT_ID = OpenApiParameter(
+    "Last-Event-ID",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The `id` of the last event that the caller has; the present state is told if it is another.",
+)
+# of the framework's making, where a view has more than one kind of answer; none of ours is chosen by it
+NO_FORMAT = OpenApiParameter("format", exclude=True)
+
 _PROBLEM = "application/problem+json"
-_ALWAYS = {401: "not_authenticated"}
+_ALWAYS = {401: "not_authenticated", 406: "not_acceptable", 429: "throttled", 503: "service_unavailable"}
+_UNSAFE = {403: "permission_denied", 413: "payload_too_large"}  # the first to a session without its CSRF token
+_WITH_BODY = {400: "malformed", 415: "unsupported_media_type"}
 _KEY = {
     400: "idempotency_key_missing, idempotency_key_invalid",
     409: "idempotency_in_progress, token_unknown",
     410: "idempotency_result_expired",
     422: "idempotency_key_reused",
-    503: "service_unavailable",
 }
 
 
 def responses(success: dict[int, Any], problems: dict[int, str], *, keyed: bool = False) -> dict[Any, Any]:
-    """The `responses` of a call.
+    """The `responses` of a call; what may befall others too is added by `what_befalls_every_call`.
 
     Args:
         success: status -> serializer, response or None for an empty body.
         problems: status -> the `code` words that it may carry, joined with commas.
         keyed: whether the key's own problems are possible too.
     """
-    codes = dict(_ALWAYS)
-    for status, words in [*problems.items(), *(_KEY.items() if keyed else ())]:
+    codes = dict(problems)
+    for status, words in _KEY.items() if keyed else ():
         codes[status] = f"{codes[status]}, {words}" if status in codes else words
     documented: dict[Any, Any] = dict(success)
     for status, words in sorted(codes.items()):
-        quoted = ", ".join(f"`{word}`" for word in words.split(", "))
-        documented[status, _PROBLEM] = OpenApiResponse(ProblemResponse, f"code: {quoted}")
+        documented[status, _PROBLEM] = OpenApiResponse(ProblemResponse, _told(words.split(", ")))
     return documented
+
+
+def _told(words: list[str]) -> str:
+    return "code: " + ", ".join(f"`{word}`" for word in dict.fromkeys(words))
+
+
+def what_befalls_every_call(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """A hook of drf-spectacular: problems of every call, of every unsafe one, of those with a body or a key."""
+    for operations in result["paths"].values():
+        for method, operation in operations.items():
+            keyed = any(sent["name"] == "Idempotency-Key" for sent in operation.get("parameters", ()))
+            kinds = [_ALWAYS]
+            if method != "get":
+                kinds.append(_UNSAFE)
+            if keyed or "requestBody" in operation:
+                kinds.append(_WITH_BODY)
+            if keyed:
+                kinds.append(_KEY)
+            found = operation["responses"]
+            for kind in kinds:
+                for status, words in kind.items():
+                    _add(found.setdefault(str(status), {"description": ""}), words)
+            operation["responses"] = dict(sorted(found.items()))
+            for status, response in operation["responses"].items():
+                if status >= "400":
+                    document = {"schema": {"$ref": "#/components/schemas/ProblemResponse"}}
+                    response.setdefault("content", {_PROBLEM: document})
+                if status in {"429", "503"}:
+                    response.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
+    return result
+
+
+_RETRY_AFTER = {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds."}
+
+
+def _add(response: dict[str, Any], words: str) -> None:
+    response["description"] = _told([*re.findall(r"`(\w+)`", response["description"]), *words.split(", ")])
 
 
 def page_of(item: type[serializers.Serializer[Any]]) -> Any:
@@ -139,7 +187,8 @@ COUPON_EXAMPLE = OpenApiExample(
 
 def problem_example(code: str, detail: str, **more: str) -> OpenApiExample:
     """A refusal with status 409, as the API shows it."""
-    value = {"type": "about:blank", "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
+    kind = f"urn:payonce:problem:{code}"
+    value = {"type": kind, "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
     return OpenApiExample(code, value=value, response_only=True, status_codes=["409"], media_type=_PROBLEM)
 
 
@@ -165,6 +214,7 @@ PAYMENT_EXAMPLE = OpenApiExample(
         "attempts": [
             {
                 "channel": "wechat",
+                "method": "native",
                 "out_trade_no": "019aa2f1d0a37d22a3b4c5d6e7f80910",
                 "status": "pending",
                 "next_action": {"type": "qr_code", "url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"},

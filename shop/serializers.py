@@ -9,7 +9,7 @@ from uuid import UUID
 from rest_framework import serializers
 
 from payments.providers.base import PayMethod
-from payments.serializers import MoneySerializer
+from payments.serializers import MoneySerializer, WholeNumberField
 from shop.models import Order, OrderStatus
 
 MAX_ITEMS = 20
@@ -31,7 +31,7 @@ class OrderItemRequest(serializers.Serializer[Any]):
     """What is wanted of one product."""
 
     sku = serializers.SlugField(max_length=64)
-    quantity = serializers.IntegerField(min_value=1, max_value=MAX_QUANTITY)
+    quantity = WholeNumberField(min_value=1, max_value=MAX_QUANTITY)
 
 
 class OrderRequest(serializers.Serializer[Any]):

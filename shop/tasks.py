@@ -4,6 +4,8 @@ None of it takes the queue's `lock`: a worker that is killed would keep it, and 
 """
 
 import logging
+import time
+from uuid import UUID
 
 from django.contrib.sessions.models import Session
 from django.utils import timezone
@@ -11,12 +13,13 @@ from procrastinate.contrib.django import app
 
 from idempotency.completer import complete_stalled
 from idempotency.reaper import reap
-from shop import flashsale, orders
+from idempotency.settling import settle_known
+from shop import checkout, flashsale, orders
 
 log = logging.getLogger(__name__)
 
-# closing one order may wait for a provider's time-out; a batch must end before the next minute's run matters
 BATCH = 20
+CLOSING_SECONDS = 50.0  # after which no further order is closed: the next minute's run goes on
 SESSIONS_BATCH = 10_000
 SESSIONS_BATCHES_MAX = 100  # a million in one run; what is left, the next one takes
 
@@ -24,7 +27,9 @@ SESSIONS_BATCHES_MAX = 100  # a million in one run; what is left, the next one t
 @app.periodic(cron="* * * * *")
 @app.task(name="shop.expire_orders", queueing_lock="shop.expire_orders")
 def expire_orders(timestamp: int) -> int:
-    """Close up to `BATCH` orders that are past their time or whose closing was cut off, each in its own commits.
+    """Close orders that are past their time or whose closing was cut off, each in its own commits, for a minute.
+
+    Closing one may wait for a provider's time-out, so it is time that bounds a run, and not a number.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled; the clock of this machine decides what is due.
@@ -32,16 +37,25 @@ def expire_orders(timestamp: int) -> int:
     Returns:
         How many orders were looked at.
     """
-    due = orders.due_for_closing(now=timezone.now(), limit=BATCH)
-    for order_id in due:
-        try:
-            status = orders.expire(order_id=order_id)
-        except Exception:
-            # one order's trouble must not keep the others open; it comes up again when the others had their turn
-            log.exception("order %s could not be closed", order_id.hex)
-        else:
-            log.info("order %s is past its time: %s", order_id.hex, status)
-    return len(due)
+    ends_at, seen = time.monotonic() + CLOSING_SECONDS, set[UUID]()
+    while time.monotonic() < ends_at:
+        due = [one for one in orders.due_for_closing(now=timezone.now(), limit=BATCH) if one not in seen]
+        for order_id in due:
+            _close(order_id)
+        seen.update(due)
+        if len(due) < BATCH:
+            break
+    return len(seen)
+
+
+def _close(order_id: UUID) -> None:
+    try:
+        status = orders.expire(order_id=order_id)
+    except Exception:
+        # one order's trouble must not keep the others open; it comes up again when the others had their turn
+        log.exception("order %s could not be closed", order_id.hex)
+    else:
+        log.info("order %s is past its time: %s", order_id.hex, status)
 
 
 @app.periodic(cron="* * * * *")
@@ -102,9 +116,13 @@ def reap_ledger(timestamp: int) -> dict[str, int]:
 @app.periodic(cron="* * * * *")
 @app.task(name="shop.complete_stalled", queueing_lock="shop.complete_stalled")
 def complete_ledger(timestamp: int) -> dict[str, int]:
-    """Every minute: go on with requests that nobody retries; see `idempotency.completer.complete_stalled`.
+    """Every minute: go on with requests that nobody retries, and end those whose outcome has become known.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
+
+    Returns:
+        How many by result: as `idempotency.completer.complete_stalled` has them, and `settled`.
     """
-    return complete_stalled()
+    settled = settle_known(is_known=checkout.is_known)
+    return complete_stalled() | ({"settled": settled} if settled else {})

@@ -15,6 +15,7 @@ import shop.pages
 from idempotency.drf import TokenList
 from shop.fallbacks import no_such_call
 
+handler400 = "shop.fallbacks.bad_request"
 handler404 = "shop.fallbacks.not_found"
 handler500 = "shop.fallbacks.server_error"
 
@@ -33,6 +34,8 @@ urlpatterns = [
     path("api/v1/", include(api_v1)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", api_docs, name="api-docs"),
+    path("api", no_such_call),
+    path("api/", no_such_call),
     path("api/<path:address>", no_such_call),
     path("webhooks/", include(payments.urls.webhook_urlpatterns)),
     path("admin/", admin.site.urls),

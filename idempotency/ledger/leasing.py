@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from idempotency.ledger.identity import Found, Identity, Run
@@ -67,10 +66,28 @@ WITH entry AS (
 SELECT id FROM entry
 """  # noqa: S608
 
+# who does not know what it is about must not wipe what an earlier run has told
+_SUBJECT = "subject = coalesce(nullif(%s, ''), subject)"
+
 _MARK = f"""
-UPDATE {_ENTRY} SET recovery_point = %s, recovery_data = %s,
+UPDATE {_ENTRY} SET recovery_point = %s, recovery_data = %s, {_SUBJECT},
     lease_until = statement_timestamp() + %s * interval '1 second'
 WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}'
+"""  # noqa: S608
+
+# somebody who heard 202 was told that something may have begun, whatever the row says now
+_FORGET = f"""
+WITH entry AS (
+    DELETE FROM {_ENTRY}
+    WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}' AND recovery_point = ''
+      AND (fence = 1 OR handler <> '')
+      AND NOT EXISTS (
+          SELECT FROM {_ATTEMPT} WHERE entry_id = {_ENTRY}.id AND outcome = '{Outcome.UNCERTAIN.value}')
+    RETURNING id
+), history AS (
+    DELETE FROM {_ATTEMPT} USING entry WHERE entry_id = entry.id
+)
+SELECT id FROM entry
 """  # noqa: S608
 
 
@@ -107,24 +124,26 @@ def was_uncertain(entry_id: int) -> bool:
 
     To be asked by who has taken it over: the row itself forgets it, and what was read before may be older than it.
     """
-    return LedgerAttempt.objects.filter(entry=entry_id, outcome=Outcome.UNCERTAIN).exists()
+    # on the connection that took it over: a standby may not have heard of it yet
+    attempts = LedgerAttempt.objects.using(connection.alias)
+    return attempts.filter(entry=entry_id, outcome=Outcome.UNCERTAIN).exists()
 
 
-def mark_point(run: Run, *, point: str, data: Mapping[str, Any], lease_seconds: float) -> bool:
+def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, lease_seconds: float) -> bool:
     """Remember where to resume, and prolong the lease: the run makes progress.
 
     Returns:
         False: another run took over; what the caller did in this transaction must be rolled back.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_MARK, [point, json.dumps(data), lease_seconds, run.entry_id, run.fence])
+        cursor.execute(_MARK, [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence])
         return bool(cursor.rowcount == 1)
 
 
 def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
     """Finish the entry if this run still is its latest; False: another run took over."""
     changes = (
-        f"state = '{State.FINISHED.value}', lease_until = NULL, subject = %s, response_status = %s, "
+        f"state = '{State.FINISHED.value}', lease_until = NULL, {_SUBJECT}, response_status = %s, "
         "response_headers = %s, response_body = %s, body_key_id = %s, finished_at = statement_timestamp()"
     )
     values = [subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
@@ -133,7 +152,7 @@ def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
 
 def suspend(run: Run, *, subject: str) -> bool:
     """Mark the entry uncertain: answered 202, to be executed again by a retry. False: another run took over."""
-    changes = f"state = '{State.UNCERTAIN.value}', lease_until = NULL, subject = %s"
+    changes = f"state = '{State.UNCERTAIN.value}', lease_until = NULL, {_SUBJECT}"
     return _end(run, changes, [subject], Outcome.UNCERTAIN)
 
 
@@ -142,16 +161,21 @@ def drop_lease(run: Run) -> None:
     _end(run, "lease_until = statement_timestamp()", [], Outcome.FAILED)
 
 
-def forget(run: Run) -> None:
+def forget(run: Run) -> bool:
     """Remove the entry of a run that did nothing; where that is not certain, only its lease is dropped.
 
     Certain it is of a first run by the handler's own word (a 4xx not to store), and of a handler of recovery
-    points none of whose steps has committed.
+    points none of whose steps has committed; never of an entry whose caller has heard 202.
+
+    Returns:
+        Whether it was removed.
     """
-    nothing_done = Q(recovery_point="") & (Q(fence=1) | ~Q(handler=""))
-    entries = LedgerEntry.objects.filter(nothing_done, pk=run.entry_id, fence=run.fence, state=State.RUNNING)
-    if not entries.delete()[0]:
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET, [run.entry_id, run.fence])
+        forgotten = cursor.fetchone() is not None
+    if not forgotten:
         drop_lease(run)
+    return forgotten
 
 
 def close_by_hand(

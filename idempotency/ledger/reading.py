@@ -7,10 +7,11 @@ from django.db import connection
 
 from idempotency.conf import config
 from idempotency.ledger.identity import Found
-from idempotency.models import LedgerEntry
+from idempotency.models import LedgerAttempt, LedgerEntry
 from idempotency.response import StoredResponse
 
 _TABLE = LedgerEntry._meta.db_table
+_ATTEMPT = LedgerAttempt._meta.db_table
 
 # by hand and not through the model: this is all the SQL of a replay, and the ORM would triple its cost
 COLUMNS = """
@@ -20,9 +21,15 @@ coalesce(%s - extract(epoch FROM statement_timestamp() - finished_at), 0)::float
 """
 FIND = f"SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s"  # noqa: S608  our own table's name
 _STALLED = f"""
-SELECT {COLUMNS} FROM {_TABLE}
-WHERE state <> 'finished' AND mode = 'phased' AND handler = ANY(%s) AND fence < %s
-  AND coalesce(lease_until, created_at) < statement_timestamp() - %s * interval '1 second'
+SELECT {COLUMNS} FROM {_TABLE} JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE request_id = %s AND outcome IN ('failed', 'lost')) AS broken,
+        count(*) FILTER (WHERE request_id = %s) AS asked,
+        max(ended_at) AS ended_at
+    FROM {_ATTEMPT} WHERE entry_id = {_TABLE}.id
+) AS runs ON true
+WHERE state <> 'finished' AND mode = 'phased' AND handler = ANY(%s) AND broken < %s
+  AND coalesce(lease_until, ended_at)
+      < statement_timestamp() - least(%s * power(2, least(asked, 20)), %s) * interval '1 second'
   AND id > %s
 ORDER BY id LIMIT %s
 """  # noqa: S608
@@ -36,18 +43,31 @@ def find(*, scope: str, key: str) -> Found | None:
     return None if row is None else found_in(row)
 
 
-def stalled(*, handlers: list[str], runs_max: int, idle_seconds: float, after_id: int, limit: int) -> list[Found]:
+def stalled(
+    *,
+    handlers: list[str],
+    runs_max: int,
+    asker: str,
+    idle_seconds: float,
+    longest_seconds: float,
+    after_id: int,
+    limit: int,
+) -> list[Found]:
     """Phased entries that nobody runs and that one of `handlers` can resume, the oldest first.
 
     Args:
         handlers: names of `Phases`.
-        runs_max: entries that were run this often are left to a person.
-        idle_seconds: how long their lease must be over, so that a client's own retry comes first.
+        runs_max: entries of which so many runs of `asker` failed or lost their lease are left to a person.
+        asker: the request id of our own runs; how often their clients ask is their own affair.
+        idle_seconds: how long they must be left alone, so that a client's own retry comes first; doubled by each
+            run of `asker`.
+        longest_seconds: bound of that.
         after_id: only entries after this one, to go on with the next batch.
         limit: of the batch.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_STALLED, [config().body_seconds, handlers, runs_max, idle_seconds, after_id, limit])
+        which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
+        cursor.execute(_STALLED, [config().body_seconds, *which])
         return [found_in(row) for row in cursor.fetchall()]
 
 

@@ -4,6 +4,7 @@ Every batch is a transaction of its own that takes only rows nobody holds, so a 
 reaper that is killed has lost nothing: the next one goes on.
 """
 
+from collections import Counter
 from datetime import timedelta
 
 from django.db import connection
@@ -73,14 +74,12 @@ def drop_tallies() -> int:
     return LedgerTally.objects.filter(hour__lt=cutoff).delete()[0]
 
 
-def rewrap(*, limit: int, after_id: int) -> tuple[int, int]:
+def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:
     """Wrap the data keys of up to `limit` stored answers under the newest of `BODY_KEYS`.
 
     Returns:
-        How many were looked at, and the number of the last entry, to go on after.
-
-    Raises:
-        VaultError: a key in use is missing from `BODY_KEYS`.
+        How many were looked at; the number of the last entry, to go on after; and by the id of their key, how many
+        could not be opened and were left as they are, because it is not in `BODY_KEYS` or they were changed.
     """
     newest = next(iter(config().body_keys), "")
     entries = (
@@ -88,17 +87,21 @@ def rewrap(*, limit: int, after_id: int) -> tuple[int, int]:
         .exclude(body_key_id__in=["", newest])
         .order_by("pk")[:limit]
     )
-    count = 0
+    count, lost = 0, Counter[str]()
     for entry in entries.only("scope", "key", "response_body", "body_key_id"):
+        after_id = entry.pk
+        count += 1
         digest = digest_of(scope=entry.scope, key=entry.key)
-        body, key_id = vault.rewrap(bytes(entry.response_body or b""), key_id=entry.body_key_id, digest=digest)
+        try:
+            body, key_id = vault.rewrap(bytes(entry.response_body or b""), key_id=entry.body_key_id, digest=digest)
+        except vault.VaultError:
+            lost[entry.body_key_id] += 1
+            continue
         # only what we read: a purge in between must not get its bytes back
         LedgerEntry.objects.filter(pk=entry.pk, body_key_id=entry.body_key_id, response_body__isnull=False).update(
             response_body=body, body_key_id=key_id
         )
-        after_id = entry.pk
-        count += 1
-    return count, after_id
+    return count, after_id, lost
 
 
 def _execute(statement: str, values: list[float]) -> int:

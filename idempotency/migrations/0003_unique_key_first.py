@@ -27,6 +27,8 @@ def turned(*columns: str) -> Callable[[Any, Any], None]:
 
     def run(apps: Any, schema_editor: Any) -> None:
         connection = schema_editor.connection
+        if connection.vendor != "postgresql":
+            return  # a database of another kind, beside the ledger's own
         with connection.cursor() as cursor:
             if _columns(cursor, UNIQUE) == columns:
                 cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {BESIDE}")

@@ -32,7 +32,10 @@ WHAT_TO_DO = {
     Kind.PAID_TWICE: "The second payment is given back. See that the refund ends.",
     Kind.CONTENT_CHANGED: "Compare both contents with the provider's own pages, then settle by hand what differs.",
     Kind.REFUND_EXCEEDS_PAID: "More went back than came in. Compare with the provider's own pages.",
-    Kind.REFUND_FAILED: "Nothing was moved. Find out why, then refund anew or by another way.",
+    Kind.REFUND_FAILED: "See what the provider said, and the refund. Failed: nothing was moved; find out why, then"
+    " refund anew or by another way. Open: it goes on under its number as soon as our account there has the money"
+    " (NOT_ENOUGH), or after it was sent on in the provider's pages (ABNORMAL: it left our account). Succeeded: it"
+    " came back to our account; pay it out by another way.",
     Kind.NOTIFICATION_FAILED: "See what failed, have it put right, then process the notification again.",
 }
 

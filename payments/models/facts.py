@@ -23,6 +23,9 @@ class Observation(models.Model):
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     out_refund_no = models.CharField(max_length=64, blank=True)
+    paid_txn_id = models.CharField(
+        max_length=64, blank=True, default="", db_default="", help_text="of a refund: the charge it is of, if told"
+    )
     credited = models.BooleanField(default=False, help_text="counts towards the payment's totals")
     source = models.CharField(max_length=32, help_text="who told us first")
     occurred_at = models.DateTimeField(null=True)

@@ -24,9 +24,9 @@ from payments.providers.alipay_certificates import CertificatePems, CertificateT
 from payments.providers.alipay_download import download
 from payments.providers.alipay_facts import (
     CHANNEL,
-    CURRENCY,
     ended_unpaid,
     notified_facts,
+    refund_of,
     refunded_fact,
     trade_of,
 )
@@ -55,6 +55,7 @@ from payments.providers.transport import Limits, client, reading, send
 
 SUCCESS = "10000"
 NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
+_UNFUNDED = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,7 @@ class Alipay:
 
     channel = CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
+    currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
 
     def __init__(
@@ -193,40 +195,37 @@ class Alipay:
             "refund_amount": money.to_decimal(amount_minor, currency),
             "refund_reason": reason,
         }
-        answer = self._call("alipay.trade.refund", content)
+        try:
+            answer = self._call("alipay.trade.refund", content)
+        except ProviderRejected as refused:
+            if refused.code == _UNFUNDED:
+                return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
+            raise
         if answer.get("fund_change") != "Y":
             # N also stands for "done before under this number": only the query tells
             return self.query_refund(out_trade_no=out_trade_no, out_refund_no=out_refund_no)
-        fact = refunded_fact(
-            seller_id=self.merchant,
-            out_trade_no=out_trade_no,
-            out_refund_no=out_refund_no,
-            amount_minor=amount_minor,
-            trade_no=str(answer.get("trade_no", "")),
-            paid_minor=paid_minor,
-        )
+        with reading("refund"):
+            fact = refunded_fact(
+                answer,
+                seller_id=self.merchant,
+                out_trade_no=out_trade_no,
+                out_refund_no=out_refund_no,
+                amount_minor=amount_minor,
+                paid_minor=paid_minor,
+            )
         return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        content = {"out_trade_no": out_trade_no, "out_request_no": out_refund_no}
+        number = {"out_trade_no": out_trade_no, "out_request_no": out_refund_no}
+        content = {**number, "query_options": ["gmt_refund_pay"]}
         try:
             answer = self._call("alipay.trade.fastpay.refund.query", content)
         except ProviderRejected as refused:
             if refused.code == NOT_EXIST:
                 return RefundResult(status=RefundStatus.NOT_FOUND)
             raise
-        if answer.get("refund_status") != "REFUND_SUCCESS":
-            return RefundResult(status=RefundStatus.NOT_FOUND)
         with reading("refund"):
-            fact = refunded_fact(
-                seller_id=self.merchant,
-                out_trade_no=out_trade_no,
-                out_refund_no=out_refund_no,
-                amount_minor=money.from_decimal(answer["refund_amount"], CURRENCY),
-                trade_no=str(answer.get("trade_no", "")),
-                paid_minor=money.from_decimal(answer["total_amount"], CURRENCY),
-            )
-        return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
+            return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """See `Provider`. Empty is only believed when the bill would be there by now."""

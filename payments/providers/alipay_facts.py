@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from payments import money
-from payments.providers.base import Fact, FactKind, Trade, TradeStatus, closed_fact
+from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus, Trade, TradeStatus, closed_fact
 from payments.providers.documents import china_time, text_of
 
 CHANNEL = "alipay"
@@ -63,10 +63,36 @@ def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
     )
 
 
+def refund_of(answer: Mapping[str, Any], out_trade_no: str, out_refund_no: str, *, seller_id: str) -> RefundResult:
+    """The answer of a refund's query, which says nothing of a number under which nothing went back."""
+    if answer.get("refund_status") != "REFUND_SUCCESS":
+        return RefundResult(status=RefundStatus.NOT_FOUND)
+    fact = refunded_fact(
+        answer,
+        seller_id=seller_id,
+        out_trade_no=out_trade_no,
+        out_refund_no=out_refund_no,
+        amount_minor=money.from_decimal(answer["refund_amount"], CURRENCY),
+        paid_minor=money.from_decimal(answer["total_amount"], CURRENCY),
+    )
+    return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
+
+
 def refunded_fact(
-    *, seller_id: str, out_trade_no: str, out_refund_no: str, amount_minor: int, trade_no: str, paid_minor: int
+    answer: Mapping[str, Any],
+    *,
+    seller_id: str,
+    out_trade_no: str,
+    out_refund_no: str,
+    amount_minor: int,
+    paid_minor: int,
 ) -> Fact:
-    """That part of the trade went back. The refund has no number of Alipay's own: ours identifies it."""
+    """That part of the trade went back. The refund has no number of Alipay's own: ours identifies it.
+
+    Args:
+        answer: to the refund or its query; it may tell the time.
+    """
+    when = answer.get("gmt_refund_pay")
     return Fact(
         kind=FactKind.REFUNDED,
         channel=CHANNEL,
@@ -75,8 +101,9 @@ def refunded_fact(
         provider_txn_id=out_refund_no,
         amount_minor=amount_minor,
         currency=CURRENCY,
+        occurred_at=china_time(when) if when else None,
         out_refund_no=out_refund_no,
-        paid_txn_id=trade_no,
+        paid_txn_id=str(answer.get("trade_no", "")),
         paid_minor=paid_minor,
     )
 

@@ -6,12 +6,13 @@ in the currency's minor unit (fen). Every method that calls out may raise `Provi
 caller knows whether a transaction is open and which number was promised.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
+
+from payments.providers.documents import is_keepable
 
 
 class FactKind(StrEnum):
@@ -56,17 +57,6 @@ class Fact:
     out_refund_no: str = ""
     paid_txn_id: str = ""
     paid_minor: int | None = None
-
-
-_UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")
-
-
-def is_keepable(value: Any, *, most: int) -> bool:
-    """Whether `value` is a text that a column of `most` characters can hold.
-
-    PostgreSQL's cannot hold NUL, nor half of a surrogate pair, which JSON can spell.
-    """
-    return isinstance(value, str) and len(value) <= most and not _UNKEEPABLE.search(value)
 
 
 def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str = "CNY") -> Fact:
@@ -158,15 +148,22 @@ class RefundStatus(StrEnum):
     NOT_FOUND = "not_found"
     PROCESSING = "processing"
     SUCCEEDED = "succeeded"
-    FAILED = "failed"  # closed or abnormal: no money moved, a person must look
+    FAILED = "failed"  # closed: no money moved, a person must look
+    UNFUNDED = "unfunded"  # our account has too little; to be asked for again, same number, once it has more
+    STUCK = "stuck"  # it left our account and did not reach the payer; a person sends it on at the provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefundResult:
-    """The answer to a refund or a refund query; `facts` is empty until money has moved."""
+    """The answer to a refund or a refund query; `facts` is empty until money has moved.
+
+    `message` is the provider's word for what a person must look at; only `Notice.refund` sets `out_refund_no`.
+    """
 
     status: RefundStatus
     facts: tuple[Fact, ...] = ()
+    message: str = ""
+    out_refund_no: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +173,8 @@ class Notice:
     Attributes:
         notification_id: the provider's id of this notification; all its copies carry the same.
         event_type: the provider's own word, such as ``TRANSACTION.SUCCESS`` or ``TRADE_SUCCESS``.
-        facts: what it tells; empty for an event that moves no money (a status we do not act on).
+        facts: what it tells; empty for an event that moves no money.
+        refund: what became of one that is `STUCK`, or has `FAILED`, perhaps after it had succeeded; else None.
 
     Raises:
         ValueError: id or type could not be kept, so nobody could be shown that it came.
@@ -185,6 +183,7 @@ class Notice:
     notification_id: str
     event_type: str
     facts: tuple[Fact, ...]
+    refund: RefundResult | None = None
 
     def __post_init__(self) -> None:
         if not (is_keepable(self.notification_id, most=128) and is_keepable(self.event_type, most=64)):
@@ -223,6 +222,7 @@ class Provider(Protocol):
     channel: str
     merchant: str
     methods: tuple[PayMethod, ...]  # the first is the one that is used where none is asked for
+    currencies: frozenset[str]  # in which it can be paid
     zone: tzinfo  # in which its days begin
 
     def create(

@@ -1,5 +1,6 @@
 """Documents of providers: taking a member out, and what is raised where they are not of their shape. Pure."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -9,6 +10,16 @@ TIME_FORMAT = "%Y-%m-%d %H:%M:%S"  # of Alipay, and of WeChat's bill; China's, w
 
 # whatever a genuine document of a shape that nobody documented makes the readers of facts raise
 UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, RecursionError)
+
+_UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def is_keepable(value: Any, *, most: int) -> bool:
+    """Whether `value` is a text that a column of `most` characters can hold.
+
+    PostgreSQL's cannot hold NUL, nor half of a surrogate pair, which JSON can spell.
+    """
+    return isinstance(value, str) and len(value) <= most and not _UNKEEPABLE.search(value)
 
 
 def text_of(document: Mapping[str, Any], name: str) -> str:

@@ -11,7 +11,7 @@ import stripe
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers.base import Notice
 from payments.providers.documents import UNREADABLE, text_of
-from payments.providers.stripe_facts import facts_of
+from payments.providers.stripe_facts import facts_of, refund_news
 
 MAX_SKEW_SECONDS = 300
 
@@ -44,6 +44,7 @@ def read_event(
             notification_id=text_of(event, "id"),
             event_type=text_of(event, "type"),
             facts=facts_of(event, merchant=merchant),
+            refund=refund_news(event),
         )
     except UNREADABLE as error:
         raise NotificationMalformed(f"not a readable event: {type(error).__name__}") from error
@@ -58,7 +59,7 @@ def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> 
     if not timestamp.isdigit() or len(timestamp) > 15:
         raise SignatureInvalid("the time stamp is not a number")
     # judged here and not by the library, which takes time stamps from the future and has only one clock
-    if abs(now - int(timestamp)) >= MAX_SKEW_SECONDS:
+    if abs(int(now) - int(timestamp)) >= MAX_SKEW_SECONDS:  # both in whole seconds: 300 ahead is refused
         raise SignatureInvalid("the time stamp is stale or of the future")
     try:
         text = body.decode()

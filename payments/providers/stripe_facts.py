@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from payments.providers.base import BillLine, Fact, FactKind, closed_fact, is_keepable
-from payments.providers.documents import text_of
+from payments.providers.base import BillLine, Fact, FactKind, RefundResult, RefundStatus, closed_fact
+from payments.providers.documents import is_keepable, text_of
 
 CHANNEL = "stripe"
 # `charge.refund.updated` tells what `refund.updated` does; endpoints of older versions get only the former
 REFUND_EVENTS = frozenset({"refund.created", "refund.updated", "charge.refund.updated"})
+# a bank may send money back that had gone out: the refund has succeeded, and fails days after
+FAILURE_EVENTS = REFUND_EVENTS | {"refund.failed"}
+REFUND_FAILURE = "refund_failure"  # the balance transaction that takes a refund back
 
 
 def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
@@ -30,6 +33,18 @@ def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
     if kind == "payment_intent.canceled" and number_of(document):
         return (canceled_fact(document, merchant=merchant),)
     return ()
+
+
+def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
+    """That a refund of ours failed, perhaps after it had succeeded."""
+    refund = event["data"]["object"]
+    if event["type"] not in FAILURE_EVENTS or not number_of(refund) or refund["status"] != "failed":
+        return None
+    return RefundResult(
+        status=RefundStatus.FAILED,
+        message=f"failed: {refund.get('failure_reason') or 'no reason told'}",
+        out_refund_no=str(refund["metadata"].get("out_refund_no", "")),
+    )
 
 
 def paid_fact(intent: Mapping[str, Any], *, merchant: str, occurred_at: datetime | None = None) -> Fact:
@@ -85,9 +100,20 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
     """Of a balance transaction with its source and that one's intent expanded.
 
     The amount is the source's, in the currency that was charged; the balance may be kept in another one. Money
-    that carries no number of ours is told with an empty `out_trade_no`.
+    that carries no number of ours is told with an empty `out_trade_no`. So is what came back of a refund, because
+    it pays nothing anew: it goes by its own number, and a person looks.
     """
     source = entry["source"]
+    if entry.get("type") == REFUND_FAILURE:
+        return BillLine(
+            kind=FactKind.PAID,
+            out_trade_no="",
+            provider_txn_id=text_of(entry, "id"),
+            out_refund_no=str((source.get("metadata") or {}).get("out_refund_no", "")),
+            amount_minor=amount_of(source, "amount"),
+            currency=currency_of(source),
+            occurred_at=time_of(entry),
+        )
     intent = source.get("payment_intent") or {}
     refunded = kind is FactKind.REFUNDED
     return BillLine(

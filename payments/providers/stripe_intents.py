@@ -17,6 +17,7 @@ from typing import Any
 import stripe
 
 from payments.errors import ProviderRejected
+from payments.money import EXPONENTS
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -34,7 +35,14 @@ from payments.providers.base import (
 )
 from payments.providers.documents import text_of
 from payments.providers.stripe_events import read_event
-from payments.providers.stripe_facts import bill_line, canceled_fact, number_of, paid_fact, refunded_fact
+from payments.providers.stripe_facts import (
+    REFUND_FAILURE,
+    bill_line,
+    canceled_fact,
+    number_of,
+    paid_fact,
+    refunded_fact,
+)
 from payments.providers.stripe_lookup import Document, Lookup, answered, as_any, born_at_of, listed
 from payments.providers.stripe_transport import Transport
 from payments.providers.transport import Limits, client, reading
@@ -60,6 +68,7 @@ _BILL_TYPES = {
     "payment": FactKind.PAID,
     "refund": FactKind.REFUNDED,
     "payment_refund": FactKind.REFUNDED,
+    REFUND_FAILURE: FactKind.PAID,
 }
 
 
@@ -94,6 +103,7 @@ class StripeIntents:
 
     channel = "stripe"
     methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)
+    currencies = frozenset(EXPONENTS)
     zone: tzinfo = UTC
 
     def __init__(

@@ -33,7 +33,7 @@ from payments.providers.documents import CHINA, UNREADABLE, text_of
 from payments.providers.transport import reading
 from payments.providers.wechat_bill import parse
 from payments.providers.wechat_calls import SignedCalls, WeChatConfig
-from payments.providers.wechat_facts import facts_of, paid_fact, refunded_fact
+from payments.providers.wechat_facts import facts_of, paid_fact, refund_news, refunded_fact
 from payments.providers.wechat_keys import PUBLIC_KEY_PREFIX, serial_of
 from payments.providers.wechat_signing import answer_message, request_message
 
@@ -56,8 +56,9 @@ _REFUND_STATES = {
     "SUCCESS": RefundStatus.SUCCEEDED,
     "PROCESSING": RefundStatus.PROCESSING,
     "CLOSED": RefundStatus.FAILED,
-    "ABNORMAL": RefundStatus.FAILED,
+    "ABNORMAL": RefundStatus.STUCK,
 }
+_UNFUNDED = "NOT_ENOUGH"
 
 
 class WeChatPay(SignedCalls):
@@ -68,6 +69,7 @@ class WeChatPay(SignedCalls):
 
     channel = "wechat"
     methods: tuple[PayMethod, ...] = (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
+    currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
 
     def create(
@@ -175,7 +177,12 @@ class WeChatPay(SignedCalls):
         }
         if reason:
             body["reason"] = reason
-        return self._refund_result(self._call("POST", "/v3/refund/domestic/refunds", body))
+        try:
+            return self._refund_result(self._call("POST", "/v3/refund/domestic/refunds", body))
+        except ProviderRejected as refused:
+            if refused.code != _UNFUNDED:
+                raise
+            return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         try:
@@ -234,6 +241,7 @@ class WeChatPay(SignedCalls):
                 notification_id=text_of(envelope, "id"),
                 event_type=event_type,
                 facts=facts_of(event_type, content),
+                refund=refund_news(event_type, content),
             )
         except UNREADABLE as error:
             raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from error
@@ -241,7 +249,7 @@ class WeChatPay(SignedCalls):
     def _refund_result(self, answer: Mapping[str, Any]) -> RefundResult:
         status = _REFUND_STATES.get(str(answer.get("status")), RefundStatus.PROCESSING)
         if status is not RefundStatus.SUCCEEDED:
-            return RefundResult(status=status)
+            return RefundResult(status=status, message="ABNORMAL" if status is RefundStatus.STUCK else "")
         with reading("refund"):
             return RefundResult(status=status, facts=(refunded_fact(answer, merchant=self.config.mch_id),))
 

@@ -20,6 +20,8 @@ from payments.providers.wechat_signing import Signer, verify
 
 API_V3_KEY_BYTES = 32
 DOWNLOAD_SECONDS_MAX = 120.0
+# to be asked again, under the same number; Source: API v3, "error codes", "refund best practice" (read 2026-11)
+_TOO_OFTEN = frozenset({"FREQUENCY_LIMITED", "FREQUENCY_LIMIT_EXCEED", "RATELIMIT_EXCEEDED"})
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -80,7 +82,13 @@ class SignedCalls:
         self._http = client(timeout_seconds=timeout_seconds)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One signed request; the decoded, verified answer ({} for 204)."""
+        """One signed request; the decoded, verified answer ({} for 204).
+
+        Raises:
+            ProviderRejected: refused, by its code.
+            ProviderUnavailable: too many calls; this one did nothing.
+            OutcomeUnknown: no answer, or one that tells of no success, such as ``202 USER_PAYING``.
+        """
         text = "" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
         request = self._http.build_request(
             method, self.config.api_url + path, content=text.encode(), headers=self._headers(method, path, text)
@@ -91,9 +99,14 @@ class SignedCalls:
             answer = json.loads(response.content) if response.content else {}
         if not isinstance(answer, dict):
             raise OutcomeUnknown("the answer is not a JSON object")
-        if response.status_code >= 300:
-            raise ProviderRejected(str(answer.get("code", response.status_code)), str(answer.get("message", "")))
-        return answer
+        status, code = response.status_code, str(answer.get("code", response.status_code))
+        if status in (httpx.codes.OK, httpx.codes.NO_CONTENT) and "code" not in answer:
+            return answer
+        if status == httpx.codes.TOO_MANY_REQUESTS or code in _TOO_OFTEN:
+            raise ProviderUnavailable(f"the platform asks for fewer calls: {code}")
+        if status < 300:
+            raise OutcomeUnknown(f"the platform answered {status} {code}: it is not done")
+        raise ProviderRejected(code, str(answer.get("message", "")))
 
     def _download(self, address: str, *, bytes_max: int) -> bytes:
         """A file that the API named in a signed answer; the file itself is not signed, so the caller checks it.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from payments.providers.base import Fact, FactKind
+from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.providers.documents import in_utc, text_of
 
 
@@ -18,6 +18,14 @@ def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
     if event_type == "REFUND.SUCCESS":
         return (refunded_fact(content, merchant=text_of(content, "mchid")),)
     return ()
+
+
+def refund_news(event_type: str, content: Mapping[str, Any]) -> RefundResult | None:
+    """That a refund left our account and could not be put into the payer's; it is sent on by a person."""
+    if event_type != "REFUND.ABNORMAL":
+        return None
+    number = text_of(content, "out_refund_no")
+    return RefundResult(status=RefundStatus.STUCK, message="ABNORMAL", out_refund_no=number)
 
 
 def paid_fact(trade: Mapping[str, Any]) -> Fact:

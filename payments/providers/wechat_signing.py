@@ -76,7 +76,7 @@ def verify(headers: Mapping[str, str], body: bytes, *, keys: KeyRing, now: float
         raise SignatureInvalid("a Wechatpay header is missing")
     if not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 15:
         raise SignatureInvalid("the time stamp is not a number")
-    if abs(now - int(timestamp)) >= MAX_SKEW_SECONDS:
+    if abs(int(now) - int(timestamp)) >= MAX_SKEW_SECONDS:  # both in whole seconds: 300 ahead is refused
         raise SignatureInvalid("the time stamp is stale or of the future")
     if signature.startswith(PROBE_PREFIX):
         raise SignatureInvalid("a probe of the platform")

@@ -15,7 +15,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from payments import money
-from payments.sandbox import alipay_bill, alipay_codes, state, trades
+from payments.sandbox import alipay_bill, alipay_codes, faults, state, trades
 from payments.sandbox.alipay_wire import (
     Call,
     signed_answer,
@@ -33,6 +33,7 @@ _REFUSALS = {
     "paid": ("ACQ.TRADE_STATUS_ERROR", "交易状态不合法"),
     "closed": ("ACQ.TRADE_HAS_CLOSE", "交易已经关闭"),
     "exceeds": ("ACQ.REFUND_AMT_NOT_EQUAL_TOTAL", "退款金额超限"),
+    "not enough": ("ACQ.SELLER_BALANCE_NOT_ENOUGH", "商户账户余额不足"),
     "no bill": ("isp.bill_not_exist", "账单不存在"),
 }
 _PRECREATE = "alipay.trade.precreate"
@@ -95,6 +96,8 @@ def _close(call: Call) -> dict[str, Any]:
 
 def _refund(call: Call) -> dict[str, Any]:
     trade = _trade_of(call.content)
+    if faults.current()["not_enough"]:
+        raise trades.Refused("not enough")
     made, moved = trades.refund(
         channel="alipay",
         out_trade_no=trade["out_trade_no"],
@@ -118,6 +121,8 @@ def _refund_query(call: Call) -> dict[str, Any]:
     document = {"trade_no": trade["transaction_id"], "out_trade_no": trade["out_trade_no"]}
     if made is None:
         return document  # as the platform does: success, and nothing said of a refund
+    if "gmt_refund_pay" in call.content.get("query_options", []):
+        document["gmt_refund_pay"] = told(made["created_at"])
     return document | {
         "out_request_no": made["out_refund_no"],
         "refund_amount": yuan(made["amount_minor"]),

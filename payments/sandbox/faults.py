@@ -18,6 +18,12 @@ wrong_seller         true/false           the shopper's money goes to another me
                                           where an intent belongs to the account that opened it
 pay_closed           true/false           a payment was on its way when its trade was closed or ran out of time:
                                           paying such a trade charges; not at Stripe, where canceled is final
+user_paying          true/false           WeChat answers a closing 202 USER_PAYING and does nothing: the shopper is
+                                          about to pay
+refund_429           true/false           WeChat answers a refund 429 FREQUENCY_LIMITED and does nothing
+not_enough           true/false           our account at WeChat or Alipay has too little for a refund
+refund_abnormal      true/false           WeChat's refunds leave our account and do not reach the shopper; once it
+                                          is off, somebody has sent them on
 hold_answers         true/false           a call that changes something takes effect, its answer is held back
                                           until `POST /_control/release`, 20 s at most
 seed                 integer              seeds the dice of all of these
@@ -45,6 +51,10 @@ NONE: dict[str, Any] = {
     "wrong_amount": False,
     "wrong_seller": False,
     "pay_closed": False,
+    "user_paying": False,
+    "refund_429": False,
+    "not_enough": False,
+    "refund_abnormal": False,
     "hold_answers": False,
     "seed": 0,
 }

@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from payments.providers.documents import CHINA
-from payments.sandbox import state, trades
+from payments.sandbox import faults, state, trades
 from payments.sandbox.wechat_certificates import documents, encrypted
 from payments.sandbox.wechat_documents import china_time, refund_document, refund_notice, trade_document
 from payments.sandbox.wechat_signing import Error, merchant_only, signature_headers, to_json
@@ -125,6 +125,8 @@ def close(request: HttpRequest, *, out_trade_no: str) -> Any:
     """``POST /v3/pay/transactions/out-trade-no/{out_trade_no}/close``"""
     request.changes_something = True  # type: ignore[attr-defined]
     _must_be_ours(json.loads(request.body)["mchid"])
+    if faults.current()["user_paying"]:
+        raise Error(202, "USER_PAYING", "the shopper is paying")
     trades.close(channel="wechat", out_trade_no=out_trade_no)
 
 
@@ -132,6 +134,8 @@ def close(request: HttpRequest, *, out_trade_no: str) -> Any:
 @merchant_only
 def refund(request: HttpRequest) -> Any:
     """``POST /v3/refund/domestic/refunds``"""
+    if faults.current()["refund_429"]:
+        raise Error(429, "FREQUENCY_LIMITED", "too many refunds at once")
     request.changes_something = True  # type: ignore[attr-defined]
     wanted = json.loads(request.body)
     out_trade_no = wanted.get("out_trade_no") or _number_of(wanted["transaction_id"])
@@ -142,6 +146,8 @@ def refund(request: HttpRequest) -> Any:
         raise Error(400, "INVALID_REQUEST", "amount.total is not the order's")
     if not isinstance(wanted["amount"]["refund"], int) or wanted["amount"]["refund"] <= 0:
         raise ValueError("amount.refund must be fen above zero")
+    if faults.current()["not_enough"]:
+        raise Error(403, "NOT_ENOUGH", "the balance is too small")
     made, _ = trades.refund(
         channel="wechat",
         out_trade_no=out_trade_no,
@@ -173,8 +179,8 @@ def notification(told: dict[str, Any], *, signed_with: str) -> tuple[dict[str, s
     if told["event"] == "paid":
         event, kind, content = "TRANSACTION.SUCCESS", "transaction", trade_document(told["trade"])
     else:
-        event, kind = "REFUND.SUCCESS", "refund"
-        content = refund_notice(told["trade"], told["refund"])
+        content, kind = refund_notice(told["trade"], told["refund"]), "refund"
+        event = f"REFUND.{content['refund_status']}"
     body = to_json(
         {
             "id": told["id"][:36],

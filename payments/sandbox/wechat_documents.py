@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from payments.providers.documents import CHINA
-from payments.sandbox import state
+from payments.sandbox import faults, state
 from payments.sandbox.store import expired, paid_elsewhere
 
 SHOPPER = "oSandboxShopper000000000000"
@@ -50,7 +50,7 @@ def refund_document(made: sqlite3.Row) -> dict[str, Any]:
     trade = state.store().trade("wechat", made["out_trade_no"])
     assert trade is not None  # noqa: S101  a refund refers to its trade
     return _refund_part(trade, made) | {
-        "status": "SUCCESS",
+        "status": _refund_status(),
         "create_time": china_time(made["created_at"]),
         "channel": "ORIGINAL",
         "funds_account": "AVAILABLE",
@@ -60,7 +60,7 @@ def refund_document(made: sqlite3.Row) -> dict[str, Any]:
 def refund_notice(trade: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
     """A refund as its notification tells it."""
     mchid = state.keys().settings["WECHAT_MCH_ID"]
-    return {"mchid": mchid, "refund_status": "SUCCESS"} | _refund_part(trade, made)
+    return {"mchid": mchid, "refund_status": _refund_status()} | _refund_part(trade, made)
 
 
 def opened_by(out_trade_no: str) -> tuple[str, str]:
@@ -73,15 +73,19 @@ def china_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, CHINA).isoformat(timespec="seconds")
 
 
+def _refund_status() -> str:
+    return "ABNORMAL" if faults.current()["refund_abnormal"] else "SUCCESS"
+
+
 def _refund_part(trade: Any, made: Any) -> dict[str, Any]:
     amount, total = made["amount_minor"], trade["charged_minor"]
-    return {
+    done = {"success_time": china_time(made["created_at"])} if _refund_status() == "SUCCESS" else {}
+    return done | {
         "refund_id": made["refund_id"],
         "out_refund_no": made["out_refund_no"],
         "transaction_id": trade["transaction_id"],
         "out_trade_no": trade["out_trade_no"],
         "user_received_account": "支付用户零钱",
-        "success_time": china_time(made["created_at"]),
         "amount": {
             "total": total,
             "refund": amount,

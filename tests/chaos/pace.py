@@ -35,7 +35,8 @@ class Pace(AppConfig):
         orders.CLOSING_GRACE_SECONDS = 6
         flashsale.LEASE_SECONDS = 2.0
         places.LEASE_SECONDS = 3.0
-        completer.RUNS_MAX = 200
+        completer.RUNS_MAX = 200  # leases are lost all the time here
+        completer.LONGEST_SECONDS = 6.0
         completer.complete_stalled.__kwdefaults__["idle_seconds"] = 3.0
         tasks = procrastinate_app.current_app.periodic_registry.periodic_tasks
         for name, task in tasks.items():

@@ -79,6 +79,20 @@ def test_sixty_keys_in_eight_copies_over_three_processes(shop: RunningShop, clie
     assert order_count(shop) - before == KEYS
 
 
+def test_a_body_in_chunks_is_the_same_request(shop: RunningShop, clients: list[httpx.Client]) -> None:
+    first = place(clients[0], key := uuid4().hex)
+
+    def in_chunks(*chunks: bytes) -> httpx.Response:
+        headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+        return clients[0].post("/api/v1/orders", content=iter(chunks), headers=headers)
+
+    again = in_chunks(b'{"items": [{"sku": "mug",', b' "quantity": 1}]}')
+    assert "Content-Length" not in again.request.headers
+    assert (again.status_code, again.content) == (201, first.content)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert in_chunks(*[b" " * 65_536] * 5).json()["code"] == "payload_too_large"
+
+
 def test_after_flushall_the_same_key_gets_the_same_bytes(shop: RunningShop, clients: list[httpx.Client]) -> None:
     key = uuid4().hex
     first = place(clients[0], key)

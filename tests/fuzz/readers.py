@@ -25,7 +25,8 @@ from idempotency.fingerprint import canonical
 from idempotency.keys import parse_key
 from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
 from payments.providers import alipay_bill, alipay_signing, registry, rsa, wechat_bill
-from payments.providers.base import BillLine, Notice, is_keepable
+from payments.providers.base import BillLine, Notice
+from payments.providers.documents import is_keepable
 from payments.sandbox import state
 from payments.sandbox.stripe_documents import signature
 from payments.sandbox.wechat_certificates import encrypted

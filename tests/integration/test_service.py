@@ -1,5 +1,6 @@
 """The service around shop and payments: health, request ids, fallbacks, schema, settings that stop the start."""
 
+import io
 import os
 import subprocess
 import sys
@@ -10,7 +11,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
-from django.test import Client
+from django.http import HttpResponse
+from django.test import AsyncRequestFactory, Client
+
+from shop.middleware import ChunkedBodyMiddleware
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -27,11 +31,14 @@ def test_not_ready_without_postgresql(client: Client) -> None:
     connection.close()
     connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
     try:
-        answer = client.get("/readyz")
+        answer, metrics = client.get("/readyz"), client.get("/metrics")
     finally:
         connection.close()
         connection.settings_dict["OPTIONS"] = kept
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert metrics.status_code == 200
+    assert b"idempotency_redis_failures_total" in metrics.content
+    assert b"idempotency_open_entries" not in metrics.content
 
 
 @pytest.mark.django_db
@@ -56,13 +63,61 @@ def test_unknown_addresses_under_the_api_are_problem_documents(client: Client) -
 
 
 @pytest.mark.parametrize("debug", [True, False])
-@pytest.mark.parametrize("path", ["nope", "orders/", "orders/999", "products/caf%C3%A9"])
+@pytest.mark.parametrize("path", ["", "/", "/v1/nope", "/v1/orders/", "/v1/orders/999", "/v1/products/caf%C3%A9"])
 def test_unknown_addresses_under_the_api_whatever_debug_is(settings: Any, debug: bool, path: str) -> None:
     settings.DEBUG = debug
     asker = Client(enforce_csrf_checks=True)
-    for answer in (asker.get(f"/api/v1/{path}"), asker.post(f"/api/v1/{path}")):
+    for answer in (asker.get(f"/api{path}"), asker.post(f"/api{path}")):
         assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
         assert answer.json()["code"] == "not_found"
+
+
+def test_a_foreign_host_is_a_problem_document_under_the_api_and_a_page_elsewhere(client: Client) -> None:
+    answer = client.get("/api/v1/products", headers={"host": "evil.example"})
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    assert answer.json()["code"] == "malformed"
+    page = client.get("/", headers={"host": "evil.example"})
+    assert (page.status_code, page["Content-Type"].startswith("text/html")) == (400, True)
+
+
+class Broken(io.BytesIO):
+    """A server's stream of chunks that are none."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise RuntimeError(size)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("body", "ends", "status", "code"),
+    [
+        (io.BytesIO(b"{broken"), True, 400, "malformed"),
+        (io.BytesIO(b"{" * 262_145), True, 413, "payload_too_large"),
+        (io.BytesIO(b"{broken"), False, 400, "validation_failed"),
+        (Broken(), True, 400, "malformed"),
+    ],
+    ids=["taken", "too large", "not known to end, so taken for empty", "no chunks"],
+)
+def test_a_body_in_chunks_has_its_length(client: Client, body: Any, ends: bool, status: int, code: str) -> None:
+    client.force_login(User.objects.create_user("ann"))
+    sent: dict[str, Any] = {
+        "wsgi.input": body,
+        "wsgi.input_terminated": ends,
+        "HTTP_TRANSFER_ENCODING": "chunked",
+        "CONTENT_LENGTH": "",
+        "CONTENT_TYPE": "application/json",
+    }
+    answer = client.generic("POST", "/api/v1/orders", **sent)
+    assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json")
+    assert answer.json()["code"] == code
+
+
+def test_a_body_in_chunks_has_its_length_behind_asgi_too() -> None:
+    request = AsyncRequestFactory().generic("POST", "/", b"{}", "application/json")
+    del request.META["CONTENT_LENGTH"]
+    request.META["HTTP_TRANSFER_ENCODING"] = "chunked"
+    ChunkedBodyMiddleware(lambda seen: HttpResponse())(request)
+    assert (request.META["CONTENT_LENGTH"], request.body) == ("2", b"{}")
 
 
 @pytest.mark.django_db

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import IntegrityError, InternalError, OperationalError, connection, connections
+from django.db import ConnectionHandler, IntegrityError, InternalError, OperationalError, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
@@ -212,6 +212,20 @@ class TestTheLedgersIndexIsTurnedRound:
             cursor.execute("SELECT %s::regclass::oid", [UNIQUE])
             assert cursor.fetchone() == (built,)  # it was not built again
         twins_are_told_apart(former)
+
+
+def test_a_database_of_another_kind_beside_the_ledgers_takes_its_tables_too() -> None:
+    beside = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})[
+        "default"
+    ]
+    beside.alias = "beside"
+    connections["beside"] = beside
+    try:
+        call_command("migrate", "idempotency", database="beside", verbosity=0)
+        assert LedgerEntry._meta.db_table in beside.introspection.table_names()
+    finally:
+        beside.close()
+        del connections["beside"]
 
 
 def to(former: BaseDatabaseWrapper, migration: str) -> None:

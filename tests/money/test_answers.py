@@ -1,4 +1,4 @@
-"""Rows M01–M06 of docs/unhappy-money.md: answers of a provider that are lost, late, or errors for an hour."""
+"""Rows M01–M06, M23 of docs/unhappy-money.md: answers of a provider that are lost, late, or errors for an hour."""
 
 from typing import Any
 
@@ -132,4 +132,16 @@ def test_m06_the_provider_answers_500_for_an_hour(till: Till, channel: str, sett
     assert (till.state(paid), till.moved(paid)) == (IN_PART, (PRICE_MINOR, 990))
     assert (Attempt.objects.count(), Refund.objects.count(), till.anomalies()) == (2, 1, [])
     assert Observation.objects.filter(kind="paid").count() == 2
+    till.witness()
+
+
+def test_m23_the_shopper_is_paying_while_the_order_is_cancelled(till: Till) -> None:
+    order = till.order()
+    attempt = till.open(order, "wechat")
+    till.sandbox.faults(user_paying=True)
+    answer = till.cancel(order)
+    assert (answer.status_code, answer.json()["status"]) == (202, "pending")
+    assert till.pay_if_open(attempt)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt), till.anomalies()) == (PAID, (PRICE_MINOR, 0), [])
     till.witness()

@@ -1,8 +1,8 @@
-"""Rows M13–M16: refunds that race, that a person makes at the provider, that the provider refuses."""
+"""Rows M13–M15, M20–M22: refunds that race, that a person makes there, that are refused, put off or stuck."""
 
 import pytest
 
-from payments.models import Observation, Payment, Refund
+from payments.models import Notification, Observation, Payment, Refund
 from tests.money.till import CHANNELS, PRICE_MINOR, Till
 from tests.threads import at_once
 
@@ -68,4 +68,54 @@ def test_m15_the_provider_refuses_a_refund(till: Till, channel: str) -> None:
     till.settle()
     assert till.state(attempt)[0] == "refunded"
     assert till.moved(attempt) == (PRICE_MINOR, 1990)
+    till.witness()
+
+
+def open_still(status: str) -> None:
+    """Nothing of it is free for another refund."""
+    assert (Payment.objects.get().reserved_minor, Refund.objects.get().status) == (990, status)
+
+
+def test_m20_the_provider_asks_for_fewer_refunds(till: Till) -> None:
+    attempt = till.bought("wechat")
+    till.sandbox.faults(refund_429=True)
+    for _ in range(2):
+        assert till.refund(attempt, 990, key="refund").status_code in (202, 503)
+    till.pass_time()
+    open_still("requested")
+    till.sandbox.faults(refund_429=False)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    assert till.refund(attempt, 990, key="refund").json()["status"] == "succeeded"
+    assert (Refund.objects.count(), till.anomalies()) == (1, [])
+    till.witness()
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay"])
+def test_m21_our_account_has_too_little(till: Till, channel: str) -> None:
+    attempt = till.bought(channel)
+    till.sandbox.faults(not_enough=True)
+    assert till.refund(attempt, 990).status_code == 202
+    till.pass_time()
+    open_still("requested")
+    assert till.anomalies() == [("refund_failed", False)]
+    till.sandbox.faults(not_enough=False)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    assert (Refund.objects.count(), till.anomalies()) == (1, [("refund_failed", True)])
+    till.witness()
+
+
+def test_m22_it_left_our_account_and_did_not_reach_the_shopper(till: Till) -> None:
+    attempt = till.bought("wechat")
+    till.sandbox.faults(refund_abnormal=True)
+    assert till.refund(attempt, 990).status_code == 202
+    till.all_told()
+    open_still("processing")
+    assert Notification.objects.get(event_type="REFUND.ABNORMAL").verdict == "anomaly"
+    assert till.anomalies() == [("refund_failed", False)]
+    assert till.refund(attempt, 1001).json()["code"] == "refund_exceeds_paid"
+    till.sandbox.faults(refund_abnormal=False)
+    till.settle()
+    assert (till.state(attempt), till.anomalies()) == (IN_PART, [("refund_failed", True)])
     till.witness()

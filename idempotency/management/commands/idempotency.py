@@ -2,6 +2,8 @@
 
 import argparse
 import getpass
+import math
+from collections import Counter
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -11,6 +13,7 @@ from idempotency.completer import IDLE_SECONDS, complete_stalled
 from idempotency.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
 from idempotency.models import LedgerEntry
 from idempotency.reaper import BATCH, reap
+from idempotency.recovery import NotAbandonable
 from idempotency.timeline import timeline
 
 FOUND_MAX = 20
@@ -24,14 +27,14 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         show = actions.add_parser("show", help="one entry with its history")
-        lately = f"a request id of the newest {searching.LOOKED_AT:,}"
+        lately = f"a request id or key_digest of the newest {searching.LOOKED_AT:,}"
         show.add_argument("wanted", help=f"a key, a subject such as order:0190…, {lately}, or #number")
         reaping = actions.add_parser("reap", help="remove bytes and keys that are past their time")
         reaping.add_argument("--batch", type=_positive, default=BATCH, help="rows a transaction (%(default)s)")
         completing = actions.add_parser("complete", help="run stalled entries again from their recovery points")
         completing.add_argument("--limit", type=_positive, default=1_000, help="entries (%(default)s)")
         completing.add_argument(
-            "--idle-seconds", type=float, default=IDLE_SECONDS, help="leave younger ones to their client"
+            "--idle-seconds", type=_seconds, default=IDLE_SECONDS, help="leave younger ones to their client"
         )
         resolving = actions.add_parser("resolve", help="it happened: answer its key with this from now on")
         resolving.add_argument("--status", type=int, choices=RESOLVE_STATUSES, default=200)
@@ -41,7 +44,7 @@ class Command(BaseCommand):
         for decision in (resolving, abandoning):
             decision.add_argument("entry", help="#number, as `show` tells it")
             decision.add_argument("--note", required=True, help="why; kept in the history")
-            decision.add_argument("--operator", default=getpass.getuser(), help="who decides (%(default)s)")
+            decision.add_argument("--operator", help="who decides (who is logged in here)")
         actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -56,7 +59,7 @@ class Command(BaseCommand):
         if not found:
             raise CommandError(
                 f"There is no entry with the key or subject {wanted!r}, and none of the newest "
-                f"{searching.LOOKED_AT:,} with that request id."
+                f"{searching.LOOKED_AT:,} with that request id or digest."
             )
         for entry in found:
             answer = "" if entry.response_status is None else f", answered {entry.response_status}"
@@ -92,14 +95,20 @@ class Command(BaseCommand):
         self._decide(options, abandon)
 
     def _rewrap(self, options: dict[str, Any]) -> None:
-        done, after_id = 0, 0
+        done, after_id, lost = 0, 0, Counter[str]()
         while True:
-            count, after_id = ledger.rewrap(limit=BATCH, after_id=after_id)
-            done += count
+            count, after_id, unopened = ledger.rewrap(limit=BATCH, after_id=after_id)
+            done += count - unopened.total()
+            lost += unopened
             self._progress("answers", done)
             if count < BATCH:
                 break
         self.stdout.write(f"{done} answers are under the newest key now")
+        if lost:
+            told = ", ".join(f"{count} under {key_id!r}" for key_id, count in sorted(lost.items()))
+            raise CommandError(
+                f"Not opened, and left as they are: {told}. BODY_KEYS lacks such a key, or has another one."
+            )
 
     def _decide(self, options: dict[str, Any], decide: Any) -> None:
         entry = LedgerEntry.objects.filter(pk=_number(options["entry"])).first()
@@ -108,7 +117,7 @@ class Command(BaseCommand):
         decision = Decision(
             entry_id=entry.pk,
             fence=entry.fence,
-            operator=f"operator {options['operator']}",
+            operator=f"operator {options['operator'] or _who_is_logged_in()}",
             note=options["note"],
         )
         try:
@@ -117,7 +126,7 @@ class Command(BaseCommand):
             raise CommandError(
                 f"Entry #{entry.pk} is {entry.state}: it is finished, or its handler is still running."
             ) from None
-        except ValueError as error:
+        except (NotAbandonable, ValueError) as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"#{entry.pk} is closed")
 
@@ -130,6 +139,20 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _who_is_logged_in() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # as in a container, whose user id has no name
+        raise CommandError("Nothing here tells who you are: say who decides with --operator.") from None
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")
     return number
 
 

@@ -31,6 +31,8 @@ class Command(BaseCommand):
     def _compare(self, names: list[str], day: date) -> None:
         failed = []
         for channel in names:
+            self._must_be_over(channel, day)
+        for channel in names:
             try:
                 compared = bills.compare(channel=channel, day=day)
             except ChannelUnavailable as error:
@@ -47,10 +49,19 @@ class Command(BaseCommand):
         if failed:
             raise CommandError(f"No bill of {', '.join(failed)}; try again later.")
 
+    def _must_be_over(self, channel: str, day: date) -> None:
+        """Half a day, once compared, would count as done, and the timer would not look at the rest of it."""
+        provider = channels.current().get(channel)
+        if provider is not None and day >= datetime.now(provider.zone).date():
+            raise CommandError(f"{day} is not over at {channel}; compare it tomorrow.")
+
     def _export(self, channel: str | None, day: date | None, *, only_open: bool) -> None:
         rows = Difference.objects.select_related("comparison").order_by("id")
         if channel:
             rows = rows.filter(comparison__channel=channel)
+            # one that was switched off may have differences of former days
+            if channel not in channels.current() and not rows.exists():
+                raise CommandError(f"{channel!r} is not configured here.")
         if day:
             rows = rows.filter(comparison__day=day)
         if only_open:

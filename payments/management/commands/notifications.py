@@ -6,7 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from payments import webhooks
-from payments.errors import ProviderError
+from payments.errors import ChannelUnavailable, ProviderError
+from payments.management.arguments import positive
 from payments.models import Notification
 
 FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_no", "received_at", "processed_at")
@@ -21,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("action", choices=["show", "replay"])
         parser.add_argument("number", nargs="?", help="the provider's id of one notification")
         parser.add_argument("--verdict", choices=Notification.Verdict.values, help="replay all of this verdict")
-        parser.add_argument("--limit", type=int, default=1000, help="replay at most this many (default 1000)")
+        parser.add_argument("--limit", type=positive, default=1000, help="replay at most this many (default 1000)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         rows = self._chosen(number=options["number"], verdict=options["verdict"])
@@ -52,9 +53,11 @@ class Command(BaseCommand):
         for done, number in enumerate(numbers, 1):
             try:
                 outcomes[webhooks.replay(number)] += 1
-            except (ProviderError, webhooks.ProcessingFailed) as error:
+            except (ProviderError, ChannelUnavailable, webhooks.ProcessingFailed) as error:
                 failed += 1
-                self.stderr.write(f"{Notification.objects.get(pk=number).notification_id}: {error}")
+                row = Notification.objects.get(pk=number)
+                why = f"{row.channel} is not configured here" if isinstance(error, ChannelUnavailable) else error
+                self.stderr.write(f"{row.notification_id}: {why}")
             if done % 100 == 0 or done == len(numbers):
                 self.stdout.write(f"{done} of {len(numbers)} …")
         for verdict, count in sorted(outcomes.items()):

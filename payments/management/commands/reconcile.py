@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from payments import reconcile
+from payments.management.arguments import positive
 
 
 class Command(BaseCommand):
@@ -13,7 +14,9 @@ class Command(BaseCommand):
     help = "Ask the payment providers about open attempts and refunds that are due."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--limit", type=int, default=1000, help="ask about at most this many (default 1000)")
+        parser.add_argument(
+            "--limit", type=positive, default=1000, help="ask about at most this many (default 1000)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         left = options["limit"]

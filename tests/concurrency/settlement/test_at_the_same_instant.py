@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from payments import refunds, services
+from payments import attempts, refunds, services
 from payments.errors import RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
 from shop.models import Order
@@ -58,8 +58,8 @@ def test_callback_and_timer_credit_once(open_attempt: OpenAttempt) -> None:
 
 def test_paid_by_two_channels_at_once_keeps_one(open_attempt: OpenAttempt, new_order: Callable[[], Order]) -> None:
     order = new_order()
-    attempts = [open_attempt(channel, order) for channel in CHANNELS]
-    at_once(*[letter(attempt).send for attempt in attempts])
+    opened = [open_attempt(channel, order) for channel in CHANNELS]
+    at_once(*[letter(attempt).send for attempt in opened])
     assert Payment.objects.get().paid_minor == 1990
     assert Observation.objects.filter(credited=True).count() == 1
     assert Anomaly.objects.get().kind == "paid_twice"
@@ -88,7 +88,7 @@ def test_opening_at_once_is_one_payment_and_one_attempt(new_order: Callable[[], 
     def opened() -> Attempt:
         with transaction.atomic():
             Order.objects.select_for_update(no_key=True).get(pk=order.pk)
-            return services.open_attempt(
+            return attempts.open_attempt(
                 order_id=order.id,
                 owner_id=order.user_id,
                 amount_minor=order.total_minor,

@@ -10,8 +10,8 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
+from payments import attempts, refunds, services
 from payments import channels as configured
-from payments import refunds, services
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import RefundResult
 from shop import orders
@@ -50,7 +50,7 @@ def paid(transactional_db: None, alipay: Any, sandbox: Sandbox, listener: Listen
     Product.objects.create(sku="mug", name="Mug", price_minor=1990, stock=100)
     with transaction.atomic():
         order = orders.create_order(user_id=user.pk, quantities={"mug": 1})
-        attempt: Attempt = services.open_attempt(
+        attempt: Attempt = attempts.open_attempt(
             order_id=order.id,
             owner_id=user.pk,
             amount_minor=1990,

@@ -49,6 +49,9 @@ async def test_async_refusals_and_faults_are_undone(visitor: httpx.AsyncClient) 
     assert (first.status_code, again.status_code, again.headers["Idempotent-Replayed"]) == (409, 409, "true")
     broken = await visitor.post("/async?answer=500", headers={"Idempotency-Key": "k2"})
     assert broken.status_code == 500
+    gone = [await visitor.post("/async?answer=404", headers={"Idempotency-Key": "k3"}) for _ in range(2)]
+    assert [answer.status_code for answer in gone] == [404, 404]
+    assert gone[1].headers["Idempotent-Replayed"] == "true"
     assert await Group.objects.acount() == 0
 
 

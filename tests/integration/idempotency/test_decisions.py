@@ -2,6 +2,7 @@
 
 import base64
 import io
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.test import Client, override_settings
 from idempotency import ledger
 from idempotency.decisions import Decision, NotDecidable, abandon, resolve
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
+from idempotency.recovery import NotAbandonable
 from idempotency.timeline import timeline
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -62,6 +64,19 @@ def test_abandoned_is_a_refusal_for_good(caller: Caller, effects: Effects, uncer
         assert (again.status_code, again.json()["code"]) == (409, "operation_abandoned")
         assert again["Content-Type"] == "application/problem+json"
     assert effects() == 1
+
+
+def test_steps_that_nobody_here_knows_cannot_be_abandoned(uncertain: LedgerEntry) -> None:
+    LedgerEntry.objects.update(handler="of another program", recovery_point="reserved")
+    with pytest.raises(NotAbandonable, match="'of another program'"):
+        abandon(decision(uncertain))
+    resolve(decision(uncertain), status=204, body="")
+    assert LedgerEntry.objects.get().state == State.FINISHED
+
+
+def test_202_is_no_resolution(uncertain: LedgerEntry) -> None:
+    with pytest.raises(ValueError, match="one of 200, 201, 204"):
+        resolve(decision(uncertain), status=202, body="{}")
 
 
 def test_a_run_that_still_lives_cannot_finish_it_too(caller: Caller, uncertain: LedgerEntry) -> None:
@@ -204,6 +219,18 @@ def test_abandoned_from_a_terminal(caller: Caller, uncertain: LedgerEntry) -> No
 def test_mistakes_are_told(arguments: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(CommandError, match=sentence):
         run(*arguments)
+
+
+def test_where_a_user_id_has_no_name_only_who_decides_must_be_told(
+    uncertain: LedgerEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    assert run("show", "k1")
+    with pytest.raises(CommandError, match="--operator"):
+        run("abandon", f"#{uncertain.pk}", "--note", "x")
+    assert "is closed" in run("abandon", f"#{uncertain.pk}", "--note", "x", "--operator", "bo")
 
 
 def test_the_other_commands_tell_what_they_did() -> None:

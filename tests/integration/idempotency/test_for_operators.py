@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import connection
+from django.db.models.functions import Now
 from django.test import Client, override_settings
 from django.utils import timezone
 from opentelemetry import trace
@@ -69,6 +70,26 @@ class TestMetrics:
         caller.post()
         caller.post(body={"name": "b"})
         assert sample("idempotency_conflicts_total", kind="reused") == before + 1
+
+    def test_a_phased_call_is_counted_once_by_how_it_ended(self, caller: Caller) -> None:
+        def counts() -> list[float]:
+            outcomes = ("uncertain", "executed", "replayed", "not_stored")
+            return [sample("idempotency_requests_total", mode="phased", outcome=outcome) for outcome in outcomes]
+
+        def overtake() -> None:
+            PLAN["during"] = None
+            LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+            caller.post("/phased", key="k2", body={})
+
+        before = counts()
+        PLAN.update(answer=202, then=201)
+        for _ in range(3):  # uncertain, executed, and its current state shown again
+            caller.post("/phased", body={})
+        PLAN["answer"] = 503
+        caller.post("/phased", body={})
+        PLAN.update(answer=201, during=overtake)
+        caller.post("/phased", key="k2", body={})  # it is the other run that counts as executed
+        assert [after - count for after, count in zip(counts(), before, strict=True)] == [1, 2, 2, 1]
 
     def test_a_redis_that_fails_is_counted(self, caller: Caller) -> None:
         before = sample("idempotency_redis_failures_total")
@@ -313,6 +334,10 @@ class TestAdmin:
             ("q=nothing", 0),
             ("open=uncertain", 1),
             ("open=stalled", 0),
+            ("open=%00", 2),
+            ("mode=%00", 2),
+            ("response_status=abc", 2),
+            ("response_status=1e9", 2),
         ],
     )
     def test_search_and_filters(self, admin_client: Client, caller: Caller, query: str, count: int) -> None:

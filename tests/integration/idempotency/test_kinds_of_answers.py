@@ -9,6 +9,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookie
 from django.core.asgi import get_asgi_application
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection, connections
@@ -18,7 +19,7 @@ from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from idempotency.models import LedgerEntry, State
 from tests.integration.idempotency.conftest import Caller
-from tests.integration.idempotency.urls import PLAN
+from tests.integration.idempotency.urls import PLAN, plain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -181,6 +182,23 @@ def test_without_atomic_requests_the_mixin_works_as_well(caller: Caller, effects
     assert effects() == 1
 
 
+def test_files_larger_than_a_body_may_be_go_through_rest_framework_too(caller: Caller, effects: Effects) -> None:
+    def upload(content: bytes) -> HttpResponse:
+        sent = {"note": "n", "file": SimpleUploadedFile("a.bin", content)}
+        return caller.client.post("/mixed", sent, format="multipart", headers={"Idempotency-Key": "k1"})
+
+    with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=1_000):
+        answers = [upload(b"x" * 2_000), upload(b"x" * 2_000), upload(b"y" * 2_000)]
+    assert [answer.status_code for answer in answers] == [201, 201, 422]
+    assert (answers[1].content, effects()) == (answers[0].content, 1)
+
+
+def test_a_keyed_handler_that_calls_a_keyed_one_owns_the_key(caller: Caller, effects: Effects) -> None:
+    first, again = caller.post("/child"), caller.post("/child")
+    assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (201, 201, "true")
+    assert (again.content, effects(), LedgerEntry.objects.count()) == (first.content, 2, 1)
+
+
 async def test_a_client_that_goes_away_does_not_stop_what_was_begun(user: User) -> None:
     PLAN.update(inside=asyncio.Event(), go=asyncio.Event())
     client = AsyncClient()
@@ -216,10 +234,27 @@ async def test_a_client_that_goes_away_does_not_stop_what_was_begun(user: User) 
     await sync_to_async(connections.close_all)()  # what this test itself asked
 
 
-def test_a_caller_that_nothing_tells_is_an_error_and_not_everybody(effects: Effects) -> None:
-    from tests.integration.idempotency.urls import plain
-
+@pytest.mark.parametrize(
+    "known",
+    [{}, {"user": User()}, {"session": SignedCookie()}],
+    ids=["by nothing", "by a user without a number", "by a session that changes its key"],
+)
+def test_a_caller_that_nothing_tells_is_an_error_and_not_everybody(effects: Effects, known: Any) -> None:
+    request = RequestFactory().post("/plain", headers={"Idempotency-Key": "k"})
+    vars(request).update(known)
     with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
+        plain(request)
+    assert effects() == 0
+
+
+@pytest.mark.parametrize("principal", [None, "", 7])
+def test_a_principal_that_is_no_name_is_an_error_and_not_everybody(effects: Effects, principal: Any) -> None:
+    PLAN["principal"] = principal
+    function = "tests.integration.idempotency.urls.planned_principal"
+    with (
+        override_settings(IDEMPOTENCY={"PRINCIPAL": function}),
+        pytest.raises(RuntimeError, match="must return the caller's name"),
+    ):
         plain(RequestFactory().post("/plain", headers={"Idempotency-Key": "k"}))
     assert effects() == 0
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import SuspiciousOperation
 from django.db import transaction
 from django.db.models.functions import Now
 from django.http import HttpResponse
@@ -116,6 +117,19 @@ def test_an_answer_not_to_store_frees_the_key(caller: Caller) -> None:
     PLAN["answer"] = 429
     caller.post("/phased", body={})
     assert LedgerEntry.objects.count() == 1  # its first run may have done something
+
+
+@pytest.mark.parametrize(
+    "drawn_by", ["idempotency.drf.exception_handler", "rest_framework.views.exception_handler"]
+)
+def test_a_refusal_of_djangos_frees_the_key_too(caller: Caller, drawn_by: str) -> None:
+    def refuse() -> None:
+        raise SuspiciousOperation("no")
+
+    PLAN["during"] = refuse
+    with override_settings(REST_FRAMEWORK={"EXCEPTION_HANDLER": drawn_by}):
+        assert caller.post("/phased", body={}).status_code == 400
+    assert LedgerEntry.objects.count() == 0
 
 
 def test_a_run_that_lost_its_lease_gives_the_winners_answer(caller: Caller) -> None:

@@ -3,12 +3,22 @@
 from collections.abc import Callable
 
 import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import connection
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.test import Client
 from django.test.client import RequestFactory
+from rest_framework.decorators import api_view
+from rest_framework.test import force_authenticate
 
 from idempotency import tokens
-from idempotency.models import LedgerEntry
+from idempotency.models import LedgerEntry, State
+from idempotency.modes import ATOMIC, PHASED
 from idempotency.principal import principal_of
+from idempotency.views import handling, idempotent, open_exchange, takes_part
+from tests.integration.idempotency.urls import PLAN, MixedSet, plain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -66,3 +76,80 @@ def test_a_view_that_returns_no_response_leaves_nothing(client: Client, effects:
     with pytest.raises(TypeError, match="HttpResponse"):
         client.post("/nothing", headers=KEY)
     assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", ["atomic", "phased"])
+def test_a_404_of_djangos_is_a_refusal_that_is_kept(client: Client, effects: Effects, mode: str) -> None:
+    PLAN["refusal"] = Http404("gone")
+    first, again = (client.post(f"/refusing/{mode}", headers=KEY) for _ in range(2))
+    assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (404, 404, "true")
+    assert (again.content, effects(), LedgerEntry.objects.get().state) == (first.content, 0, State.FINISHED)
+
+
+@pytest.mark.parametrize("mode", ["atomic", "phased"])
+@pytest.mark.parametrize(
+    ("refusal", "status"),
+    [
+        (PermissionDenied(), 403),
+        (BadRequest(), 400),
+        (SuspiciousOperation(), 400),
+        (MultiPartParserError(), 400),
+        (RequestDataTooBig(), 413),
+    ],
+    ids=["denied", "bad", "suspicious", "form", "large"],
+)
+def test_djangos_other_refusals_leave_the_key_free(
+    client: Client, effects: Effects, mode: str, refusal: Exception, status: int
+) -> None:
+    PLAN["refusal"] = refusal
+    assert client.post(f"/refusing/{mode}", headers=KEY).status_code == status
+    assert LedgerEntry.objects.count() == 0
+    assert client.post(f"/refusing/{mode}", headers=KEY).status_code == 201
+    assert effects() == 1
+
+
+def test_views_of_rest_framework_are_refused_by_name() -> None:
+    @idempotent()
+    def keyed(request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+    for view in (api_view(["POST"])(keyed), MixedSet.as_view({"post": "create"})):
+        with pytest.raises(TypeError, match="IdempotentMixin"):
+            idempotent()(view)
+    request = RequestFactory().post("/", headers=KEY)
+    force_authenticate(request, User(pk=7))
+    with pytest.raises(TypeError, match=r"called with a Request and .* idempotency\.drf\.idempotent"):
+        api_view(["POST"])(keyed)(request)
+    with pytest.raises(TypeError, match="called with a MixedSet"):
+        keyed(MixedSet())
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"), [("x" * 65, "x" * 64), (None, ""), (7, "7")], ids=["long", "none", "int"]
+)
+def test_a_request_id_of_any_make_is_kept_as_far_as_it_fits(user: User, told: object, kept: str) -> None:
+    request = RequestFactory().post("/plain", headers=KEY)
+    request.user, request.request_id = user, told  # type: ignore[attr-defined]
+    assert plain(request).status_code == 303
+    assert LedgerEntry.objects.get().request_id == kept
+
+
+def test_handlers_of_two_modes_do_not_take_part_in_one_another(user: User) -> None:
+    request = RequestFactory().post("/plain", headers=KEY)
+    request.user = user
+    assert not takes_part(request, mode=ATOMIC)
+    open_exchange(request, caller=request, mode=ATOMIC, redact=("card",))
+    with handling(request):
+        assert takes_part(request, mode=ATOMIC, redact=("pin",))
+        assert request.idempotency._redact == ("card", "pin")  # type: ignore[attr-defined]
+        with pytest.raises(RuntimeError, match="another mode"):
+            takes_part(request, mode=PHASED)
+    assert not takes_part(request, mode=ATOMIC)
+
+
+def test_an_async_view_leaves_its_callers_connection_open(client: Client, effects: Effects) -> None:
+    connection.ensure_connection()
+    callers = connection.connection
+    assert client.post("/async", headers=KEY).status_code == 201
+    assert connection.connection is callers
+    assert effects() == 1

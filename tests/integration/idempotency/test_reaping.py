@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
@@ -171,8 +172,8 @@ def test_answers_are_encrypted_on_wish_and_a_rotation_reaches_them(
         entry = LedgerEntry.objects.get(key="k1")
         assert first.content not in bytes(entry.response_body or b"")
     with override_settings(IDEMPOTENCY=new):
-        assert ledger.rewrap(limit=10, after_id=0) == (1, entry.pk)
-        assert ledger.rewrap(limit=10, after_id=0) == (0, 0)
+        assert ledger.rewrap(limit=10, after_id=0) == (1, entry.pk, {})
+        assert ledger.rewrap(limit=10, after_id=0) == (0, 0, {})
     redis_server.flushall()
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"2026": new["BODY_KEYS"]["2026"]}}):
         assert caller.post().content == first.content
@@ -180,13 +181,30 @@ def test_answers_are_encrypted_on_wish_and_a_rotation_reaches_them(
     assert effects() == 2
 
 
-def test_an_answer_whose_key_is_gone_is_an_error_and_never_a_second_execution(
-    caller: Caller, effects: Effects, redis_server: redis.Redis
+def test_a_key_that_is_lost_does_not_keep_the_others_from_being_rotated(caller: Caller) -> None:
+    keys = {name: base64.b64encode(name.encode() * 8).decode() for name in ("lost", "2025", "2026")}
+    for name in ("lost", "2025"):
+        with override_settings(IDEMPOTENCY={"BODY_KEYS": {name: keys[name]}}):
+            caller.post(key=name)
+    del keys["lost"]
+    with (
+        override_settings(IDEMPOTENCY={"BODY_KEYS": dict(sorted(keys.items(), reverse=True))}),
+        pytest.raises(CommandError, match="1 under 'lost'"),
+    ):
+        call_command("idempotency", "rewrap")
+    assert dict(LedgerEntry.objects.values_list("key", "body_key_id")) == {"lost": "lost", "2025": "2026"}
+
+
+@pytest.mark.parametrize("flushed", [False, True], ids=["Redis", "ledger"])
+def test_an_answer_whose_key_is_not_here_is_503_and_never_a_second_execution(
+    caller: Caller, effects: Effects, redis_server: redis.Redis, flushed: bool
 ) -> None:
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"2025": base64.b64encode(b"a" * 32).decode()}}):
         caller.post()
-    redis_server.flushall()
-    assert caller.post().status_code == 500
+    if flushed:
+        redis_server.flushall()
+    again = caller.post()
+    assert (again.status_code, again.json()["code"], again["Retry-After"]) == (503, "service_unavailable", "5")
     assert effects() == 1
 
 

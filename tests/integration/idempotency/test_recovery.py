@@ -153,15 +153,109 @@ def test_a_run_that_lost_its_lease_leaves_nothing(
 
 
 def test_an_entry_that_fails_again_and_again_is_left_to_a_person(
-    caller: Caller, killing: Callable[[str], None]
+    caller: Caller, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.undo()  # what fails drops its lease
     STEPS["outside"] = RuntimeError("the provider's library broke")
     assert caller.post("/steps", body={"amount": 5}).status_code == 500
     end_the_lease()
     assert complete_stalled() == {"failed": 1}
-    end_the_lease()
-    LedgerEntry.objects.update(fence=RUNS_MAX)
+    add_runs(RUNS_MAX, Outcome.FAILED, by="a client")
+    LedgerAttempt.objects.filter(fence__gte=102).update(request_id="completer")
+    assert complete_stalled(idle_seconds=0) == {"failed": 1}
+    assert complete_stalled(idle_seconds=0) == {}
+
+
+def add_runs(count: int, outcome: Outcome, *, by: str) -> None:
+    """Of the only entry; every run of it ended an hour less a minute ago."""
+    ended = Now() - timedelta(minutes=59)
+    LedgerAttempt.objects.update(started_at=ended, ended_at=ended)
+    entry = LedgerEntry.objects.get()
+    LedgerAttempt.objects.bulk_create(
+        LedgerAttempt(entry=entry, fence=fence, request_id=by, started_at=ended, ended_at=ended, outcome=outcome)
+        for fence in range(100, 100 + count)
+    )
+
+
+def test_an_outcome_that_is_unknown_for_days_is_asked_for_hour_by_hour(
+    caller: Caller, killing: Callable[[str], None]
+) -> None:
+    STEPS["outside"] = Response(202, {"state": "processing"})
+    caller.post("/steps", body={"amount": 5})
+    add_runs(4 * RUNS_MAX, Outcome.UNCERTAIN, by="a client")
+    assert complete_stalled() == {"uncertain": 1}
     assert complete_stalled() == {}
+    LedgerAttempt.objects.update(request_id="completer", ended_at=Now() - timedelta(minutes=59))
+    assert complete_stalled() == {}
+    LedgerAttempt.objects.update(ended_at=Now() - timedelta(minutes=61))
+    assert complete_stalled() == {"uncertain": 1}
+
+
+def test_an_atomic_step_cannot_say_that_an_outcome_is_unknown(
+    caller: Caller, effects: Effects, killing: Callable[[str], None]
+) -> None:
+    STEPS["inside"] = Response(202, {})
+    caller.client.raise_request_exception = True
+    with pytest.raises(RuntimeError, match=r"atomic step 'started' of 'tests\.steps' answered 202"):
+        caller.post("/steps", body={"amount": 5})
+    assert effects() == 0
+
+
+def test_who_heard_202_is_never_forgotten(caller: Caller, killing: Callable[[str], None]) -> None:
+    STEPS["outside"] = Response(202, {})
+    caller.post("/steps", body={"amount": 5})
+    LedgerEntry.objects.update(recovery_point="")  # as entries of before have it, that an atomic step answered
+    assert complete_stalled(idle_seconds=0) == {"failed": 1}
+    assert LedgerEntry.objects.count() == 1
+
+
+def test_a_completer_that_is_overtaken_goes_on_with_the_others(
+    caller: Caller, killing: Callable[[str], None]
+) -> None:
+    STEPS["outside"] = Response(202, {})
+    for key in ("k1", "k2"):
+        caller.post("/steps", key=key, body={"amount": 5})
+
+    def be_overtaken() -> None:
+        STEPS["during"] = None
+        end_the_lease()
+        entry = LedgerEntry.objects.get(key="k1")
+        found = ledger.find(scope=entry.scope, key=entry.key)
+        assert found is not None
+        assert ledger.take_over(found, owner="a retry", request_id="", lease_seconds=30)
+
+    STEPS.update(outside=Response(201, {}), during=be_overtaken)
+    assert complete_stalled(idle_seconds=0) == {"taken": 1, "finished": 1}
+
+
+quiet = Phases("tests.quiet", redact=("card",))
+
+
+@quiet.outside("asked")
+def ask(progress: Progress) -> Response:
+    return Response(STEPS["status"], {"card": "4242", "paid": True})
+
+
+@idempotent(mode=quiet)
+def buy(request: HttpRequest) -> Any:
+    request.idempotency.about("thing", 7)  # type: ignore[attr-defined]
+    return quiet.respond(request, {})
+
+
+@pytest.mark.parametrize("status", [202, 503])
+@override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"})
+def test_the_completer_hides_what_the_request_would_and_tells_what_it_was_about(
+    effects: Effects, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.undo()  # what fails drops its lease
+    STEPS["status"] = status
+    buy(RequestFactory().post("/", headers={"Idempotency-Key": "k1"}))
+    STEPS["status"] = 201
+    assert complete_stalled(idle_seconds=0) == {"finished": 1}
+    entry = LedgerEntry.objects.get()
+    assert entry.subject == "thing:7"
+    assert b"4242" not in bytes(entry.response_body or b"")
+    assert b"paid" in bytes(entry.response_body or b"")
 
 
 def test_only_known_handlers_are_completed(caller: Caller, killing: Callable[[str], None]) -> None:

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from redis.connection import UnixDomainSocketConnection
 
 from idempotency import fastpath
+from idempotency.marks import Mark
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Caller
 
@@ -56,6 +57,15 @@ def test_stopped_redis_is_like_no_redis(caller: Caller, effects: Effects) -> Non
         assert not fastpath.ping()
         assert caller.post().content == caller.post().content
     assert effects() == 1
+
+
+def test_a_mark_that_is_no_text_tells_nothing(redis_server: redis.Redis) -> None:
+    mark = Mark(kind="tested")
+    mark.put("1", "真")
+    assert mark.get("1") == "真"
+    (name,) = redis_server.keys("idempotency:mark:tested:*")
+    redis_server.set(name, b"\xff\xfe")
+    assert mark.get("1") is None
 
 
 def test_a_marker_that_lies_running_does_not_hide_the_answer(

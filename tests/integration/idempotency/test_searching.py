@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from idempotency import searching
+from idempotency.keys import digest_of
 from idempotency.models import ConsumedMessage, LedgerEntry
 from tests.emptying import empty_tables
 
@@ -106,6 +107,7 @@ def numbers(rows: list[LedgerEntry]) -> list[int]:
         ({"q": "user:7 POST"}, [20_000, *range(19_907, ROWS - NEWEST, -100)]),
         ({"q": "user"}, [*range(ROWS, ROWS - 50, -1)]),
         ({"q": "key-%"}, []),
+        ({"q": digest_of(scope="user:98 POST things", key="key-19998")}, [19_998]),
         ({"q": "user:7 POST", "response_status": "409"}, [*range(19_907, ROWS - NEWEST, -100)]),
         ({"q": "key-0", "state": "running"}, []),
         ({"q": "key-0", "mode": "atomic"}, [20_000]),  # a filter among the newest
@@ -127,8 +129,9 @@ def test_the_ledger(operator: Client, query: dict[str, str], found: list[int]) -
         ({"q": "message-4"}, ["mail"]),
         ({"q": "message-4", "consumer": "stock"}, []),
         ({"q": "message"}, []),
+        ({"q": "message-4", "consumer": "\0"}, ["mail"]),
     ],
-    ids=["found", "of another consumer", "not whole"],
+    ids=["found", "of another consumer", "not whole", "of no consumer"],
 )
 def test_the_inbox(operator: Client, query: dict[str, str], found: list[str]) -> None:
     assert [row.consumer for row in listed(operator, INBOX, **query)] == found

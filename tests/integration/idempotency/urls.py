@@ -13,6 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.gzip import gzip_page
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, NotFound, Throttled
+from rest_framework.parsers import JSONParser, MultiPartParser
 from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -140,6 +141,10 @@ def everyone(request: Any) -> str:
     return "everyone"
 
 
+def planned_principal(request: Any) -> Any:
+    return PLAN["principal"]
+
+
 class PhasedThings(APIView):
     @idempotent_method(mode=PHASED)
     def post(self, request: Request) -> Response:
@@ -225,6 +230,13 @@ def raising(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=201)
 
 
+def refusing(request: HttpRequest) -> HttpResponse:
+    if refusal := PLAN.pop("refusal", None):
+        raise refusal
+    effect("refusing")
+    return HttpResponse("made", status=201)
+
+
 @idempotent()
 def hooked(request: HttpRequest) -> HttpResponse:
     """What waits for the commit fails after it."""
@@ -246,8 +258,17 @@ async def slow(request: HttpRequest) -> HttpResponse:
 
 
 class Mixed(IdempotentMixin, APIView):
+    parser_classes = (JSONParser, MultiPartParser)
+
     def post(self, request: Request) -> Response:
         return Response({"id": effect("mixed").pk}, status=201)
+
+
+class MixedChild(Mixed):
+    def post(self, request: Request) -> Response:
+        response = super().post(request)
+        response.data["child"] = effect("child").pk
+        return response
 
 
 class MixedSet(IdempotentMixin, ViewSet):
@@ -272,6 +293,9 @@ def streamed(request: HttpRequest) -> StreamingHttpResponse:
 async def asynchronous(request: HttpRequest) -> HttpResponse:
     if request.method == "GET":
         return HttpResponse("looked")
+    if request.GET.get("answer") == "404":
+        await Group.objects.acreate(name="undone")
+        raise Http404
     if request.GET.get("answer") == "409":
         await Group.objects.acreate(name="undone")
         raise Problem(409, "refused", "No.")
@@ -299,7 +323,10 @@ urlpatterns = [
     path("raising", csrf_exempt(raising)),
     path("hooked", csrf_exempt(hooked)),
     path("slow", csrf_exempt(slow)),
+    path("refusing/atomic", csrf_exempt(idempotent()(refusing))),
+    path("refusing/phased", csrf_exempt(idempotent(mode=PHASED)(refusing))),
     path("mixed", Mixed.as_view()),
+    path("child", MixedChild.as_view()),
     path("set", MixedSet.as_view({"post": "create"})),
     path("held", HeldThings.as_view(), name="held"),
     path("steps", Steps.as_view(), name="steps"),
@@ -310,3 +337,7 @@ urlpatterns = [
     path("nothing", not_a_response, name="nothing"),
     path("tokens", TokenList.as_view(), name="tokens"),
 ]
+
+
+def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return HttpResponse("not found", status=404)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any
 
+from payments.money import EXPONENTS
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -76,6 +77,7 @@ class Bank:
 
     merchant = MERCHANT
     methods = tuple(PayMethod)
+    currencies = frozenset(EXPONENTS)
 
     def __init__(self, channel: str) -> None:
         self.channel = channel

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from payments import channels, services
+from payments import attempts, channels
 from payments.models import Attempt
 from shop import orders
 from shop.models import Order, Product
@@ -36,7 +36,7 @@ def make_attempt(order: Order | None = None, channel: str = "wechat") -> Attempt
     """An attempt of `order` (a new one if None), committed and not yet submitted."""
     order = order or make_order()
     with transaction.atomic():
-        return services.open_attempt(
+        return attempts.open_attempt(
             order_id=order.id,
             owner_id=order.user_id,
             amount_minor=order.total_minor,

@@ -73,6 +73,11 @@ def test_a_pass_that_breaks_leads_no_more(due: Callable[[int], None], channels: 
     assert reconcile.run_as_leader() == 1
 
 
+def test_a_pass_goes_on_until_nothing_is_due(due: Callable[[int], None], channels: None) -> None:
+    due(3)
+    assert reconcile.run_as_leader(limit=1) == 3
+
+
 def test_without_redis_workers_share_the_rows(due: Callable[[int], None], company: Company, away: None) -> None:
     due(8)
     before = counted(UNSHARED, what=reconcile.LEADER)

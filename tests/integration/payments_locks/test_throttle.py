@@ -74,7 +74,8 @@ def test_a_refusal_is_a_problem_that_says_when_to_come_back(
     answer = ann.get(PRODUCTS)
     assert (answer.status_code, answer["Content-Type"]) == (429, "application/problem+json")
     assert (answer.json()["code"], answer.json()["status"]) == ("throttled", 429)
-    assert 1 <= int(answer["Retry-After"]) <= 3601
+    assert 1 <= int(answer["Retry-After"]) <= 3600
+    assert f"in {answer['Retry-After']} second" in answer.json()["detail"]
 
 
 def test_a_refused_call_burns_no_key(

@@ -15,8 +15,8 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
+from payments import attempts
 from payments import channels as configured
-from payments import services
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind
 from payments.sandbox import alipay, wechat
@@ -83,7 +83,7 @@ def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[...
     def make(channel: str = "wechat", order: Order | None = None) -> Attempt:
         order = order or new_order()
         with transaction.atomic():
-            attempt = services.open_attempt(
+            attempt = attempts.open_attempt(
                 order_id=order.id,
                 owner_id=order.user_id,
                 amount_minor=order.total_minor,

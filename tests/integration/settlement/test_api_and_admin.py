@@ -7,11 +7,14 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import Permission, User
 from django.core.checks import Error
+from django.core.management import CommandError, call_command
+from django.db.models.functions import Now
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
 from idempotency.completer import complete_stalled
-from payments import services
+from idempotency.models import LedgerEntry
+from payments import reconcile, refunds, services
 from payments.checks import check_channels, check_functions
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
@@ -111,6 +114,11 @@ def test_a_refund_and_its_replay(caller: APIClient, payment: Payment, teller: Te
     assert (payment.status, payment.refunded_minor) == ("partially_refunded", 500)
 
 
+@pytest.mark.parametrize("amount_minor", ["5", "1_000", 1.0, True, None], ids=repr)
+def test_an_amount_is_a_whole_number_of_json(caller: APIClient, payment: Payment, amount_minor: Any) -> None:
+    assert refund(caller, payment, amount_minor).json()["code"] == "validation_failed"
+
+
 def test_more_than_is_left_is_409(caller: APIClient, payment: Payment, teller: Teller) -> None:
     assert refund(caller, payment, 1991).json()["code"] == "refund_exceeds_paid"
     assert refund(caller, payment, 0, key="r2").status_code == 400
@@ -156,6 +164,44 @@ def test_a_provider_that_refuses_or_is_out_of_reach(caller: APIClient, payment: 
     assert (away.status_code, away.json()["code"], away["Retry-After"]) == (503, "provider_unavailable", "2")
     assert refund(caller, payment, 500).json()["code"] == "refund_refused"
     assert Refund.objects.count() == 1
+
+
+def test_an_abandoned_refund_is_never_made(
+    caller: APIClient, payment: Payment, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as crash:
+        crash.setattr(refunds, "submit_refund", lambda refund_id: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            refund(caller, payment, 500)
+    call_command(
+        "idempotency", "abandon", str(LedgerEntry.objects.get().pk), "--note", "withdrawn", "--operator", "eve"
+    )
+    assert refund(caller, payment, 500).json()["code"] == "operation_abandoned"
+    Refund.objects.update(next_query_at=Now())
+    assert reconcile.run_due() == 0
+    withdrawn = Refund.objects.get()
+    assert (withdrawn.status, withdrawn.message.split()[0]) == ("failed", "abandoned")
+    assert refund(caller, payment, 1990, key="r2").status_code == 201  # nothing is reserved for it any more
+    assert len(teller.asked) == 1
+
+
+def test_a_refund_that_the_provider_may_have_made_cannot_be_abandoned(
+    caller: APIClient, payment: Payment, teller: Teller, admin_client: Client
+) -> None:
+    teller.answers = [ProviderUnavailable("refused")]
+    assert refund(caller, payment, 500).status_code == 503
+    entry = LedgerEntry.objects.get()
+    with pytest.raises(CommandError, match="may have made it"):
+        call_command("idempotency", "abandon", str(entry.pk), "--note", "withdrawn", "--operator", "eve")
+    given = {"outcome": "abandoned", "note": "withdrawn", "status": "200", "body": "", "fence": entry.fence}
+    address = f"/admin/idempotency/ledgerentry/{entry.pk}/decide/"
+    assert "may have made it" in admin_client.post(address, given, follow=True).content.decode()
+    entry.refresh_from_db()
+    assert entry.state == "running"
+    refunds.submit_refund(Refund.objects.get().pk)
+    with pytest.raises(CommandError, match="has made this refund"):
+        call_command("idempotency", "abandon", str(entry.pk), "--note", "withdrawn", "--operator", "eve")
+    assert refund(caller, payment, 500).json()["status"] == "succeeded"
 
 
 def test_a_stranger_refunds_nothing(payment: Payment, teller: Teller) -> None:

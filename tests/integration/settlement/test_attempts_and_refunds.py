@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from payments import reconcile, refunds, services, tasks
+from payments import anomalies, attempts, reconcile, refunds, services, tasks
 from payments.errors import (
     ChannelUnavailable,
     OrderAlreadyPaid,
@@ -70,7 +70,7 @@ def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attem
 
 def opened(order: Order) -> Attempt:
     with transaction.atomic():
-        return services.open_attempt(
+        return attempts.open_attempt(
             order_id=order.id,
             owner_id=order.user_id,
             amount_minor=order.total_minor,
@@ -103,9 +103,9 @@ def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[
         "expires_at": timezone.now(),
     }
     with pytest.raises(RuntimeError):
-        services.open_attempt(channel="wechat", **arguments)
+        attempts.open_attempt(channel="wechat", **arguments)
     with pytest.raises(ChannelUnavailable), transaction.atomic():
-        services.open_attempt(channel="coins", **arguments)
+        attempts.open_attempt(channel="coins", **arguments)
     assert Payment.objects.count() == 0
 
 
@@ -279,11 +279,44 @@ def test_a_refund_that_takes_its_time_or_fails(
         assert request(paid_payment, 1990).amount_minor == 1990  # its reservation is gone
 
 
+def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
+    paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund, charge_of = request(paid_payment, 500), refunds._charge
+
+    def withdraw(refund: Refund) -> Any:
+        with transaction.atomic():
+            refunds.withdraw_refund(refund.id, message="abandoned")
+        return charge_of(refund)
+
+    monkeypatch.setattr(refunds, "_charge", withdraw)  # after it was read, before it is marked as submitted
+    assert refunds.submit_refund(refund.id).status == "failed"
+    assert all(method != "refund" for method, _ in provider.calls)
+    paid_payment.refresh_from_db()
+    assert (paid_payment.reserved_minor, paid_payment.refunded_minor) == (0, 0)
+
+
 def test_a_refused_refund_is_filed(paid_payment: Payment, provider: ScriptedProvider) -> None:
     refund = request(paid_payment, 500)
     provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
     assert refunds.submit_refund(refund.id).status == "failed"
     assert Anomaly.objects.get().detail["message"] == "NOT_ENOUGH: no money"
+
+
+def test_what_a_person_has_settled_is_open_again_when_the_provider_says_something_else(
+    paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund = request(paid_payment, 500)
+    told = RefundResult(status=RefundStatus.UNFUNDED, message="NOT_ENOUGH")
+    monkeypatch.setattr(provider, "refund", lambda **arguments: told)
+    for _ in range(2):
+        assert refunds.submit_refund(refund.id).status == "requested"
+        anomalies.resolve(Anomaly.objects.get().pk, resolution="topped up")
+    assert Anomaly.objects.get().resolution == "topped up"
+    told = RefundResult(status=RefundStatus.FAILED)
+    assert refunds.submit_refund(refund.id).status == "failed"
+    anomaly = Anomaly.objects.get()
+    assert (anomaly.resolution, anomaly.resolved_at, "closed it" in anomaly.detail["message"]) == ("", None, True)
 
 
 def test_a_success_that_was_told_before_the_refusal_stands(
@@ -359,8 +392,8 @@ def test_the_timer_resolves_an_uncertain_attempt(attempt: Attempt, provider: Scr
 def test_one_that_fails_does_not_stop_the_others(
     new_order: Callable[[], Order], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts = [opened(new_order()) for _ in range(3)]
-    for one in attempts:
+    opened_ones = [opened(new_order()) for _ in range(3)]
+    for one in opened_ones:
         services.submit_attempt(one.id)
         provider.pay(one.out_trade_no)
     failures = [RuntimeError("a fault"), OutcomeUnknown("no answer")]

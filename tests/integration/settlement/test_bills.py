@@ -33,13 +33,14 @@ class Bank(ScriptedProvider):
 
     zone = UTC
     lines: tuple[BillLine, ...] = ()
+    before: tuple[BillLine, ...] = ()
     failure_of_bill: Exception | None = None
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         assert not connection.in_atomic_block
         if self.failure_of_bill:
             raise self.failure_of_bill
-        return self.lines if day == DAY else ()
+        return {DAY: self.lines, DAY - timedelta(days=1): self.before}.get(day, ())
 
 
 @pytest.fixture
@@ -150,6 +151,44 @@ def test_a_fact_of_another_day_is_found_by_its_number(open_attempt: OpenAttempt,
     assert listed() == []
 
 
+def test_a_used_request_number_of_another_trade_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
+    """By hand in Alipay's pages a refund may get any number, unique in its trade only."""
+    one, other = open_attempt(), open_attempt()
+    services.fold((paid(one), paid(other)), source="query")
+    bank.before = (refund_line(one, 500, "1"),)
+    bills.compare(channel="wechat", day=DAY - timedelta(days=1))
+    assert payment_of(one).refunded_minor == 500
+    bank.lines = (refund_line(other, 500, "1"),)
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_here", "refunded")]
+    assert Difference.objects.get(moved="refunded").out_trade_no == other.out_trade_no
+    assert (compared.theirs_minor, compared.ours_minor) == (-500, 0)
+
+
+def test_a_fact_whose_line_stands_in_the_bill_of_the_day_before_is_not_missing(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt, missing = open_attempt(), open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON), paid(missing, occurred_at=NOON)), source="query")
+    bills.compare(channel="wechat", day=DAY)
+    assert [kind for kind, *_ in listed()] == ["missing_there", "missing_there"]
+    bank.before = (line(attempt),)
+    bills.compare(channel="wechat", day=DAY)
+    assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
+
+
+def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    bills.compare(channel="wechat", day=DAY - timedelta(days=1))
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.lines = (line(attempt),)
+    bills.compare(channel="wechat", day=DAY)
+    assert (listed(), Difference.objects.get().resolution) == ([], f"it stands in the bill of {DAY}")
+
+
 def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:
     bank.failure_of_bill = ProviderUnavailable("not made yet")
     assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
@@ -182,8 +221,11 @@ def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank,
     bank.failure_of_bill = ProviderUnavailable("not made yet")
     with pytest.raises(CommandError, match="No bill of wechat"):
         call_command("bills", "compare", "--day", "2026-11-20")
-    with pytest.raises(CommandError, match="'coins' is not configured"):
-        call_command("bills", "compare", "--channel", "coins")
+    for action in ("compare", "export"):
+        with pytest.raises(CommandError, match="'coins' is not configured"):
+            call_command("bills", action, "--channel", "coins")
+    with pytest.raises(CommandError, match="is not over at wechat"):
+        call_command("bills", "compare", "--day", datetime.now(UTC).date().isoformat())
 
 
 def test_a_difference_is_never_deleted(open_attempt: OpenAttempt, bank: Bank) -> None:

@@ -186,3 +186,29 @@ def test_the_command_goes_on_after_one_that_cannot_be_read(open_attempt: OpenAtt
     with pytest.raises(CommandError, match="1 could not be processed"):
         call_command("notifications", "replay", "--verdict", "error")
     assert list(Notification.objects.order_by("id").values_list("verdict", flat=True)) == ["error", "duplicate"]
+
+
+def test_the_command_goes_on_after_one_whose_channel_is_switched_off(
+    open_attempt: OpenAttempt, capsys: Any
+) -> None:
+    for _ in range(2):
+        letter(open_attempt()).send()
+    Notification.objects.filter(pk=Notification.objects.values("pk")[:1]).update(channel="cash")
+    with pytest.raises(CommandError, match="1 could not be processed"):
+        call_command("notifications", "replay", "--verdict", "applied")
+    told = capsys.readouterr()
+    assert "cash is not configured here" in told.err
+    assert "duplicate: 1" in told.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "notifications replay --verdict applied --limit -1",
+        "reconcile --limit -5",
+        "idempotency complete --idle-seconds nan",
+    ],
+)
+def test_an_argument_out_of_range_is_refused_in_a_sentence(arguments: str) -> None:
+    with pytest.raises(CommandError, match="must be"):
+        call_command(*arguments.split())

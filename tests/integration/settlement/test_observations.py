@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -242,3 +243,13 @@ def test_the_database_refuses_a_second_payment_attempt_or_fact(open_attempt: Ope
     ):
         with pytest.raises(IntegrityError):
             row.save(force_insert=True)
+
+
+def test_a_refund_of_a_charge_that_does_not_count_never_counts(open_attempt: OpenAttempt) -> None:
+    """At Stripe an attempt may have two charges; what went back of the one was not taken from the other."""
+    attempt = open_attempt("stripe")
+    back = {"provider_txn_id": "re_1", "paid_txn_id": "pi_other"}
+    fold(paid(attempt, provider_txn_id="pi_other", amount_minor=1))
+    fold(replace(refunded(attempt, 1, ONE), **back), paid(attempt, provider_txn_id="pi_1"))
+    payment = payment_of(attempt)
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("succeeded", 1990, 0)

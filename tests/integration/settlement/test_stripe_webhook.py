@@ -4,13 +4,14 @@ import json
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 
 from payments import channels as configured
-from payments import webhooks
+from payments import refunds, webhooks
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.sandbox import state, stripe_documents
 from tests.integration.settlement.conftest import order_of, payment_of
@@ -97,6 +98,34 @@ def test_refunds_before_and_after_the_payment_add_up(open_attempt: OpenAttempt) 
         assert send(notice).status_code == 200
     payment = payment_of(attempt)
     assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("refunded", 1990, 1990)
+
+
+@pytest.mark.parametrize("kind", ["refund.failed", "refund.updated"])
+def test_a_refund_that_comes_back_after_it_succeeded_waits_for_a_person(
+    open_attempt: OpenAttempt, kind: str
+) -> None:
+    attempt = open_attempt("stripe")
+    send(told(attempt))
+    notice = refund_told(attempt, 990)
+    event = json.loads(stripe_documents.notification(notice)[1])
+    event["data"]["object"] |= {"status": "failed", "failure_reason": "expired_or_canceled_card"}
+    number = event["data"]["object"]["metadata"]["out_refund_no"]
+    failed = signed(json.dumps(event | {"id": "evt_failed", "type": kind}).encode())
+    with transaction.atomic():
+        refunds.request_refund(
+            payment_id=attempt.payment_id, amount_minor=990, reason="", refund_id=UUID(hex=number)
+        )
+    assert send(failed).status_code == 200
+    assert not Anomaly.objects.exists()  # it is open: our own question finds out, and frees what is reserved
+    send(notice)
+    again = signed(json.dumps(event | {"id": "evt_again", "type": kind}).encode())
+    for _ in range(2):
+        assert send(again).status_code == 200
+    anomaly = Anomaly.objects.get(resolved_at__isnull=True)
+    assert (anomaly.kind, anomaly.reference) == ("refund_failed", number)
+    assert "expired_or_canceled_card" in anomaly.detail["message"]
+    assert Notification.objects.get(notification_id="evt_again").verdict == "anomaly"
+    assert payment_of(attempt).refunded_minor == 990
 
 
 def test_a_canceled_intent_ends_the_attempt(open_attempt: OpenAttempt) -> None:

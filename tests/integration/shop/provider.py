@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
+from payments.money import EXPONENTS
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -40,6 +41,7 @@ class ScriptedProvider:
     channel: str
     merchant: str = "1900000001"
     methods: tuple[PayMethod, ...] = tuple(PayMethod)
+    currencies: frozenset[str] = frozenset(EXPONENTS)
     trades: dict[str, Opened] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     failing: frozenset[str] = frozenset()

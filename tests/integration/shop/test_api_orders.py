@@ -91,6 +91,9 @@ BAD_BODIES = {
     "quantity negative": {"items": [{"sku": "mug", "quantity": -1}]},
     "quantity above a million": {"items": [{"sku": "mug", "quantity": 1_000_001}]},
     "quantity no number": {"items": [{"sku": "mug", "quantity": "many"}]},
+    "quantity in a text": {"items": [{"sku": "mug", "quantity": "1"}]},
+    "quantity with a fraction": {"items": [{"sku": "mug", "quantity": 1.0}]},
+    "quantity true": {"items": [{"sku": "mug", "quantity": True}]},
     "quantity missing": {"items": [{"sku": "mug"}]},
     "sku twice": {"items": [{"sku": "mug", "quantity": 1}, {"sku": "mug", "quantity": 2}]},
     "sku no slug": {"items": [{"sku": "a b", "quantity": 1}]},
@@ -101,14 +104,35 @@ BAD_BODIES = {
 
 
 # how deep is too deep differs between the versions of Python; neither body is whole, so each is refused in any case
-@pytest.mark.parametrize("body", [b"[" * 50_000, b'{"a":' * 5_000], ids=["lists", "objects"])
-def test_a_body_that_is_nested_too_deeply_is_400(mug: Product, caller: Any, body: bytes) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 50_000,
+        b'{"a":' * 5_000,
+        rb'{"items": [{"sku": "mug", "quantity": 1}], "note": "\uD83d"}',
+        rb'{"items": [{"sku": "mug", "quantity": 1}], "\udfff": 1}',
+    ],
+    ids=["lists", "objects", "half a pair", "half a pair as a name"],
+)
+def test_a_body_that_cannot_be_taken_is_400(mug: Product, caller: Any, body: bytes) -> None:
     response = caller.http.generic(
         "POST", "/api/v1/orders", body, content_type="application/json", headers={"Idempotency-Key": "deep"}
     )
 
     assert (response.status_code, response["Content-Type"]) == (400, "application/problem+json")
     assert response.json()["code"] == "malformed"
+
+
+def test_a_pair_of_surrogates_is_text_and_a_compressed_body_is_415(mug: Product, caller: Any) -> None:
+    def post(**headers: str) -> Any:
+        body = rb'{"items": [{"sku": "mug", "quantity": 1}], "note": "\ud83d\ude00"}'
+        headers["Idempotency-Key"] = "k1"
+        return caller.http.generic("POST", "/api/v1/orders", body, "application/json", headers=headers)
+
+    refused = post(**{"Content-Encoding": "gzip"})
+    assert (refused.status_code, refused.json()["code"]) == (415, "unsupported_media_type")
+    assert refused["Accept-Encoding"] == "identity"
+    assert post(**{"Content-Encoding": "Identity"}).json()["note"] == "\U0001f600"
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
@@ -283,3 +307,31 @@ def test_the_schema_documents_keys_problems_and_examples(demo: User, client: Any
     assert "application/problem+json" in create["responses"]["409"]["content"]
     assert "`out_of_stock`" in create["responses"]["409"]["description"]
     assert create["requestBody"]["content"]["application/json"]["examples"]
+
+
+def test_the_schema_documents_what_befalls_every_call(client: Any) -> None:
+    document = client.get("/api/schema/?format=json").json()
+    calls = {call["operationId"]: call for calls in document["paths"].values() for call in calls.values()}
+    for name, call in calls.items():
+        wanted = {"401", "406", "429", "503"}
+        keyed = any(sent["name"] == "Idempotency-Key" for sent in call.get("parameters", ()))
+        wanted |= {"400", "403", "409", "410", "413", "415", "422"} if keyed else set()
+        assert wanted <= call["responses"].keys(), name
+        for status, answer in call["responses"].items():
+            if status >= "400":
+                assert [*answer["content"]] == ["application/problem+json"], (name, status)
+                told = answer["description"].split(", ")
+                assert len(set(told)) == len(told), (name, status)
+            elif keyed:
+                assert "Idempotent-Replayed" in answer["headers"], (name, status)
+    assert "403" in calls["idempotency_tokens_create"]["responses"]
+    assert "ETag" in calls["payments_read"]["responses"]["200"]["headers"]
+    assert {sent["name"] for sent in calls["orders_events"]["parameters"]} == {"Last-Event-ID", "order_id"}
+    assert document["components"]["schemas"]["NoteRequest"]["required"] == ["note"]
+    for call in calls.values():
+        for status, answer in call["responses"].items():
+            for content in answer.get("content", {}).values():
+                for example in content.get("examples", {}).values():
+                    shape = document["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[1]]
+                    assert set(shape["required"]) <= example["value"].keys(), (call["operationId"], status)
+                    assert example["value"].get("type", "urn:").startswith("urn:")

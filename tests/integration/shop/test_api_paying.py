@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 
+from idempotency.models import LedgerEntry
+from payments import reconcile
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment
 from payments.providers.base import FactKind
+from shop import orders, tasks
 from shop.models import Order, Product
 from tests.integration.shop.provider import Opened
 from tests.integration.shop.settling import number_of, settle
@@ -21,6 +25,16 @@ def order_id(caller: Any, mug: Product) -> str:
 
 def stock() -> int:
     return Product.objects.get(sku="mug").stock
+
+
+def silent(provider: Any) -> None:
+    """It hears nothing, and says nothing."""
+    provider.failing, provider.failure = frozenset({"create", "query", "close"}), OutcomeUnknown("timed out")
+
+
+def shown_attempts(caller: Any) -> list[dict[str, Any]]:
+    attempts: list[dict[str, Any]] = caller.get(f"payments/{Payment.objects.get().id.hex}").json()["attempts"]
+    return attempts
 
 
 class TestPayment:
@@ -65,6 +79,7 @@ class TestPayment:
 
         assert second["id"] == first["id"]
         assert [attempt["channel"] for attempt in second["attempts"]] == ["wechat", "alipay"]
+        assert second["version"] == first["version"] + 1, "it looks otherwise, so its ETag moved"
         assert second["attempts"][1]["next_action"]["type"] == "redirect"
         assert Payment.objects.count() == 1
 
@@ -131,6 +146,81 @@ class TestPayment:
         assert caller.post(**{**pay, "key": "pay-anew"}).status_code == 201
         assert Attempt.objects.count() == 2
 
+    def test_nobody_needs_to_retry_what_has_become_known(self, caller: Any, order_id: str, channels: Any) -> None:
+        def entries() -> list[str]:
+            return [entry.state for entry in LedgerEntry.objects.filter(key__in=["pay", "cancel"])]
+
+        def ask() -> list[tuple[int, str]]:
+            pay = caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
+            cancel = caller.post(f"orders/{order_id}/cancel", key="cancel")
+            return [(answer.status_code, answer.json()["status"]) for answer in (pay, cancel)]
+
+        wechat = channels["wechat"]
+        silent(wechat)
+        assert ask() == [(202, "uncertain"), (202, "pending")]
+        assert (tasks.complete_ledger(timestamp=0), entries()) == ({}, ["uncertain", "uncertain"])
+
+        wechat.failing = frozenset()
+        assert orders.expire(order_id=Order.objects.get().id) == "closed"
+        assert tasks.complete_ledger(timestamp=0) == {"settled": 2}
+        assert entries() == ["finished", "finished"]
+        assert ask() == [(202, "closed"), (202, "closed")]
+
+    def test_another_channel_is_not_uncertain_because_the_first_is(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        silent(channels["wechat"])
+        assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").status_code == 202
+        by_alipay = caller.post(f"orders/{order_id}/payment", {"channel": "alipay"}, key="pay2")
+
+        assert (by_alipay.status_code, by_alipay.json()["status"]) == (201, "uncertain")
+        assert by_alipay.json()["attempts"][1]["next_action"]["type"] == "redirect"
+
+    def test_what_is_open_elsewhere_is_closed_once_the_order_is_paid(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        for channel in ("wechat", "alipay"):
+            caller.post(f"orders/{order_id}/payment", {"channel": channel}, key=channel)
+        settle(channels["wechat"].pay(number_of(order_id, "wechat")))
+        reconcile.run_due()
+
+        assert [method for method, _ in channels["alipay"].calls] == ["create", "close"]
+        assert Attempt.objects.get(channel="alipay").status == "closed"
+        assert Payment.objects.get().status == "succeeded"
+
+    @pytest.mark.parametrize("over", ["paid by another channel", "cancelled", "out of time"])
+    def test_the_timer_opens_nothing_that_nobody_may_pay_any_more(
+        self, caller: Any, order_id: str, channels: Any, over: str
+    ) -> None:
+        wechat = channels["wechat"]
+        silent(wechat)
+        assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").status_code == 202
+        if over == "cancelled":
+            assert caller.post(f"orders/{order_id}/cancel", key="cancel").status_code == 202
+        elif over == "out of time":
+            Attempt.objects.update(expires_at="2020-01-01T00:00:00Z")
+        else:
+            caller.post(f"orders/{order_id}/payment", {"channel": "alipay"}, key="pay2")
+            settle(channels["alipay"].pay(number_of(order_id, "alipay")))
+        wechat.failing = frozenset()
+        Attempt.objects.filter(channel="wechat").update(next_query_at=Now())
+        reconcile.run_due()
+
+        assert [method for method, _ in wechat.calls].count("create") == 1, "and that one was never answered"
+        assert Attempt.objects.get(channel="wechat").status == "closed"
+
+    def test_an_order_in_a_currency_that_the_channel_does_not_take_is_409(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        channels["alipay"].currencies = frozenset({"CNY"})
+        Order.objects.update(currency="JPY")
+        refused = caller.post(f"orders/{order_id}/payment", {"channel": "alipay"}, key="pay")
+
+        assert (refused.status_code, refused.json()["code"]) == (409, "channel_unavailable")
+        assert refused.json()["detail"] == "This payment channel takes no JPY."
+        assert not Attempt.objects.exists()
+        assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay2").status_code == 201
+
     def test_a_paid_order_is_409(self, caller: Any, order_id: str, channels: Any) -> None:
         caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay")
         settle(channels["wechat"].pay(number_of(order_id, "wechat")))
@@ -189,6 +279,16 @@ class TestPayment:
         caller.post(f"orders/{order_id}/cancel", key="cancel")
 
         assert seen == [False]
+
+
+FORM = "application/x-www-form-urlencoded"
+BODIES_OF_NO_USE = [
+    pytest.param("text/plain", b"zzz", 415, id="text"),
+    pytest.param("application/json", b"{", 400, id="broken"),
+    pytest.param(FORM, b"a=1", 415, id="form"),
+    pytest.param(f"{FORM}; charset=utf-16", b"", 400, id="form in utf-16, empty"),
+    pytest.param("multipart/form-data; x=1", b"--x", 415, id="multipart without boundary"),
+]
 
 
 class TestCancel:
@@ -261,8 +361,36 @@ class TestCancel:
         assert (retry.status_code, retry.json()["code"]) == (409, "order_paid")
         assert stock() == 98
 
+    def test_a_channel_that_was_switched_off_meanwhile_is_waited_for(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        """And does not keep the others open."""
+        for channel in ("alipay", "wechat"):
+            caller.post(f"orders/{order_id}/payment", {"channel": channel}, key=channel)
+        alipay = channels.pop("alipay")
+        cancelled = caller.post(f"orders/{order_id}/cancel", key="cancel")
+        assert (cancelled.status_code, cancelled.json()["status"]) == (202, "pending")
+        assert [attempt["status"] for attempt in shown_attempts(caller)] == ["pending", "closed"]
+
+        channels["alipay"] = alipay
+        assert caller.post(f"orders/{order_id}/cancel", key="cancel").json()["status"] == "closed"
+
     def test_needs_a_key(self, caller: Any, order_id: str, channels: Any) -> None:
         assert caller.post(f"orders/{order_id}/cancel").json()["code"] == "idempotency_key_missing"
+
+    @pytest.mark.parametrize(("kind", "body", "status"), BODIES_OF_NO_USE)
+    def test_a_body_that_cannot_be_read_is_refused_before_the_key(
+        self, caller: Any, order_id: str, channels: Any, kind: str, body: bytes, status: int
+    ) -> None:
+        def cancel(kind: str, body: bytes) -> Any:
+            path, headers = f"/api/v1/orders/{order_id}/cancel", {"Idempotency-Key": "cancel"}
+            return caller.http.generic("POST", path, body, kind, headers=headers)
+
+        refused = cancel(kind, body)
+        assert (refused.status_code, refused["Content-Type"]) == (status, "application/problem+json")
+        assert Order.objects.get().status == "pending"
+        # what curl says of an empty body is a form
+        assert (cancel(FORM, b"") if "form" in kind else cancel("application/json", b"{}")).status_code == 200
 
 
 def test_a_full_refund_shows_on_the_order(caller: Any, order_id: str, channels: Any) -> None:

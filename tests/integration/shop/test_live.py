@@ -145,11 +145,21 @@ def test_only_so_many_at_a_time_and_a_reader_that_goes_leaves_its_place(owner: U
     once_more.close()
 
 
+def test_the_headers_alone_take_no_place(owner: User, order: Order) -> None:
+    client = Client()
+    client.force_login(owner)
+    asked = [client.head(f"/api/v1/orders/{order.id.hex}/events") for _ in range(live.STREAMS_MAX + 1)]
+    for answer in asked:
+        assert (answer.status_code, answer["Content-Type"]) == (200, "text/event-stream")
+        assert (b"".join(answer), "Content-Length" in answer) == (b"", False)
+
+
 def test_it_is_the_owners_alone(order: Order) -> None:
     path = f"/api/v1/orders/{order.id.hex}/events"
-    assert Client().get(path).status_code == 401
+    assert Client().get(path).status_code == Client().head(path).status_code == 401
     other = Client()
     other.force_login(User.objects.create_user("eve", password="eve"))
+    assert other.head(path).status_code == 404
     answer = other.get(path, headers={"Accept": "text/event-stream"})
     assert (answer.status_code, json.loads(answer.content)["code"]) == (404, "order_not_found")
 

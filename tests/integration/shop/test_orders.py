@@ -172,6 +172,18 @@ class TestExpiry:
         assert second.status == "closed"
         assert f"order {order.id.hex} could not be closed" in caplog.text
 
+    def test_one_run_closes_more_than_a_batch(
+        self, demo: User, mug: Product, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tasks, "BATCH", 2)
+        with transaction.atomic():
+            for _ in range(5):
+                orders.create_order(user_id=demo.pk, quantities={"mug": 1})
+        Order.objects.update(expires_at=minutes_ago(1))
+
+        assert tasks.expire_orders(timestamp=0) == 5
+        assert set(Order.objects.values_list("status", flat=True)) == {"closed"}
+
     def test_the_timer_is_on_the_queue_every_minute(self) -> None:
         task = app.tasks["shop.expire_orders"]
         assert (task.lock, task.queueing_lock) == (None, "shop.expire_orders")  # a killed worker would keep a lock

@@ -156,3 +156,16 @@ class TestOnAPhone:
         assert switch["method"] == "precreate"
         assert shopper.post(f"{path}/method", switch).status_code == 302
         assert Attempt.objects.filter(method="precreate", channel="alipay").exists()
+
+
+def test_a_second_payment_that_went_back_is_no_refund_of_the_order(
+    shopper: Client, order: Order, channels: Any
+) -> None:
+    for channel in ("wechat", "alipay"):
+        pay(shopper, order, channel)
+    for channel in ("wechat", "alipay"):
+        settle(channels[channel].pay(number_of(order.id.hex, channel)))
+
+    assert "¥39.80 · a payment that this order did not need" in page_of(shopper, order)
+    assert "Refund on its way" not in shopper.get("/orders").content.decode()
+    assert "at most ¥39.80" in page_of(shopper, order), "and what it was paid with can go back"

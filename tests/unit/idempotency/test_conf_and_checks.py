@@ -10,6 +10,8 @@ from idempotency.breaker import Breaker
 from idempotency.checks import GZIP, MIDDLEWARE, check_settings
 from idempotency.conf import config, parse
 
+SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
+
 
 @pytest.mark.parametrize(
     ("raw", "word"),
@@ -22,6 +24,7 @@ from idempotency.conf import config, parse
         ({"TALLY_SECONDS": 0}, "TALLY_SECONDS"),
         ({"TALLY_SECONDS": True}, "TALLY_SECONDS"),
         ({"TOMBSTONE_SECONDS": 10}, "TOMBSTONE_SECONDS"),
+        ({"TOMBSTONE_SECONDS": 60, "BODY_SECONDS": 60}, "TOMBSTONE_SECONDS.*TOKEN_SECONDS"),
         ({"PRINCIPAL": "no.such.function"}, "PRINCIPAL"),
         ({"PRINCIPAL": "idempotency.fastpath.breaker"}, "must name a function"),
         ({"REDIS_CLIENT": 7}, "REDIS_CLIENT"),
@@ -74,6 +77,11 @@ def test_settings_changes_are_seen() -> None:
                 "CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
                 "IDEMPOTENCY": {"REDIS_ALIAS": None},
             },
+            [],
+        ),
+        ({"SESSION_ENGINE": SIGNED_COOKIES}, ["idempotency.E008"]),
+        (
+            {"SESSION_ENGINE": SIGNED_COOKIES, "IDEMPOTENCY": {"PRINCIPAL": "idempotency.fastpath.client"}},
             [],
         ),
     ],

@@ -8,6 +8,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import RequestFactory, override_settings
 from hypothesis import given
 from hypothesis import strategies as st
+from rest_framework.parsers import FormParser, MultiPartParser
+from rest_framework.request import Request
 
 from idempotency.fingerprint import canonical, fingerprint, matches
 
@@ -93,6 +95,31 @@ def test_an_upload_is_compared_by_its_content() -> None:
         return canonical(factory.post("/up", {"f": SimpleUploadedFile("a.txt", content), "n": "1"}))
 
     assert upload(b"same") == upload(b"same") != upload(b"else")
+
+
+@pytest.mark.parametrize("method", ["put", "patch", "delete"])
+@pytest.mark.parametrize(
+    "media_type",
+    ["multipart/form-data; boundary=b", "application/x-www-form-urlencoded"],
+    ids=["multipart", "urlencoded"],
+)
+@pytest.mark.parametrize("parsed", [False, True], ids=["by nobody", "by REST framework"])
+def test_a_form_of_another_method_counts_too(method: str, media_type: str, parsed: bool) -> None:
+    def sent(value: str) -> bytes:
+        multipart = f'--b\r\nContent-Disposition: form-data; name="n"\r\n\r\n{value}\r\n--b--\r\n'
+        body = multipart if "boundary" in media_type else f"n={value}"
+        request = getattr(factory, method)("/things", data=body, content_type=media_type)
+        if parsed:
+            assert Request(request, parsers=[MultiPartParser(), FormParser()]).data["n"] == value
+        return canonical(request)
+
+    assert sent("1") == sent("1") != sent("2")
+
+
+def test_a_form_without_fields_that_was_read_is_no_error() -> None:
+    request = factory.put("/things", data="--b--\r\n", content_type="multipart/form-data; boundary=b")
+    assert not Request(request, parsers=[MultiPartParser()]).data
+    assert canonical(request)
 
 
 def test_a_rotated_secret_still_knows_its_requests() -> None:

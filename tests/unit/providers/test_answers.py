@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from payments.errors import OutcomeUnknown, ProviderRejected, SignatureInvalid
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import registry
 from payments.providers.alipay import Alipay
 from payments.providers.alipay_signing import signed_member, signed_text
@@ -61,14 +61,22 @@ def test_wechat_states_and_refusals(wechat: WeChatPay, company: Company) -> None
         assert wechat.close(out_trade_no=NUMBER).status is TradeStatus.CLOSED
     company.answer = signed({"code": "FREQUENCY_LIMITED", "message": "slow down"}, status=429)
     for call in (wechat.query, wechat.close):
-        with pytest.raises(ProviderRejected, match="FREQUENCY_LIMITED"):
+        with pytest.raises(ProviderUnavailable, match="FREQUENCY_LIMITED"):
             call(out_trade_no=NUMBER)
-    with pytest.raises(ProviderRejected):
+    company.answer = signed({"code": "RATELIMIT_EXCEEDED", "message": "slow down"}, status=403)
+    with pytest.raises(ProviderUnavailable):
         wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER)
+    company.answer = signed({"code": "USER_PAYING", "message": "wait"}, status=202)
+    with pytest.raises(OutcomeUnknown, match="USER_PAYING"):
+        wechat.close(out_trade_no=NUMBER)
+    company.answer = signed({"code": "NO_AUTH", "message": "no"}, status=403)
+    with pytest.raises(ProviderRejected, match="NO_AUTH"):
+        wechat.close(out_trade_no=NUMBER)
     company.answer = signed({"status": "PROCESSING"})
     assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is RefundStatus.PROCESSING
-    company.answer = signed({"status": "ABNORMAL"})
-    assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is RefundStatus.FAILED
+    for told, becomes in (("ABNORMAL", RefundStatus.STUCK), ("CLOSED", RefundStatus.FAILED)):
+        company.answer = signed({"status": told})
+        assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is becomes
 
 
 def test_wechat_names_its_public_key_so_that_the_platform_signs_with_it(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +253,22 @@ def test_a_mistake_is_told_with_the_name_of_its_setting(changed: dict[str, str |
     with pytest.raises(registry.ConfigError, match=told) as refused:
         registry.build({"stripe": settings})
     assert "sk_live_1" not in str(refused.value)
+
+
+def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIntents, company: Company) -> None:
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
+    refund = {"id": "re_1", "amount": 990, "currency": "cny", "metadata": numbers, "payment_intent": None}
+    entry = {"id": "txn_1", "type": "refund_failure", "created": 1_790_000_000, "amount": 990, "source": refund}
+
+    def answer(_: bytes) -> Any:
+        found = [entry] if "type=refund_failure" in company.asked[-1][0] else []
+        body = json.dumps({"object": "list", "data": found, "has_more": False, "url": "/v1"}).encode()
+        return 200, {"Content-Type": "application/json"}, body
+
+    company.answer = answer
+    (line,) = stripe.bill(day=date(2026, 9, 21))
+    assert (line.kind, line.out_trade_no, line.provider_txn_id) == (FactKind.PAID, "", "txn_1")
+    assert (line.out_refund_no, line.amount_minor, line.currency) == (REFUND_NUMBER, 990, "CNY")
 
 
 def test_secrets_may_stand_in_files(company: Company, tmp_path: Path) -> None:

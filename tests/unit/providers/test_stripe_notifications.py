@@ -148,6 +148,11 @@ def test_stale_or_of_the_future_is_refused(stripe: StripeIntents, skew_seconds: 
         read(stripe, event(), sent_at=SENT_AT + skew_seconds)
 
 
+def test_a_part_of_a_second_makes_300_ahead_no_less(stripe: StripeIntents) -> None:
+    with pytest.raises(SignatureInvalid, match="of the future"):
+        read(stripe, event(), sent_at=SENT_AT + 300, now=NOW + timedelta(seconds=0.9))
+
+
 def test_the_clock_that_counts_is_the_one_that_was_given(stripe: StripeIntents) -> None:
     with pytest.raises(SignatureInvalid, match="stale"):
         read(stripe, event(), now=NOW + timedelta(seconds=300))

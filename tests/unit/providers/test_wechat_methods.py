@@ -211,8 +211,8 @@ def test_answers_signed_by_somebody_else_prove_nothing(wechat: WeChatPay, compan
 
 @pytest.mark.parametrize("call", CALLS)
 def test_signed_refusals_of_the_new_calls_are_refusals(wechat: WeChatPay, company: Company, call: str) -> None:
-    company.answer = signed({"code": "FREQUENCY_LIMITED", "message": "slow down"}, status=429)
-    with pytest.raises(ProviderRejected, match="FREQUENCY_LIMITED"):
+    company.answer = signed({"code": "NO_AUTH", "message": "not yours"}, status=403)
+    with pytest.raises(ProviderRejected, match="NO_AUTH"):
         CALLS[call](wechat)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry, rsa
-from payments.providers.base import FactKind
+from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.providers.wechat import WeChatPay, answer_message
 from payments.sandbox import keys
 
@@ -101,7 +101,14 @@ def test_a_refund_is_read_with_the_payment_that_it_takes_from(wechat: WeChatPay,
     assert fact.occurred_at is None
 
 
-@pytest.mark.parametrize("event", ["REFUND.ABNORMAL", "REFUND.CLOSED", "PAYSCORE.USER_OPEN_SERVICE"])
+def test_a_refund_that_did_not_reach_the_payer_is_told_of(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, {**REFUNDED, "refund_status": "ABNORMAL"}, event="REFUND.ABNORMAL")
+    notice = wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
+    assert notice.facts == ()
+    assert notice.refund == RefundResult(status=RefundStatus.STUCK, message="ABNORMAL", out_refund_no="c" * 32)
+
+
+@pytest.mark.parametrize("event", ["REFUND.CLOSED", "PAYSCORE.USER_OPEN_SERVICE"])
 def test_events_that_move_no_money_carry_no_fact(wechat: WeChatPay, platform: keys.Keys, event: str) -> None:
     body = envelope(platform, {}, event=event)
     notice = wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
@@ -152,6 +159,13 @@ def test_five_minutes_are_too_much_both_ways(wechat: WeChatPay, platform: keys.K
     headers = signature_headers(platform, body, sent_at=max(0, SENT_AT + skew_seconds))
     with pytest.raises(SignatureInvalid, match="stale or of the future"):
         wechat.read_notification(headers=headers, body=body, now=NOW)
+
+
+def test_a_part_of_a_second_makes_300_ahead_no_less(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, PAID)
+    headers = signature_headers(platform, body, sent_at=SENT_AT + 300)
+    with pytest.raises(SignatureInvalid, match="of the future"):
+        wechat.read_notification(headers=headers, body=body, now=NOW + timedelta(seconds=0.9))
 
 
 @pytest.mark.parametrize("skew_seconds", [-299, 0, 299])
