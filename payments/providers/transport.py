@@ -4,9 +4,11 @@ A connection that never stood means that nothing happened (`ProviderUnavailable`
 do not know (`OutcomeUnknown`). No retries, no redirects, no proxies from the environment.
 """
 
+import ssl
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 
 import httpx
 
@@ -26,6 +28,7 @@ def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client
     by `payments.channels`, while calls of other threads may still run on it.
     """
     pool = httpx.HTTPTransport(
+        verify=_authorities(),
         limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections),
         trust_env=False,
     )
@@ -34,6 +37,12 @@ def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client
     )
     weakref.finalize(made, pool.close)
     return made
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Whom we trust to name a provider; read once, because each reading takes longer than many a call."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def send(session: httpx.Client, request: httpx.Request, *, limits: Limits = nullcontext) -> httpx.Response:
