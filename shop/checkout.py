@@ -129,6 +129,9 @@ def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | 
 def is_known(subject: str) -> bool:
     """Whether all that was asked of an order has its outcome: no attempt in doubt, no closing begun and not ended.
 
+    Not where it was paid while it was being closed: that refuses the cancellation, and a refusal is kept by the
+    retry that hears it, so that all later ones hear the same bytes.
+
     Args:
         subject: of a ledger entry, ``order:`` and 32 hexadecimal characters; of any other nothing is known here.
     """
@@ -136,7 +139,7 @@ def is_known(subject: str) -> bool:
     order = Order.objects.filter(pk=UUID(number)).first() if kind == "order" else None
     if order is None:
         return False
-    if order.status != OrderStatus.PENDING:
+    if order.status == OrderStatus.CLOSED:
         return True
     doubtful = Attempt.objects.filter(payment__order_id=order.pk, status=AttemptStatus.UNCERTAIN)
     return order.closing_at is None and not doubtful.exists()
