@@ -23,8 +23,8 @@ def settle_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> int
     """Finish uncertain entries about subjects whose outcome is known by now.
 
     Args:
-        is_known: given the subject, such as ``order:0190…``, whether a retry would be answered with an outcome that
-            is no refusal: those are for a retry to hear and keep. It reads.
+        is_known: given the subject, such as ``order:0190…``, whether a retry would hear of an outcome, and of none
+            that is a refusal: those are for a retry to hear and keep. It reads.
         limit: most entries to look at; the oldest come first.
 
     Returns:
