@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
-from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework import exceptions, serializers, status
@@ -23,6 +22,7 @@ from idempotency.principal import principal_of
 from idempotency.recovery import Phases
 from idempotency.views import (
     DJANGOS_REFUSALS,
+    MALFORMED,
     handling,
     open_exchange,
     outside_atomic_requests,
@@ -150,7 +150,7 @@ def _problem_of_drf(exc: Exception) -> Problem | None:
         return Problem(403, "permission_denied", "You may not do this.")
     if isinstance(exc, exceptions.ValidationError):
         return Problem(400, "validation_failed", "The request body is not valid; see errors.", errors=exc.detail)
-    if isinstance(exc, (BadRequest, SuspiciousOperation, MultiPartParserError)):
+    if isinstance(exc, MALFORMED):
         return malformed()
     if not isinstance(exc, exceptions.APIException):
         return None

@@ -34,7 +34,8 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _EXCHANGES: dict[Mode, type[Exchange]] = {Mode.ATOMIC: AtomicExchange, Mode.PHASED: PhasedExchange}
 
 # what Django itself answers with a 4xx: refusals of the view, and no faults of the program
-DJANGOS_REFUSALS = (Http404, PermissionDenied, BadRequest, SuspiciousOperation, MultiPartParserError)
+MALFORMED = (BadRequest, SuspiciousOperation, MultiPartParserError)
+DJANGOS_REFUSALS = (Http404, PermissionDenied, *MALFORMED)
 REQUEST_ID_MAX = 64  # characters that the ledger keeps
 
 

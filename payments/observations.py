@@ -76,7 +76,7 @@ def rederive(payment: Payment) -> None:
     Args:
         payment: its row locked by the caller in this transaction.
     """
-    _settle(position.read(payment), unless_as_before=False)
+    _settle(position.read(payment), always=True)
 
 
 def order_listener() -> Callable[..., bool]:
@@ -210,7 +210,7 @@ def _set_attempt(attempt: Attempt, status: AttemptStatus) -> None:
         attempt.status = status.value
 
 
-def _settle(stands: Position, *, unless_as_before: bool = True) -> None:
+def _settle(stands: Position, *, always: bool = False) -> None:
     """Totals and status of the payment, by compare-and-set on its version; and whoever acts on them is told."""
     payment = stands.payment
     paid_minor, refunded_minor = stands.total_minor(FactKind.PAID), stands.total_minor(FactKind.REFUNDED)
@@ -226,7 +226,7 @@ def _settle(stands: Position, *, unless_as_before: bool = True) -> None:
     status = stands.status(paid_minor=paid_minor, refunded_minor=refunded_minor)
     told = (payment.status, payment.paid_minor, payment.refunded_minor)
     as_before = (*told, payment.reserved_minor) == (status.value, paid_minor, refunded_minor, reserved_minor)
-    if unless_as_before and as_before:
+    if as_before and not always:
         return
     if status not in NEXT[PaymentStatus(payment.status)]:
         raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")

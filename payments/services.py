@@ -6,6 +6,7 @@ for is known, and asking under it is all that is ever needed.
 """
 
 import logging
+from collections.abc import Callable
 from enum import StrEnum
 from uuid import UUID
 
@@ -140,11 +141,7 @@ def query_attempt(attempt_id: UUID) -> Payment:
 
     Transaction: NONE may be open.
     """
-    must_be_outside_transactions()
-    attempt = Attempt.objects.get(pk=attempt_id)
-    if attempt.is_live:
-        _ask(provider_of(attempt), attempt)
-    return Payment.objects.get(pk=attempt.payment_id)
+    return _while_live(attempt_id, _ask)
 
 
 def close_attempt(attempt_id: UUID) -> Payment:
@@ -155,15 +152,7 @@ def close_attempt(attempt_id: UUID) -> Payment:
 
     Transaction: NONE may be open.
     """
-    must_be_outside_transactions()
-    attempt = Attempt.objects.get(pk=attempt_id)
-    if attempt.is_live:
-        channel = provider_of(attempt)
-        trade = _close(channel, attempt)
-        if trade.status is TradeStatus.PAID and not trade.facts:
-            trade = _query(channel, attempt)
-        fold(trade.facts, source="close")
-    return Payment.objects.get(pk=attempt.payment_id)
+    return _while_live(attempt_id, _close)
 
 
 def close_payment(*, order_id: UUID) -> CloseResult:
@@ -206,12 +195,23 @@ def _may_be_paid(attempt: Attempt) -> bool:
     return order_listener()(order_id=payment.order_id, event="payable")
 
 
+def _while_live(attempt_id: UUID, tell: Callable[[Provider, Attempt], object]) -> Payment:
+    must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    if attempt.is_live:
+        tell(provider_of(attempt), attempt)
+    return Payment.objects.get(pk=attempt.payment_id)
+
+
 def _query(channel: Provider, attempt: Attempt) -> Trade:
     return channel.query(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
 
 
-def _close(channel: Provider, attempt: Attempt) -> Trade:
-    return channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+def _close(channel: Provider, attempt: Attempt) -> None:
+    trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+    if trade.status is TradeStatus.PAID and not trade.facts:
+        trade = _query(channel, attempt)
+    fold(trade.facts, source="close")
 
 
 def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
@@ -266,5 +266,5 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction) -> Payment:
         # it was closed while our call was on its way, which opened it again: nobody may pay it now
         log.warning("attempt %s was opened after it had been closed; closing it again", attempt.out_trade_no)
         attempt.reference = action.reference
-        fold(_close(channel, attempt).facts, source="close")
+        _close(channel, attempt)
     return Payment.objects.get(pk=attempt.payment_id)

@@ -13,7 +13,7 @@ from django.db import transaction
 from payments import attempts, services
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
-from payments.providers.base import NOBODY, Payer, PayMethod
+from payments.providers.base import NOBODY, Payer, PayMethod, Provider
 from payments.states import AttemptStatus
 from shop import orders
 from shop.errors import OrderClosed, OrderPaid, from_payment, from_provider
@@ -85,18 +85,14 @@ def start_payment(
 
 def has_method(*, channel: str, method: PayMethod) -> bool:
     """Whether shoppers can pay by this way here."""
-    try:
-        return method in services.provider(channel).methods
-    except PaymentRefused:
-        return False
+    found = _provider(channel)
+    return found is not None and method in found.methods
 
 
 def takes(*, channel: str, currency: str) -> bool:
     """Whether an order in this currency can be paid by the channel here."""
-    try:
-        return currency in services.provider(channel).currencies
-    except PaymentRefused:
-        return False
+    found = _provider(channel)
+    return found is not None and currency in found.currencies
 
 
 def ask_provider(*, order_id: UUID) -> None:
@@ -121,7 +117,8 @@ def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | 
         channel: ``wechat``, ``alipay`` or ``stripe``.
         method: one of the channel's; None is its first.
     """
-    way = method or _first_method(channel)
+    found = _provider(channel)
+    way = method or (found and found.methods[0])
     tried = [one["status"] for one in document["attempts"] if (one["channel"], one["method"]) == (channel, way)]
     return tried[-1:] == ["uncertain"]
 
@@ -145,11 +142,12 @@ def is_known(subject: str) -> bool:
     return order.closing_at is None and not doubtful.exists()
 
 
-def _first_method(channel: str) -> PayMethod | None:
+def _provider(channel: str) -> Provider | None:
+    """None where the channel is not configured here, or was switched off since."""
     try:
-        return services.provider(channel).methods[0]
+        return services.provider(channel)
     except PaymentRefused:
-        return None  # the channel was switched off since
+        return None
 
 
 def _open(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | None, payer: Payer) -> UUID:

@@ -2,7 +2,6 @@
 
 import argparse
 import getpass
-import math
 from collections import Counter
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from idempotency import ledger, searching
 from idempotency.completer import IDLE_SECONDS, complete_stalled
 from idempotency.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
+from idempotency.management.arguments import positive, seconds
 from idempotency.models import LedgerEntry
 from idempotency.reaper import BATCH, reap
 from idempotency.recovery import NotAbandonable
@@ -30,11 +30,11 @@ class Command(BaseCommand):
         lately = f"a request id or key_digest of the newest {searching.LOOKED_AT:,}"
         show.add_argument("wanted", help=f"a key, a subject such as order:0190…, {lately}, or #number")
         reaping = actions.add_parser("reap", help="remove bytes and keys that are past their time")
-        reaping.add_argument("--batch", type=_positive, default=BATCH, help="rows a transaction (%(default)s)")
+        reaping.add_argument("--batch", type=positive, default=BATCH, help="rows a transaction (%(default)s)")
         completing = actions.add_parser("complete", help="run stalled entries again from their recovery points")
-        completing.add_argument("--limit", type=_positive, default=1_000, help="entries (%(default)s)")
+        completing.add_argument("--limit", type=positive, default=1_000, help="entries (%(default)s)")
         completing.add_argument(
-            "--idle-seconds", type=_seconds, default=IDLE_SECONDS, help="leave younger ones to their client"
+            "--idle-seconds", type=seconds, default=IDLE_SECONDS, help="leave younger ones to their client"
         )
         resolving = actions.add_parser("resolve", help="it happened: answer its key with this from now on")
         resolving.add_argument("--status", type=int, choices=RESOLVE_STATUSES, default=200)
@@ -135,25 +135,11 @@ class Command(BaseCommand):
             self.stderr.write(f"\r{what}: {count}", ending="")
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
-
-
 def _who_is_logged_in() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # as in a container, whose user id has no name
         raise CommandError("Nothing here tells who you are: say who decides with --operator.") from None
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")
-    return number
 
 
 def _number(text: str) -> int:

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from idempotency.management.arguments import positive
 from payments import webhooks
 from payments.errors import ChannelUnavailable, ProviderError
-from payments.management.arguments import positive
 from payments.models import Notification
 
 FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_no", "received_at", "processed_at")

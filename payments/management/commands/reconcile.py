@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from idempotency.management.arguments import positive
 from payments import reconcile
-from payments.management.arguments import positive
 
 
 class Command(BaseCommand):
