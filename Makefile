@@ -28,18 +28,19 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
 run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
 	@exec $(PY) -m shop.run --stop-with-parent
 
-# programs of the tests that pip cannot bring: name of the package, and how to see that it is there
+# $(call apt,PACKAGES): succeeds where they are there afterwards; the lists are fetched where the old ones do not do
+APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends
+apt = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing $(1)" \
+  && { $(APT_INSTALL) $(1) >/dev/null 2>&1 || { apt-get update -q >/dev/null && $(APT_INSTALL) $(1) >/dev/null; }; }
+# the same for tests, which go on without
+apt-or-skip = { $(call apt,$(1)); } || echo "Tests that need it will skip. Install it with: apt-get install $(1)"
+
+# programs of the tests that pip cannot bring: how to see that it is there, and name of the package
 programs:
-	@missing=; \
-	command -v chromium chromium-browser google-chrome >/dev/null || missing="$$missing chromium fonts-noto-cjk"; \
-	[ -e /usr/share/java/zookeeper.jar ] || missing="$$missing zookeeper"; \
-	command -v pgbouncer /usr/sbin/pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
-	[ -z "$$missing" ] || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing$$missing"; apt-get update -q >/dev/null && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing >/dev/null; \
-	else \
-	  echo "Tests that need one of these will skip. Install it with: apt-get install$$missing"; \
-	fi
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  $(call apt-or-skip,chromium fonts-noto-cjk)
+	@[ -e /usr/share/java/zookeeper.jar ] || $(call apt-or-skip,zookeeper)
+	@PATH=$$PATH:/usr/sbin command -v pgbouncer >/dev/null || $(call apt-or-skip,pgbouncer)
 
 # two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
 # is not measured for coverage, which would make it half as long again
@@ -66,22 +67,11 @@ test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6
 	    settlement/test_observations.py settlement/test_guards.py idempotency/test_inbox.py) $(PYTEST_FLAGS)
 
 wrk:
-	@if ! command -v wrk >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing wrk"; apt-get update -q >/dev/null && apt-get install -q -y --no-install-recommends wrk >/dev/null; \
-	  else \
-	    echo "wrk is missing: install it with apt-get install wrk"; exit 1; \
-	  fi; \
-	fi
+	@command -v wrk >/dev/null || { $(call apt,wrk); } \
+	  || { echo "wrk is missing: install it with apt-get install wrk"; exit 1; }
 
 nginx:
-	@if ! PATH=$$PATH:/usr/sbin command -v nginx >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing nginx"; apt-get update -q >/dev/null && apt-get install -q -y --no-install-recommends nginx-light >/dev/null; \
-	  else \
-	    echo "Tests that need nginx will skip. Install it with: apt-get install nginx-light"; \
-	  fi; \
-	fi
+	@PATH=$$PATH:/usr/sbin command -v nginx >/dev/null || $(call apt-or-skip,nginx-light)
 
 cluster: $(VENV)/dev.stamp programs nginx ## the files of deploy/ over several servers, each of which is killed under load
 	$(PY) -m pytest tests/cluster -v $(PYTEST_FLAGS)

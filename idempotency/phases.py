@@ -3,7 +3,8 @@
 The claim is committed first, under a lease and a fencing number. The handler opens short transactions of its
 own around its calls and must be resumable: after a crash, or after it answered 202 because the outcome outside
 is not known, a retry with the same key runs it again (`resumed` is then True) under the next fencing number.
-Completion is a compare-and-set on that number. An entry whose handler ran is never deleted before it finished.
+Completion is a compare-and-set on that number. An entry whose handler ran is never deleted before it finished,
+or before all that the handler may have done is known (`idempotency.settling`).
 """
 
 from collections.abc import Mapping
@@ -67,6 +68,11 @@ class PhasedExchange(Exchange):
     def handler(self) -> str:
         """Name of the `Phases` that run under this exchange; empty for a handler of another make."""
         return self._identity.handler
+
+    def about(self, kind: str, identifier: object) -> None:
+        super().about(kind, identifier)
+        if self.run is not None and not self.handler:  # of recovery points, each keeps it
+            ledger.note_subject(self.run, subject=self._subject)
 
     def begin(self) -> StoredResponse | None:
         found = marker.look(self.key_digest)

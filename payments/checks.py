@@ -13,6 +13,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from idempotency.checks import check_settings
 from payments.providers import registry, stripe_settings
 
 ENDS_SOON = timedelta(days=30)
@@ -56,7 +57,8 @@ def must_be_sound() -> None:
     Raises:
         ImproperlyConfigured: with a line for each.
     """
-    if errors := [message.msg for message in check_channels(None) if message.is_serious()]:
+    told = [*check_settings(None), *check_channels(None)]
+    if errors := [message.msg for message in told if message.is_serious()]:
         raise ImproperlyConfigured("\n".join(errors))
 
 

@@ -19,11 +19,12 @@ def represent_payment(payment: Payment) -> dict[str, Any]:
         "amount": {"amount_minor": payment.amount_minor, "currency": payment.currency},
         "paid_minor": payment.paid_minor,
         "refunded_minor": payment.refunded_minor,
-        "attempts": [_represent_attempt(attempt) for attempt in payment.attempts.order_by("id")],
+        "attempts": [represent_attempt(attempt) for attempt in payment.attempts.order_by("id")],
     }
 
 
-def _represent_attempt(attempt: Attempt) -> dict[str, Any]:
+def represent_attempt(attempt: Attempt) -> dict[str, Any]:
+    """One of the payment's `attempts`."""
     action: dict[str, Any] | None = None
     if attempt.status == AttemptStatus.PENDING:
         action = {"type": attempt.next_action_type, "url": attempt.next_action_url}

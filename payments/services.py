@@ -6,7 +6,7 @@ for is known, and asking under it is all that is ever needed.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from uuid import UUID
 
@@ -16,16 +16,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from payments import channels
-from payments.errors import (
-    ChannelOff,
-    ChannelUnavailable,
-    OutcomeUnknown,
-    ProviderError,
-    ProviderRejected,
-)
+from payments.errors import ChannelOff, ChannelUnavailable, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.observations import apply_observation, order_listener, rederive
 from payments.providers.base import (
+    NEEDED,
+    NOBODY,
     Fact,
     NextAction,
     Payer,
@@ -85,8 +81,12 @@ def must_be_outside_transactions() -> None:
         raise RuntimeError("a provider must not be called inside a transaction")
 
 
-def submit_attempt(attempt_id: UUID) -> Payment:
+def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY) -> Payment:
     """Open the attempt at its provider, or go on where an earlier run was cut off.
+
+    Args:
+        attempt_id: which attempt.
+        payer: what the method must know of the shopper, to get a fresh link or code where the open one is over.
 
     Returns:
         The payment. An attempt whose outcome is not known is `uncertain`, and so is its payment.
@@ -100,8 +100,14 @@ def submit_attempt(attempt_id: UUID) -> Payment:
     """
     must_be_outside_transactions()
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
-    if attempt.status not in _UNOPENED:
-        return attempt.payment
+    if attempt.status in _UNOPENED:
+        return _open(attempt)
+    if attempt.status == AttemptStatus.PENDING and attempt.action_is_over:
+        return _renew(attempt, payer)
+    return attempt.payment
+
+
+def _open(attempt: Attempt) -> Payment:
     channel = provider_of(attempt)
     try:
         if attempt.submitted_at is not None:
@@ -113,24 +119,14 @@ def submit_attempt(attempt_id: UUID) -> Payment:
                 return _close_instead(attempt)
         if not Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(submitted_at=Now()):
             return Payment.objects.get(pk=attempt.payment_id)
-        action = channel.create(
-            out_trade_no=attempt.out_trade_no,
-            amount_minor=attempt.amount_minor,
-            currency=attempt.currency,
-            description=attempt.description,
-            notify_url=f"{settings.PUBLIC_URL}/webhooks/{attempt.channel}",
-            return_url=f"{settings.PUBLIC_URL}/orders/{attempt.payment.order_id.hex}",
-            expires_at=attempt.expires_at,
-            method=PayMethod(attempt.method),
-            payer=Payer(**attempt.payer),
-        )
+        action = _create(channel, attempt, Payer(**attempt.payer))
     except OutcomeUnknown as error:
         log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
         return _set(attempt, AttemptStatus.UNCERTAIN)
     except ProviderRejected as error:
         _set(attempt, AttemptStatus.FAILED, message=str(error)[:255])
         raise
-    return _opened(channel, attempt, action)
+    return _opened(channel, attempt, action, among=_UNOPENED)
 
 
 def query_attempt(attempt_id: UUID) -> Payment:
@@ -181,6 +177,33 @@ def fold(facts: tuple[Fact, ...], *, source: str) -> None:
     with transaction.atomic():
         for fact in facts:
             apply_observation(fact, source=source)
+
+
+def _renew(attempt: Attempt, payer: Payer) -> Payment:
+    """Get a fresh link or code for the trade that is open under the same number."""
+    needed = NEEDED.get(PayMethod(attempt.method))
+    if (needed and not getattr(payer, needed)) or not _may_be_paid(attempt):
+        return attempt.payment
+    channel = provider_of(attempt)
+    try:
+        action = _create(channel, attempt, payer)
+    except ProviderRejected:  # paid or closed meanwhile: it is asked which
+        return query_attempt(attempt.pk)
+    return _opened(channel, attempt, action, among=[AttemptStatus.PENDING.value])
+
+
+def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
+    return channel.create(
+        out_trade_no=attempt.out_trade_no,
+        amount_minor=attempt.amount_minor,
+        currency=attempt.currency,
+        description=attempt.description,
+        notify_url=f"{settings.PUBLIC_URL}/webhooks/{attempt.channel}",
+        return_url=f"{settings.PUBLIC_URL}/orders/{attempt.payment.order_id.hex}/back",
+        expires_at=attempt.expires_at,
+        method=PayMethod(attempt.method),
+        payer=payer,
+    )
 
 
 def _may_be_paid(attempt: Attempt) -> bool:
@@ -247,14 +270,16 @@ def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payme
     return payment
 
 
-def _opened(channel: Provider, attempt: Attempt, action: NextAction) -> Payment:
+def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> Payment:
+    """Keep how the shopper goes on, unless the attempt's status is none of `among` any more."""
     with transaction.atomic():
         payment = Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
-        changed = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(
+        changed = Attempt.objects.filter(pk=attempt.pk, status__in=among).update(
             status=AttemptStatus.PENDING.value,
             next_action_type=action.type.value,
             next_action_url=action.url,
             next_action_params=dict(action.params),
+            next_action_expires_at=timezone.now() + action.lives if action.lives else None,
             reference=action.reference,
             payer={},
         )

@@ -1,16 +1,11 @@
-"""The shop's tables for the operator: products go through `shop.catalog` and `shop.stock`, orders are read.
-
-Stock is changed by a difference, never overwritten: shoppers go on buying while a person counts.
-"""
+"""The shop's tables for the operator: products are edited (`shop.productadmin`), sales announced, others read."""
 
 import uuid
-from typing import Any, ClassVar
+from typing import Any
 
-from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.auth import get_user_model
-from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -20,12 +15,11 @@ from rest_framework.authtoken.models import TokenProxy
 from idempotency import admin as ledger_admin
 from idempotency import searching
 from idempotency.filters import newest
+from idempotency.paging import COUNTED_MAX
 from idempotency.searching import WholeTermSearch
 from payments.admin.filters import Opened
-from payments.money import EXPONENTS
-from shop import catalog, flashsale, orders, stock, window
+from shop import flashsale, orders
 from shop.models import (
-    SEGMENTS_MAX,
     Campaign,
     Coupon,
     FlashSale,
@@ -35,9 +29,8 @@ from shop.models import (
     OrderItem,
     OrderStatus,
     Product,
-    ProductQuerySet,
-    StockStrategy,
 )
+from shop.productadmin import ProductAdmin
 from shop.templatetags.shop import money
 
 admin.site.site_header = "PayOnce"
@@ -48,107 +41,7 @@ if admin.site.is_registered(TokenProxy):
     admin.site.unregister(TokenProxy)
 
 
-class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A product; for an existing one, its stock is moved by a difference."""
-
-    stock_difference = forms.IntegerField(
-        label=_("Stock difference"),
-        required=False,
-        initial=0,
-        help_text=_("Units to add, or with a minus sign to take away; 0 leaves the stock alone."),
-    )
-    strategy = forms.ChoiceField(
-        label=_("How units are taken"),
-        required=False,
-        choices=StockStrategy.choices,
-        help_text=_("May be changed while orders are on their way."),
-    )
-    segments = forms.IntegerField(
-        label=_("Segments"),
-        required=False,
-        min_value=1,
-        max_value=SEGMENTS_MAX,
-        help_text=_("Of a product with several rows: about as many as orders that are written at once."),
-    )
-
-    class Meta:
-        model = Product
-        fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
-
-    def clean_currency(self) -> str:
-        """One whose minor unit is known: everything else would be shown and charged at another price."""
-        currency = str(self.cleaned_data["currency"])
-        if currency not in EXPONENTS:
-            raise forms.ValidationError(_("One of %(known)s."), params={"known": ", ".join(EXPONENTS)})
-        return currency
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.initial["strategy"] = self.instance.stock_strategy
-        self.initial["segments"] = self.instance.stock_segments
-
-
-@admin.register(Product)
-class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Name, price and window texts are edited; the stock is moved."""
-
-    form = ProductForm
-    list_display = ("sku", "name", "price", "units", "stock_strategy", "flash_only", "version")
-    list_filter = ("flash_only", "currency", "stock_strategy")
-    search_fields = ("sku", "name")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Product]:
-        products: ProductQuerySet = super().get_queryset(request)  # type: ignore[assignment]
-        return products.with_units()
-
-    @admin.display(description=_("stock"), ordering="units")
-    def units(self, product: Any) -> int:
-        return int(product.units)
-
-    @admin.display(description=_("price"), ordering="price_minor")
-    def price(self, product: Product) -> str:
-        return money(product.price_minor, product.currency)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
-        return () if obj is None else ("sku", "units", "version")
-
-    def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
-        shown = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
-        if obj is None:
-            return (*shown, "stock", "strategy", "segments")
-        return (*shown, "units", "stock_difference", "strategy", "segments", "version")
-
-    def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
-        return False  # orders refer to it
-
-    def save_model(self, request: HttpRequest, obj: Product, form: Any, change: bool) -> None:
-        """Write only what was edited, and only over what the editor saw."""
-        if not change:
-            with transaction.atomic():
-                super().save_model(request, obj, form, change)
-                self._arrange(obj, form)
-                window.tell()
-            return
-        edited = [name for name in form.changed_data if name in catalog.EDITABLE]
-        with transaction.atomic():
-            if edited and not catalog.edit_product(
-                product_id=obj.pk,
-                before={name: form.initial[name] for name in edited},
-                after={name: form.cleaned_data[name] for name in edited},
-            ):
-                messages.error(
-                    request, _("Somebody else edited this product meanwhile; your texts were not saved.")
-                )
-            self._arrange(obj, form)
-            difference = form.cleaned_data.get("stock_difference") or 0
-            if difference and not stock.adjust(product_id=obj.pk, difference=difference):
-                messages.error(request, _("There are fewer units than you take away; the stock was not changed."))
-
-    def _arrange(self, product: Product, form: Any) -> None:
-        """Have its units taken as the form says, if that is something else than the editor saw."""
-        wanted = {name: form.cleaned_data[name] or form.initial[name] for name in ("strategy", "segments")}
-        if wanted != {name: form.initial[name] for name in wanted}:
-            stock.arrange(product_id=product.pk, **wanted)
+admin.site.register(Product, ProductAdmin)
 
 
 class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
@@ -173,9 +66,8 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 class ReadOnlyAdmin(ledger_admin.ReadOnlyAdmin):
-    """As the ledger's: seen, never written, for the domain modules are the only writers. It may be sorted."""
+    """As the ledger's: seen, never written, for the domain modules are the only writers."""
 
-    sortable_by: ClassVar[tuple[str, ...] | None] = None
     list_per_page = 100
 
 
@@ -186,7 +78,6 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_display = ("number", "status", "user", "total", "created_at", "paid_at", "closed_at", "version")
     list_filter = (Opened, newest("status", OrderStatus.choices))
     list_select_related = ("user",)
-    sortable_by = ()  # by a column without an index, PostgreSQL would sort the whole table
     search_fields = ("id",)
     search_help_text = _("a whole order number or user name, or of the newest orders a whole SKU")
     ordering = ("-id",)
@@ -282,7 +173,7 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_select_related = ("sale", "buyer", "order")
     search_fields = ("buyer",)
     search_help_text = _("a whole user name or SKU")
-    ordering = ("sale", "place", "pk")
+    ordering = ("-sale_id", "place", "pk")  # not by a column of the sale: an index gives one sale after the other
 
     def search(self, rows: QuerySet[FlashSalePurchase], term: str) -> QuerySet[FlashSalePurchase]:
         sales = list(FlashSale.objects.filter(product__sku=term).values_list("pk", flat=True))
@@ -291,23 +182,20 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 @admin.register(Campaign)
 class CampaignAdmin(ReadOnlyAdmin):
-    """Coupon campaigns and how far they are drawn."""
+    """Coupon campaigns; the page of one tells how far it is drawn."""
 
-    list_display = ("slug", "name", "coupons_drawn", "coupons_left", "created_at")
+    list_display = ("slug", "name", "created_at")
     search_fields = ("slug", "name")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Campaign]:
-        drawn = Count("coupons", filter=Q(coupons__drawn_by__isnull=False))
-        campaigns: QuerySet[Campaign] = super().get_queryset(request)
-        return campaigns.annotate(all_coupons=Count("coupons"), drawn_coupons=drawn)
+    fields = ("slug", "name", "coupons_drawn", "coupons_left", "created_at")
+    readonly_fields = fields
 
     @admin.display(description=_("drawn"))
-    def coupons_drawn(self, campaign: Any) -> int:
-        return int(campaign.drawn_coupons)
+    def coupons_drawn(self, campaign: Campaign) -> str:
+        return _counted(campaign, drawn=True)
 
     @admin.display(description=_("left"))
-    def coupons_left(self, campaign: Any) -> int:
-        return int(campaign.all_coupons - campaign.drawn_coupons)
+    def coupons_left(self, campaign: Campaign) -> str:
+        return _counted(campaign, drawn=False)
 
 
 @admin.register(Coupon)
@@ -337,3 +225,10 @@ class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
 def _users(name: str) -> list[int]:
     """Ids: looked up first, so that a search over several columns has an index for each."""
     return list(get_user_model().objects.filter(username=name).values_list("pk", flat=True))
+
+
+def _counted(campaign: Campaign, *, drawn: bool) -> str:
+    """How many coupons, of one of two partial indexes; where they are too many to count, so much is said."""
+    rows = Coupon.objects.order_by().filter(campaign=campaign, drawn_by__isnull=not drawn)
+    count = rows[: COUNTED_MAX + 1].count()
+    return f"> {COUNTED_MAX}" if count > COUNTED_MAX else str(count)

@@ -8,12 +8,12 @@ from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from idempotency.errors import Problem
 from idempotency.views import idempotent
 from shop import basket, catalog, orders, problems
-from shop.decorators import draws_refusals, members_only, user_id_of
+from shop.decorators import draws_refusals, members_only, posted_only, user_id_of
 from shop.forms import BasketForm, BuyForm
 
 # refusals that the shopper mends on the basket's page, each said there
@@ -51,7 +51,7 @@ def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpRespo
     return problems.render_problem(request, problem)
 
 
-@require_POST
+@posted_only(back_to="product")
 @draws_refusals(_refused)
 @idempotent()
 def add(request: HttpRequest, *, sku: str) -> HttpResponse:
@@ -64,7 +64,7 @@ def add(request: HttpRequest, *, sku: str) -> HttpResponse:
     return redirect("basket")
 
 
-@require_POST
+@posted_only(back_to="basket")
 @draws_refusals(_refused)
 @idempotent()
 def change(request: HttpRequest) -> HttpResponse:
@@ -76,7 +76,7 @@ def change(request: HttpRequest) -> HttpResponse:
     return redirect("basket")
 
 
-@require_POST
+@posted_only(back_to="basket", named=False)
 @draws_refusals(_refused)
 @idempotent()
 def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
@@ -86,7 +86,7 @@ def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
 
 
 @members_only(back_to="basket")
-@require_POST
+@posted_only(back_to="basket")
 @draws_refusals(_refused)
 @idempotent()
 def order(request: HttpRequest) -> HttpResponse:

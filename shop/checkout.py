@@ -77,7 +77,7 @@ def start_payment(
             raise
         return payment
     try:
-        return services.submit_attempt(attempt_id)
+        return services.submit_attempt(attempt_id, payer=payer)
     except ProviderError as error:
         log.warning("order %s: %s did not open a payment: %s", order_id.hex, channel, error)
         raise from_provider(error) from error

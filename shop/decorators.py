@@ -1,14 +1,15 @@
-"""What the pages' views share: who may come in, and how a refusal becomes a page."""
+"""What the pages' views share: who may come in, by which method, and how a refusal becomes a page."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
+from django.views.decorators.http import require_POST
 
 from idempotency.errors import Problem
 from idempotency.response import REPLAYED_HEADER
@@ -28,6 +29,31 @@ def members_only(back_to: str) -> Callable[[View], View]:
             response = view(request, **kwargs)
             add_never_cache_headers(response)  # someone's own orders stay out of shared caches and of old tabs
             return response
+
+        return wrapper
+
+    return decorate
+
+
+def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
+    """The address of a form. Who opens it with a GET is led to the page named `back_to`; other methods are a 405.
+
+    A page drawn as the answer to a form stands at the form's address, and the language's switch, Enter in the
+    address bar and a page that renews itself open it again from there.
+
+    Args:
+        back_to: the page that the form stands on, or another that says what came of it.
+        named: whether that page's address has the arguments of the form's.
+    """
+
+    def decorate(view: View) -> View:
+        posted = require_POST(view)
+
+        @wraps(view)
+        def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+            if request.method in {"GET", "HEAD"}:
+                return HttpResponseRedirect(reverse(back_to, kwargs=kwargs if named else None))
+            return posted(request, **kwargs)
 
         return wrapper
 

@@ -5,6 +5,7 @@ Reads only; the payments app's own JSON is the source, so the page and the API c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -18,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments.models import Payment, Refund
 from payments.providers.base import NextActionType
-from payments.serializers import represent_payment
+from payments.serializers import represent_attempt
 from payments.states import OPEN_REFUNDS, RefundStatus
 from shop import orders
 from shop.models import Order, OrderItem, OrderStatus
@@ -58,6 +59,15 @@ class Action:
     out_trade_no: str
     type: NextActionType
     url: str
+    expires_at: datetime | None
+
+    @property
+    def by_form(self) -> bool:
+        """Whether the way on leads through us, who get a fresh code or link where this one is over."""
+        if self.expires_at is None:
+            return False
+        # a link is not followed before it is pressed, which may be long after the page was drawn
+        return self.expires_at <= timezone.now() if self.is_qr_code else True
 
     @property
     def is_qr_code(self) -> bool:
@@ -219,7 +229,7 @@ def _attempts_of(payment: Payment | None) -> tuple[list[Action], bool]:
     """What the shopper can go on with, oldest first, and whether any attempt's outcome is missing."""
     if payment is None:
         return [], False
-    attempts = represent_payment(payment)["attempts"]
+    attempts = [(represent_attempt(row), row.next_action_expires_at) for row in payment.attempts.order_by("id")]
     actions = [
         Action(
             channel=attempt["channel"],
@@ -227,14 +237,15 @@ def _attempts_of(payment: Payment | None) -> tuple[list[Action], bool]:
             out_trade_no=attempt["out_trade_no"],
             type=NextActionType(attempt["next_action"]["type"]),
             url=attempt["next_action"]["url"],
+            expires_at=expires_at,
         )
-        for attempt in attempts
+        for attempt, expires_at in attempts
         # a page inside the wallet goes on by its own script, not by ours
         if attempt["status"] == "pending"
         and attempt["next_action"]
         and attempt["next_action"]["type"] != NextActionType.JSAPI
     ]
-    return actions, any(attempt["status"] == "uncertain" for attempt in attempts)
+    return actions, any(attempt["status"] == "uncertain" for attempt, _ in attempts)
 
 
 def _stage(order: Order, *, action: Action | None, uncertain: bool) -> Stage:

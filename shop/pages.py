@@ -17,7 +17,7 @@ from django.urls import get_script_prefix, path, reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_POST, require_safe
+from django.views.decorators.http import require_GET, require_safe
 
 from idempotency.errors import Problem
 from idempotency.modes import ATOMIC, PHASED
@@ -27,8 +27,8 @@ from payments.providers.base import NextActionType, Payer, PayMethod
 from payments.refunding import refunding
 from shop import basketpages, catalog, checkout, devices, flashsale, orders, problems, salepages, window
 from shop.clientip import client_ip
-from shop.decorators import draws_refusals, members_only, shows_problems, user_id_of
-from shop.errors import OrderNotFound
+from shop.decorators import draws_refusals, members_only, posted_only, shows_problems, user_id_of
+from shop.errors import OrderNotFound, ProductNotFound
 from shop.forms import CODES, PHONE, BuyForm, PayForm, RefundForm
 from shop.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
 
@@ -51,15 +51,35 @@ def product(request: HttpRequest, *, sku: str) -> HttpResponse:
     return _product_page(request, sku=sku, form=BuyForm())
 
 
-def _product_page(request: HttpRequest, *, sku: str, form: BuyForm) -> HttpResponse:
+def _product_page(
+    request: HttpRequest, *, sku: str, form: BuyForm, problem: Problem | None = None
+) -> HttpResponse:
     item = catalog.get_product(sku=sku, user_id=request.user.pk)
-    context = {"product": item, "form": form}
-    return render(request, "shop/product.html", context, status=400 if form.is_bound else 200)
+    context = {"product": item, "form": form, "words": problems.words_for(problem.code) if problem else None}
+    status = problem.status if problem else 400 if form.is_bound else 200
+    return render(request, "shop/product.html", context, status=status)
+
+
+def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResponse:
+    if problem.code == "out_of_stock":
+        form = BuyForm(initial={"quantity": request.POST.get("quantity")})
+        try:
+            return _product_page(request, sku=sku, form=form, problem=problem)
+        except ProductNotFound as gone:  # since it was refused
+            return problems.render_problem(request, gone)
+    if problem.code == "idempotency_key_reused":  # whose first use may have been refused
+        messages.info(request, _("This page has been renewed. What was ordered from it is in your orders."))
+        return redirect("product", sku=sku)
+    if problem.code in problems.STALE:
+        messages.info(request, problems.STALE[problem.code])
+        return redirect("product", sku=sku)
+    return problems.render_problem(request, problem)
 
 
 @members_only(back_to="product")
-@require_POST
-@idempotent(mode=ATOMIC, on_problem=problems.render_problem)
+@posted_only(back_to="product")
+@draws_refusals(_not_bought)
+@idempotent(mode=ATOMIC)
 def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
     """Place an order of this one product and go to it."""
     form = BuyForm(request.POST)
@@ -90,14 +110,27 @@ def history(request: HttpRequest) -> HttpResponse:
 @require_GET
 @shows_problems
 def order(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """The order and the next step: choose, scan or go on, wait, done. Providers send shoppers back to here."""
-    found = view_of(order_id=order_id, user_id=user_id_of(request), by=request.GET.get("by", ""))
+    """The order and the next step: choose, scan or go on, wait, done."""
     if request.GET.keys() & {"out_trade_no", "trade_no", "check"}:
-        # the parameters only say that someone came back; what was paid, the provider tells the server
-        if not found.final:
-            checkout.ask_provider(order_id=order_id)
-        return redirect("order", order_id=order_id)
-    return _order_page(request, found)
+        return _asked(request, order_id=order_id)
+    return _order_page(
+        request, view_of(order_id=order_id, user_id=user_id_of(request), by=request.GET.get("by", ""))
+    )
+
+
+@members_only(back_to="order")
+@require_safe
+@shows_problems
+def back(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    """Where providers send shoppers back to, with parameters of their own or with none."""
+    return _asked(request, order_id=order_id)
+
+
+def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    """To the order's page, which knows by then: that someone came back says nothing, the provider is asked."""
+    if not view_of(order_id=order_id, user_id=user_id_of(request)).final:
+        checkout.ask_provider(order_id=order_id)
+    return redirect("order", order_id=order_id)
 
 
 def _order_page(
@@ -140,7 +173,7 @@ def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
 
 
 @members_only(back_to="order")
-@require_POST
+@posted_only(back_to="order")
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
 def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """Open the payment by the chosen channel; to the QR code on the order's page, or to the provider's page."""
@@ -167,7 +200,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 
 
 @members_only(back_to="order")
-@require_POST
+@posted_only(back_to="order")
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
 def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """Close the order, at the providers first."""
@@ -188,7 +221,7 @@ def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -
 
 
 @members_only(back_to="order")
-@require_POST
+@posted_only(back_to="order")
 @draws_refusals(_refund_refused, accepted=_refund_noted)
 @idempotent(mode=refunding)
 def refund(request: HttpRequest, *, order_id: UUID) -> HttpResponseBase:
@@ -231,8 +264,10 @@ urlpatterns = [
     path("products/<slug:sku>/buy", buy, name="buy"),
     path("orders", history, name="history"),
     path("orders/<hexid:order_id>", order, name="order"),
+    path("orders/<hexid:order_id>/back", back, name="back"),
     path("orders/<hexid:order_id>/pay", pay, name="pay"),
     path("orders/<hexid:order_id>/method", pay, name="pay-method"),
+    path("orders/<hexid:order_id>/go-on", pay, name="go-on"),
     path("orders/<hexid:order_id>/cancel", cancel, name="cancel"),
     path("orders/<hexid:order_id>/refund", refund, name="refund"),
     path("orders/<hexid:order_id>/status", status, name="order-status"),

@@ -3,7 +3,9 @@
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import environ
 
@@ -74,6 +76,8 @@ def _number(environment: Mapping[str, str], name: str, default: int, *, most: in
 def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` with everything set that the processes need; channels that are unset point at the sandbox.
 
+    One of which only the address is set, to one of this machine, is unset too: it is the sandbox behind a proxy.
+
     Raises:
         RunError: `DEBUG` is off, and the secret is for the operator to set.
     """
@@ -93,13 +97,23 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     made = keys.ensure(plan.data_dir / "sandbox")
     for url, path in _SANDBOX_PATHS.items():
         channel = url.partition("_")[0] + "_"
-        names = [url, *(name for name in made if name.startswith(channel))]
-        if any(full.get(name) or full.get(f"{name}_FILE") for name in names):
+        names = [name for name in made if name.startswith(channel)]
+        elsewhere = full.get(url) and not _is_loopback(full[url])
+        if elsewhere or any(full.get(name) or full.get(f"{name}_FILE") for name in names):
             continue
-        full |= {name: value for name, value in made.items() if name.startswith(channel)}
-        full[url] = plan.sandbox_url + path
+        full |= {name: made[name] for name in names}
+        full[url] = full.get(url) or plan.sandbox_url + path
         full["SANDBOX_URL"] = plan.sandbox_url
     return full
+
+
+def _is_loopback(url: str) -> bool:
+    """Of this machine: something that stands before the sandbox and hands on to it."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def is_debug(environment: Mapping[str, str]) -> bool:

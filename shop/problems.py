@@ -79,14 +79,6 @@ _WORDS = {
         _("This was done before"),
         _("We did this once already and will not do it again. You find the result in your orders."),
     ),
-    "idempotency_key_reused": Words(
-        _("You already ordered from this page"),
-        _("Your first order stands. To order something else, open the product again and press Buy there."),
-    ),
-    "token_unknown": Words(
-        _("This page was open for too long"),
-        _("Nothing was done. Please open it again and repeat what you wanted."),
-    ),
     "service_unavailable": Words(
         _("We are away for a moment"),
         _("We do not know yet whether it was done. Please try again in a few seconds: nothing is done twice."),
@@ -94,7 +86,7 @@ _WORDS = {
 }
 _OTHER = Words(_("That did not work"), _("Nothing was charged. Please go back and try again."))
 
-# the form was a leftover; a fresh page is all it takes
+# the form was a leftover; a fresh page is all it takes, so each page with a form says it there
 STALE = {
     "idempotency_key_reused": _("This page was out of date and has been renewed. Please choose again."),
     "token_unknown": _("This page was open for too long and has been renewed. Please choose again."),
@@ -139,7 +131,8 @@ def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 def _way_on(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
     """Where to go from here, and what the link says."""
-    if problem.code == "order_not_found":
+    ordered = problem.code == "idempotency_result_expired" and "order_id" not in kwargs
+    if ordered or problem.code == "order_not_found":
         return reverse("history"), _("Your orders")
     if problem.code in {"product_not_found", "flash_sale_only", "flash_sale_not_found"}:
         return reverse("catalogue"), _("See what we have")

@@ -12,10 +12,11 @@ User and password, where there are any, stand before the first host and are thos
 import os
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
+from redis.connection import parse_url
 from redis.retry import Retry
 
 # an unreachable server costs one time-out, then the breaker keeps away from it
@@ -24,6 +25,9 @@ CONNECTIONS_MAX = 64
 
 _PLAIN = ("redis://", "rediss://", "unix://")
 _SENTINEL, _CLUSTER = "redis+sentinel://", "redis+cluster://"
+_ILLEGIBLE = (
+    "cannot be read; percent-encode user and password, and see that ports and what follows a ? are of their kind"
+)
 _EXAMPLES = f"redis://host:6379/0, {_SENTINEL}host:26379,host:26379/name/0 or {_CLUSTER}host:6379,host:6379"
 
 
@@ -82,6 +86,7 @@ def caches(url: str) -> dict[str, Any]:
         }
     elif not url.startswith(_PLAIN):
         raise ValueError(f"must begin like one of {_EXAMPLES}")
+    _must_be_legible(location)
     return {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": location, "OPTIONS": options}}
 
 
@@ -100,8 +105,21 @@ def cluster_client() -> RedisCluster:
     )
 
 
+def _must_be_legible(url: str) -> None:
+    """So that the client's first call meets no mistake, whose message would show what stands in the URL."""
+    try:
+        parse_url(url)  # type: ignore[no-untyped-call]
+        cut_off = "@" in url.removeprefix(f"{urlsplit(url).scheme}://{urlsplit(url).netloc}")
+    except ValueError:
+        cut_off = True
+    if cut_off:  # by one of / ? # in the password: what stands before it was taken for host and port
+        raise ValueError(_ILLEGIBLE)
+
+
 def _address(url: str, scheme: str, *, port: int) -> Address:
     hosts, _, rest = url.removeprefix(scheme).partition("/")
+    if "@" in rest:  # as above
+        raise ValueError(_ILLEGIBLE)
     login, at, hosts = hosts.rpartition("@")
     return Address(nodes=[_node(host, port) for host in hosts.split(",")], login=login + at, rest=rest)
 

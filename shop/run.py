@@ -42,7 +42,10 @@ class Run:
             ("SANDBOX_PORT", self.plan.sandbox_port)
         ]:
             _must_be_free(name, port)
-        self.logs.mkdir(parents=True, exist_ok=True)
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"DATA_DIR {self.plan.data_dir} cannot be used: {error.strerror}.") from error
         step("keys")
         self.environment = complete(self.plan, os.environ)
         step("PostgreSQL and Redis")
@@ -156,6 +159,7 @@ def _web_command(port: int) -> list[str]:
         *(PYTHON, "-m", "gunicorn", "shop.wsgi:application"),
         *("--bind", f"127.0.0.1:{port}", "--workers", "1", "--worker-class", "gthread", "--threads", str(THREADS)),
         *("--keep-alive", "15", "--graceful-timeout", "5", "--log-level", "warning", "--no-control-socket"),
+        *("--logger-class", "shop.weblog.Logger"),
     ]
 
 

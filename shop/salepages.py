@@ -17,12 +17,12 @@ from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from idempotency.errors import Problem
 from idempotency.views import idempotent
 from shop import catalog, flashsale, problems
-from shop.decorators import draws_refusals, members_only, shows_problems, user_id_of
+from shop.decorators import draws_refusals, members_only, posted_only, shows_problems, user_id_of
 from shop.errors import FlashSaleNotFound
 from shop.flashsale import Look, Phase
 from shop.models import FlashSalePurchase
@@ -79,7 +79,7 @@ def _refused(request: HttpRequest, problem: Problem, *, sku: str) -> HttpRespons
 
 
 @members_only(back_to="flash-sale")
-@require_POST
+@posted_only(back_to="flash-sale")
 @draws_refusals(_refused)
 @idempotent()
 def buy(request: HttpRequest, *, sku: str) -> HttpResponse:

@@ -8,7 +8,7 @@ import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import environ
 from csp import constants as csp
@@ -25,6 +25,8 @@ env.escape_proxy = True
 
 DEBUG = env.bool("DEBUG", default=False)
 
+_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
 DEMO_SECRET_KEY = "demo-only-" + "0" * 54  # the same everywhere, hence refused with DEBUG off
 
 
@@ -33,13 +35,15 @@ def _secret(name: str, *, minimum_length: int) -> str:
     value: str = env.str(name, default=DEMO_SECRET_KEY if DEBUG else "")
     if not value:
         raise ImproperlyConfigured(f"{name} is not set; set it to at least {minimum_length} random characters.")
-    if not DEBUG and (value == DEMO_SECRET_KEY or value.startswith("demo-only-")):
-        raise ImproperlyConfigured(
-            f"{name} still has its demo value; set it to {minimum_length} random characters."
-        )
+    _not_demo(name, value)
     if len(value) < minimum_length:
         raise ImproperlyConfigured(f"{name} has {len(value)} characters; at least {minimum_length} are needed.")
     return value
+
+
+def _not_demo(name: str, value: str) -> None:
+    if not DEBUG and value.strip().startswith("demo-only-"):
+        raise ImproperlyConfigured(f"{name} still has its demo value; set it to random characters.")
 
 
 def _required(name: str) -> str:
@@ -77,20 +81,39 @@ def _networks(name: str) -> list[Any]:
         ) from None
 
 
+def _web_address(name: str, text: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close; a port that is none
+        is_one = False
+    if not is_one:
+        raise ImproperlyConfigured(f"{name} must be an absolute http(s) address, not {text!r}.")
+    return parts
+
+
+def _log_level(name: str) -> str:
+    level: str = env.str(name, default="INFO").upper()
+    if level not in _LOG_LEVELS:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(_LOG_LEVELS)}, not {level!r}.")
+    return level
+
+
 SECRET_KEY = _secret("SECRET_KEY", minimum_length=50)
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
+for _fallback in SECRET_KEY_FALLBACKS:
+    _not_demo("SECRET_KEY_FALLBACKS", _fallback)
 
 PUBLIC_URL = env.str("PUBLIC_URL", default="http://127.0.0.1:8000" if DEBUG else "").rstrip("/")
 if not PUBLIC_URL:
     raise ImproperlyConfigured("PUBLIC_URL is not set; payment providers send their notifications to it.")
-if urlsplit(PUBLIC_URL).scheme not in {"http", "https"} or not urlsplit(PUBLIC_URL).hostname:
-    raise ImproperlyConfigured(f"PUBLIC_URL must be an absolute http(s) address, not {PUBLIC_URL!r}.")
-_public = urlsplit(PUBLIC_URL)
+_public = _web_address("PUBLIC_URL", PUBLIC_URL)
 
-ALLOWED_HOSTS = env.list(
-    "ALLOWED_HOSTS",
-    default=[*(["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else []), _public.hostname],
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[]) or (
+    ["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else []
 )
+# without it every notification would be refused, and nobody told
+ALLOWED_HOSTS.append(f"[{_public.hostname}]" if ":" in str(_public.hostname) else _public.hostname)
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
 
 DATA_DIR = Path(env.str("DATA_DIR", default=str(BASE_DIR / ".data")))
@@ -154,7 +177,16 @@ TEMPLATES = [
 
 def _database() -> dict[str, Any]:
     url = _required("DATABASE_URL")
-    config: dict[str, Any] = env.db_url_config(url)
+    try:
+        config: dict[str, Any] = env.db_url_config(url)
+        # a slash or question mark in the password ends what is taken for host and port
+        cut_off = "@" in (config.get("NAME") or url.partition("?")[2])
+    except ValueError:  # whose message shows what stands in the URL
+        cut_off = True
+    if cut_off:
+        raise ImproperlyConfigured(
+            "DATABASE_URL cannot be read; percent-encode user and password, and see that the port is a number."
+        )
     if config.get("ENGINE") != "django.db.backends.postgresql":
         raise ImproperlyConfigured("DATABASE_URL must name a PostgreSQL database: postgresql://user@host/name.")
     options = config.setdefault("OPTIONS", {})
@@ -277,6 +309,9 @@ _body_keys = dict(entry.partition(":")[::2] for entry in env.list("IDEMPOTENCY_B
 if _body_keys:
     IDEMPOTENCY["BODY_KEYS"] = _body_keys
 
+# the timers alone make 15,000 jobs a day; what failed stays to be looked at (shop.tasks.clear_jobs)
+PROCRASTINATE_WORKER_DEFAULTS = {"delete_jobs": "successful"}
+
 ORDER_TTL_SECONDS = 1800
 # how long a process shows the catalogue from its memory without asking (shop.window); 0: not at all
 CATALOGUE_SECONDS = _seconds("CATALOGUE_SECONDS", default=1, longest=60)
@@ -350,6 +385,9 @@ LOGGING = {
     "filters": {"context": {"()": "idempotency.logs.ContextFilter"}},
     "formatters": {"json": {"()": "shop.logs.json_formatter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["context"]}},
-    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
-    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "procrastinate", "stripe")},
+    "root": {"handlers": ["console"], "level": _log_level("LOG_LEVEL")},
+    "loggers": {
+        **{name: {"level": "WARNING"} for name in ("httpx", "procrastinate", "stripe")},
+        "django": {"level": "INFO", "handlers": []},  # not its own too, which with DEBUG writes plain lines
+    },
 }

@@ -8,6 +8,7 @@ import time
 from uuid import UUID
 
 from django.contrib.sessions.models import Session
+from django.db import connection
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
@@ -22,6 +23,20 @@ BATCH = 20
 CLOSING_SECONDS = 50.0  # after which no further order is closed: the next minute's run goes on
 SESSIONS_BATCH = 10_000
 SESSIONS_BATCHES_MAX = 100  # a million in one run; what is left, the next one takes
+JOBS_DAYS = 30  # how long a job that failed is there to be looked at
+JOBS_BATCH = 1_000
+JOBS_BATCHES_MAX = 100
+
+# locked, because somebody may just be having a failed one done again; what succeeded is of earlier workers
+_CLEAR_JOBS = """
+DELETE FROM procrastinate_jobs WHERE id IN (
+    SELECT id FROM procrastinate_jobs AS job
+    WHERE status = 'succeeded' OR status IN ('failed', 'cancelled', 'aborted') AND NOT EXISTS (
+        SELECT FROM procrastinate_events WHERE job_id = job.id AND at > now() - %s * interval '1 day'
+    )
+    LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
 
 
 @app.periodic(cron="* * * * *")
@@ -97,6 +112,29 @@ def clear_sessions(timestamp: int) -> int:
         removed += Session.objects.filter(pk__in=batch).delete()[0]
         if len(batch) < SESSIONS_BATCH:
             break
+    return removed
+
+
+@app.periodic(cron="53 * * * *")
+@app.task(name="shop.clear_jobs", queueing_lock="shop.clear_jobs")
+def clear_jobs(timestamp: int) -> int:
+    """Once an hour: remove jobs that ended badly `JOBS_DAYS` ago; the worker itself removes what succeeded.
+
+    One batch after the other, each in a commit of its own.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+
+    Returns:
+        How many were removed.
+    """
+    removed = 0
+    with connection.cursor() as cursor:
+        for _ in range(JOBS_BATCHES_MAX):
+            cursor.execute(_CLEAR_JOBS, [JOBS_DAYS, JOBS_BATCH])
+            removed += cursor.rowcount
+            if cursor.rowcount < JOBS_BATCH:
+                break
     return removed
 
 

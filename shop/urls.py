@@ -13,7 +13,9 @@ import shop.api
 import shop.demo
 import shop.pages
 from idempotency.drf import TokenList
+from shop.decorators import posted_only
 from shop.fallbacks import no_such_call
+from shop.login import LoginView
 
 handler400 = "shop.fallbacks.bad_request"
 handler404 = "shop.fallbacks.not_found"
@@ -39,8 +41,12 @@ urlpatterns = [
     path("api/<path:address>", no_such_call),
     path("webhooks/", include(payments.urls.webhook_urlpatterns)),
     path("admin/", admin.site.urls),
-    path("accounts/login/", auth_views.LoginView.as_view(), name="login"),
-    path("accounts/logout/", auth_views.LogoutView.as_view(), name="logout"),
+    path("accounts/login/", LoginView.as_view(), name="login"),
+    path(
+        "accounts/logout/",
+        posted_only(back_to="catalogue", named=False)(auth_views.LogoutView.as_view()),
+        name="logout",
+    ),
     path("i18n/", include("django.conf.urls.i18n")),
     path("", include(shop.pages.urlpatterns)),
 ]

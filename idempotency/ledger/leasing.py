@@ -76,11 +76,11 @@ WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}'
 """  # noqa: S608
 
 # somebody who heard 202 was told that something may have begun, whatever the row says now
-_FORGET = f"""
+_DELETE = f"""
 WITH entry AS (
     DELETE FROM {_ENTRY}
     WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}' AND recovery_point = ''
-      AND (fence = 1 OR handler <> '')
+      AND {{certain}}
       AND NOT EXISTS (
           SELECT FROM {_ATTEMPT} WHERE entry_id = {_ENTRY}.id AND outcome = '{Outcome.UNCERTAIN.value}')
     RETURNING id
@@ -89,6 +89,9 @@ WITH entry AS (
 )
 SELECT id FROM entry
 """  # noqa: S608
+_FORGET = _DELETE.format(certain="(fence = 1 OR handler <> '')")
+_FORGET_STALLED = _DELETE.format(certain="handler = '' AND lease_until <= statement_timestamp()")
+_NOTE = f"UPDATE {_ENTRY} SET {_SUBJECT} WHERE id = %s AND fence = %s"  # noqa: S608
 
 
 def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
@@ -140,6 +143,12 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, l
         return bool(cursor.rowcount == 1)
 
 
+def note_subject(run: Run, *, subject: str) -> None:
+    """Remember what the run is about, which is all that is known of it if its process dies."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NOTE, [subject, run.entry_id, run.fence])
+
+
 def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
     """Finish the entry if this run still is its latest; False: another run took over."""
     changes = (
@@ -176,6 +185,19 @@ def forget(run: Run) -> bool:
     if not forgotten:
         drop_lease(run)
     return forgotten
+
+
+def forget_stalled(*, entry_id: int, fence: int) -> bool:
+    """Remove an entry that nobody runs, of a handler without recovery points, once all that it did is known.
+
+    Its key is as good as new then. Never of an entry whose caller has heard 202.
+
+    Returns:
+        False if it changed since it was read, or its caller has heard 202.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET_STALLED, [entry_id, fence])
+        return cursor.fetchone() is not None
 
 
 def close_by_hand(

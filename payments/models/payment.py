@@ -1,15 +1,20 @@
 """An order's payment, its attempts and its refunds. Amounts are integers in the currency's minor unit."""
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from idempotency.ids import new_id
 from payments.models.choices import choices
 from payments.models.facts import Anomaly
 from payments.providers.base import NextActionType, PayMethod
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, PaymentStatus, RefundStatus
+
+SHORT = timedelta(seconds=30)  # a link that lives no longer is not given out: the shopper has to get there
 
 
 class Payment(models.Model):
@@ -84,6 +89,7 @@ class Attempt(models.Model):
     next_action_type = models.CharField(max_length=8, choices=choices(NextActionType), blank=True)
     next_action_url = models.TextField(blank=True)
     next_action_params = models.JSONField(default=dict)
+    next_action_expires_at = models.DateTimeField(null=True, help_text="empty: as long as the trade can be paid")
     reference = models.CharField(max_length=64, blank=True, help_text="the provider's own number, if asked by it")
     message = models.CharField(max_length=255, blank=True, help_text="the provider's word on a refusal")
     # recovery point: from here on the provider may know the number, so ask before anything else
@@ -126,6 +132,11 @@ class Attempt(models.Model):
     def is_live(self) -> bool:
         """Whether the shopper may still pay it."""
         return self.status in LIVE_ATTEMPTS
+
+    @property
+    def action_is_over(self) -> bool:
+        """Whether its link or code can be used no more, or not for long enough to be given out."""
+        return self.next_action_expires_at is not None and self.next_action_expires_at <= timezone.now() + SHORT
 
 
 class Refund(models.Model):

@@ -8,7 +8,7 @@ caller knows whether a transaction is open and which number was promised.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Protocol
 
@@ -117,12 +117,14 @@ class NextAction:
         url: to draw or to go to; empty for `JSAPI`.
         params: for `JSAPI`, the signed arguments of the wallet's script.
         reference: the provider's own number of what was opened, where it needs it to be asked (Stripe).
+        lives: how long `url` and `params` can be used; None where that is as long as the trade can be paid.
     """
 
     type: NextActionType
     url: str
     params: Mapping[str, str] = field(default_factory=dict)
     reference: str = ""
+    lives: timedelta | None = None
 
 
 class TradeStatus(StrEnum):

@@ -8,7 +8,7 @@ import hashlib
 import ipaddress
 import json
 from collections.abc import Mapping
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import quote
 
@@ -59,6 +59,13 @@ _REFUND_STATES = {
     "ABNORMAL": RefundStatus.STUCK,
 }
 _UNFUNDED = "NOT_ENOUGH"
+
+# of what an order call gives out; called again under the same number, it gives out a fresh one
+_LIVES = {
+    PayMethod.NATIVE: timedelta(hours=2),
+    PayMethod.H5: timedelta(minutes=5),
+    PayMethod.JSAPI: timedelta(hours=2),
+}
 
 
 class WeChatPay(SignedCalls):
@@ -118,15 +125,16 @@ class WeChatPay(SignedCalls):
             with reading("prepay_id"):
                 prepay_id = text_of(answer, "prepay_id")
             params = self._signer.wallet_params(app_id=self.config.app_id, prepay_id=prepay_id, now=self._clock())
-            return NextAction(type=NextActionType.JSAPI, url="", params=params)
+            return NextAction(type=NextActionType.JSAPI, url="", params=params, lives=_LIVES[method])
         if method is PayMethod.H5:
             with reading("h5_url"):
                 url = text_of(answer, "h5_url")
             if return_url:
                 url += f"{'&' if '?' in url else '?'}redirect_url={quote(return_url, safe='')}"
-            return NextAction(type=NextActionType.REDIRECT, url=url)
+            return NextAction(type=NextActionType.REDIRECT, url=url, lives=_LIVES[method])
         with reading("code_url"):
-            return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "code_url"))
+            url = text_of(answer, "code_url")
+        return NextAction(type=NextActionType.QR_CODE, url=url, lives=_LIVES[method])
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
         path = (

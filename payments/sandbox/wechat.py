@@ -7,7 +7,7 @@ the path from ``/v3`` on, as at the real address.
 import json
 import re
 import sqlite3
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +21,8 @@ from payments.sandbox.wechat_documents import china_time, refund_document, refun
 from payments.sandbox.wechat_signing import Error, merchant_only, signature_headers, to_json
 
 _NUMBER = re.compile(r"[0-9A-Za-z_\-|*]{6,32}")
-_PREPAY = re.compile(r"wx[0-9]{14}([0-9A-Za-z]{12})[0-9]{8}")
+_PREPAY = re.compile(r"wx([0-9]{14})([0-9A-Za-z]{12})[0-9]{8}")
+_LINK_LIVES = timedelta(minutes=5)
 
 
 @require_POST
@@ -86,18 +87,19 @@ def _opened(request: HttpRequest, *, trade_type: str, openid: str = "") -> sqlit
 
 
 def _prepay_id(trade: sqlite3.Row) -> str:
-    """Of the real one's shape; the same for each call that opens the same trade."""
-    opened_at = datetime.fromtimestamp(trade["created_at"], CHINA)
-    return f"wx{opened_at:%Y%m%d%H%M%S}{trade['prepay']}{trade['transaction_id'][-8:]}"
+    """Of the real one's shape; a fresh one for each call, which tells when that was."""
+    return f"wx{datetime.now(CHINA):%Y%m%d%H%M%S}{trade['prepay']}{trade['transaction_id'][-8:]}"
 
 
 @require_GET
 def checkmweb(request: HttpRequest) -> HttpResponse:
     """Where a phone's browser goes with an ``h5_url``; after the payment it goes on to ``redirect_url``."""
     prepay = _PREPAY.fullmatch(request.GET.get("prepay_id", ""))
-    found = state.store().rows("SELECT * FROM trades WHERE prepay = ?", prepay[1]) if prepay else []
-    if not found:
+    found = state.store().rows("SELECT * FROM trades WHERE prepay = ?", prepay[2]) if prepay else []
+    if not prepay or not found:
         return render(request, "unknown.html", status=404)
+    if datetime.now(CHINA) - datetime.strptime(prepay[1], "%Y%m%d%H%M%S").replace(tzinfo=CHINA) > _LINK_LIVES:
+        return render(request, "link_over.html", status=410)
     back = request.GET.get("redirect_url", "")
     if back.startswith(("http://", "https://")):
         with state.store().write() as connection:

@@ -5,6 +5,8 @@ units gone, and looks for them again. No unit is lost or made: they are counted 
 is written in the same transaction.
 """
 
+from typing import Any
+
 from django.db import transaction
 from django.db.models import F
 
@@ -13,13 +15,17 @@ from shop.models import SEGMENTS_MAX, Product, StockSegment, StockStrategy
 from shop.stock.segmented import divided
 
 
-def arrange(*, product_id: int, strategy: str, segments: int) -> None:
+def arrange(*, product_id: int, strategy: str, segments: int, before: dict[str, Any] | None = None) -> bool:
     """Have the product's units taken by `strategy` from now on.
 
     Args:
         product_id: primary key.
         strategy: one of `StockStrategy`.
         segments: how many a segmented product has, 1 to `SEGMENTS_MAX`; another one remembers it.
+        before: `strategy` and `segments` as the caller saw them; None: whatever they are.
+
+    Returns:
+        False if they are not as the caller saw them; nothing was changed then.
 
     Raises:
         ValueError: no such strategy, or too few or too many segments.
@@ -33,6 +39,8 @@ def arrange(*, product_id: int, strategy: str, segments: int) -> None:
         raise ValueError(f"segments must be a number from 1 to {SEGMENTS_MAX}, not {segments}")
     with transaction.atomic():
         product = Product.objects.select_for_update(no_key=True).get(pk=product_id)
+        if before not in (None, {"strategy": product.stock_strategy, "segments": product.stock_segments}):
+            return False
         rows = StockSegment.objects.filter(product=product_id)
         held = rows.order_by("number").select_for_update()
         units = product.stock + sum(row.units for row in held)
@@ -50,3 +58,4 @@ def arrange(*, product_id: int, strategy: str, segments: int) -> None:
                 for number, part in enumerate(divided(units, segments))
             )
         window.tell()
+        return True

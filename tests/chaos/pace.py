@@ -25,7 +25,7 @@ class Pace(AppConfig):
         """In web and worker alike."""
         from procrastinate.contrib.django import procrastinate_app
 
-        from idempotency import completer
+        from idempotency import completer, settling
         from idempotency.locks import places
         from payments import schedule, sequence
         from shop import flashsale, orders
@@ -37,6 +37,7 @@ class Pace(AppConfig):
         places.LEASE_SECONDS = 3.0
         completer.RUNS_MAX = 200  # leases are lost all the time here
         completer.LONGEST_SECONDS = 6.0
+        settling.IDLE_SECONDS = 3.0
         completer.complete_stalled.__kwdefaults__["idle_seconds"] = 3.0
         tasks = procrastinate_app.current_app.periodic_registry.periodic_tasks
         for name, task in tasks.items():

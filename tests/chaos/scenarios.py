@@ -221,14 +221,16 @@ def late_retries(scene: Scene) -> None:
     for user in range(3):
         scene.shopper.order(visit(user))
 
-    def passes() -> int:
+    def runs(where: str) -> int:
+        """The newest of the reaper's runs, by the time that it was scheduled for; a job that succeeded is gone."""
         row = scene.bench.database.execute(
-            "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'shop.reap_ledger' AND status = 'succeeded'"
+            "SELECT max(run.defer_timestamp) FROM procrastinate_periodic_defers AS run LEFT JOIN procrastinate_jobs "
+            f"AS job ON job.id = run.job_id WHERE run.task_name = 'shop.reap_ledger' AND {where}"
         ).fetchone()
-        return 0 if row is None else int(row[0])
+        return int(row[0] or 0) if row else 0
 
-    before = passes()
-    until(lambda: passes() > before + 1, seconds=60)  # one of them has begun after the orders
+    before = runs("true")
+    until(lambda: runs("job.id IS NULL") > before, seconds=60)  # it was begun after the orders
     with closing(scene.lab.redis()) as redis:
         redis.flushall()
     for intent in scene.shop.history.of("order"):

@@ -1,6 +1,8 @@
 """The service around shop and payments: health, request ids, fallbacks, schema, settings that stop the start."""
 
 import io
+import json
+import logging
 import os
 import subprocess
 import sys
@@ -13,8 +15,11 @@ from django.core.management import call_command
 from django.db import connection
 from django.http import HttpResponse
 from django.test import AsyncRequestFactory, Client
+from gunicorn.config import Config
 
+from shop import tasks
 from shop.middleware import ChunkedBodyMiddleware
+from shop.weblog import Logger
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -46,6 +51,33 @@ def test_metrics_are_prometheus_text(client: Client) -> None:
     answer = client.get("/metrics")
     assert answer["Content-Type"].startswith("text/plain")
     assert b"payonce_notifications_refused" in answer.content
+
+
+def test_gunicorn_s_lines_are_json_and_django_has_no_form_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Logger(Config()).error("worker %s is silent", 7)
+    line = json.loads(capsys.readouterr().err)
+    assert (line["logger"], line["level"], line["event"]) == ("gunicorn.error", "error", "worker 7 is silent")
+    assert logging.getLogger("django").handlers == []
+
+
+@pytest.mark.django_db
+def test_jobs_that_ended_badly_are_removed_after_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "JOBS_BATCH", 2)
+    statuses = ["todo", "doing", "succeeded", "failed", "cancelled", "aborted"]
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE procrastinate_jobs CASCADE")  # what other tests left there
+        for days in (29, 31):
+            cursor.execute(
+                "WITH job AS (INSERT INTO procrastinate_jobs (queue_name, task_name, status) "
+                "SELECT 'default', 'tests.old', unnest(%s::procrastinate_job_status[]) RETURNING id) "
+                "INSERT INTO procrastinate_events (job_id, type, at) "
+                "SELECT id, 'started', now() - %s * interval '1 day' FROM job",
+                [statuses, days],
+            )
+        assert tasks.clear_jobs(timestamp=0) == 5  # of both ages what succeeded, of the older ones what did not
+        cursor.execute("SELECT status::text FROM procrastinate_jobs ORDER BY 1")
+        left = [status for (status,) in cursor.fetchall()]
+    assert left == sorted(["todo", "doing"] * 2 + ["failed", "cancelled", "aborted"])
 
 
 def test_a_harmless_request_id_is_kept_and_another_replaced(client: Client) -> None:
@@ -204,6 +236,18 @@ def test_a_production_start_with_a_mistake_stops_and_names_it(changed: dict[str,
     )
     assert (checked.returncode == 0) == (not named), checked.stderr
     assert named in checked.stderr
+
+
+def test_a_shell_reads_the_example_of_the_settings_as_systemd_does() -> None:
+    """Of both only what stands between single quotes is taken as it is: a shell would run what follows a `&`."""
+    example = (ROOT / "deploy" / "payonce.env.example").read_text()
+    settings = [line for line in example.splitlines() if line and not line.startswith("#")]
+    quoted = dict(line.replace("'", "").split("=", 1) for line in settings if line.endswith("'"))
+    script = "set -a; . deploy/payonce.env.example; env -0"
+    told = subprocess.run(["sh", "-c", script], cwd=ROOT, env={}, capture_output=True, text=True, check=True)
+    read = dict(line.split("=", 1) for line in told.stdout.split("\0") if line)
+    assert {name: read[name] for name in quoted} == quoted
+    assert len(quoted) == len(settings)
 
 
 def test_demo_data_is_refused_in_production() -> None:

@@ -122,7 +122,7 @@ def test_three_at_once_with_everything_that_can_happen(store: str, redis_server:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     events = [flush(redis_server), LEASES_END]
-    random_lists(Case(view, redis_server, copies=3, kills=2, events=events), seed=seed, runs=250)
+    random_lists(Case(view, redis_server, copies=3, kills=2, events=events), seed=seed, runs=150)
 
 
 # The known bugs of others, planted: every one must be found.

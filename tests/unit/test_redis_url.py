@@ -50,6 +50,16 @@ def test_a_cluster_is_reached_by_a_client_of_our_own(monkeypatch: pytest.MonkeyP
         ("redis+sentinel://:secret@10.0.0.1:26379/MyMaster/0", "names a master 'MyMaster'"),
         ("redis+cluster://:secret@10.0.0.1:7000,,", "names no server with ''"),
         ("redis+cluster://10.0.0.1:0", "names no server"),
+        # what base64 makes of a password
+        *(
+            (f"{scheme}://:secret{special}word@10.0.0.1:6379/name/0", "percent-encode")
+            for scheme in ("redis", "rediss", "unix", "redis+sentinel")
+            for special in "/?#["
+        ),
+        ("redis+cluster://:secret/word@10.0.0.1:7000", "percent-encode"),
+        ("redis://:1234/word@10.0.0.1:6379/0", "percent-encode"),
+        ("redis://10.0.0.1:99999/0", "ports"),
+        ("redis://10.0.0.1:6379/0?socket_timeout=secret", "what follows a ?"),
     ],
 )
 def test_a_mistake_is_named_without_the_password(url: str, named: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from shop.plan import Plan, RunError, complete
-from shop.run import _must_be_free
+from shop.run import Run, _must_be_free
+from tests.ports import free_ports
 
 
 def test_defaults_and_three_web_processes() -> None:
@@ -70,6 +71,26 @@ def test_a_channel_that_is_set_is_left_alone(tmp_path: Path) -> None:
     assert "WECHAT_API_URL" not in full
     assert full["ALIPAY_GATEWAY_URL"].startswith("http://127.0.0.1:8001")
     assert full["SECRET_KEY"] == "mine" * 20
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_the_sandbox_may_stand_behind_a_proxy_of_this_machine(tmp_path: Path, host: str) -> None:
+    plan = Plan.of({"DATA_DIR": str(tmp_path)})
+    proxy = f"http://{host}:9000/wechat"
+    assert complete(plan, {"WECHAT_API_URL": proxy}) == complete(plan, {}) | {"WECHAT_API_URL": proxy}
+    away = complete(plan, {"WECHAT_API_URL": "https://api.mch.weixin.qq.com"})
+    assert "WECHAT_MCH_ID" not in away
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    port, sandbox_port = map(str, free_ports(2))
+    run = Run(Plan.of({"DATA_DIR": f"{tmp_path}/file/data", "PORT": port, "SANDBOX_PORT": sandbox_port}))
+    try:
+        with pytest.raises(RunError, match=r"DATA_DIR .*/file/data cannot be used: Not a directory"):
+            run.start()
+    finally:
+        run.stop()
 
 
 @pytest.mark.parametrize("set_by_hand", ["STRIPE_SECRET_KEY", "STRIPE_SECRET_KEY_FILE", "STRIPE_API_URL"])

@@ -82,6 +82,8 @@ class Command(BaseCommand):
         )
         told = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
         self.stdout.write(told or "nothing is stalled")
+        if failed := results.get("failed"):
+            raise CommandError(f"{failed} could not be completed: the log says why. They are tried again later.")
 
     def _resolve(self, options: dict[str, Any]) -> None:
         self._decide(

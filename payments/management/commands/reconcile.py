@@ -1,11 +1,13 @@
-"""`manage.py reconcile`: ask the providers about everything that is due, now."""
+"""`manage.py reconcile`: ask the providers about everything that is due, or open, now."""
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from idempotency.management.arguments import positive
 from payments import reconcile
+
+LIMIT = 1000
 
 
 class Command(BaseCommand):
@@ -15,12 +17,24 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--limit", type=positive, default=1000, help="ask about at most this many (default 1000)"
+            "--all",
+            action="store_true",
+            help="about every one that is open now, each once, due or not: a provider was off, or after a restore",
+        )
+        parser.add_argument(
+            "--limit",
+            type=positive,
+            help=f"ask about at most this many (default {LIMIT}, with --all no limit)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        left = options["limit"]
-        while left > 0 and (asked := reconcile.run_due(limit=min(left, reconcile.BATCH))):
-            left -= asked
-            self.stdout.write(f"asked about {options['limit'] - left} …")
-        self.stdout.write(self.style.SUCCESS(f"done: asked about {options['limit'] - left}."))
+        limit = options["limit"]
+        passes = reconcile.all_open(limit=limit) if options["all"] else reconcile.all_due(limit=limit or LIMIT)
+        count = unanswered = 0
+        for asked in passes:
+            count += asked.count
+            unanswered += asked.unanswered
+            self.stdout.write(f"asked about {count} …")
+        if unanswered:
+            raise CommandError(f"asked about {count}, without an answer for {unanswered}: the log says why.")
+        self.stdout.write(self.style.SUCCESS(f"done: asked about {count}."))

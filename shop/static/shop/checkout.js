@@ -18,6 +18,20 @@
     for (const form of document.querySelectorAll("form[data-once]")) busy(form, false);
   });
 
+  // A sent order's token stays with its page's place in the history: where "back" or a reload loads the page anew,
+  // Buy is the same order. Opened from anywhere else, the page has a place and a token of its own.
+  const intent = document.querySelector("form[data-intent]");
+  if (intent) {
+    const token = intent.querySelector("input[name=idempotency_token]");
+    const sent = history.state?.sent;
+    const [opened] = performance.getEntriesByType("navigation");
+    if (sent && ["back_forward", "reload"].includes(opened?.type)) token.value = sent;
+    intent.addEventListener("submit", (event) => {
+      if (event.submitter?.name === token.name) return; // that button has its own
+      history.replaceState({ ...history.state, sent: token.value }, "");
+    });
+  }
+
   // The first of two equal requests is still running: send the same form again, slower each time, then leave it
   // to the button.
   const MOST_RESENDS = 10;
@@ -83,7 +97,7 @@
   if (order && !("final" in order.dataset)) {
     const look = ({ state }) => {
       if (state === order.dataset.state) return false;
-      location.replace(location.pathname);
+      location.replace(order.dataset.page); // this one may stand at the address of a form
       return true;
     };
     if (order.dataset.live && window.EventSource) {

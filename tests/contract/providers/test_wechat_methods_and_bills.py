@@ -1,5 +1,6 @@
 """WeChat's three ways to pay, its bills and its changing certificates, over real HTTP against the sandbox."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -102,6 +103,16 @@ def test_a_phone_s_browser_pays_and_comes_back(wechat: WeChatPay, sandbox: Sandb
     for unknown in ("", "wx20261120000000aaaaaaaaaaaa00000000", "nobody's"):
         answer = sandbox.http.get("/wechat/checkmweb", params={"prepay_id": unknown})
         assert answer.status_code == 404
+
+
+def test_a_link_runs_out_and_the_same_call_gives_a_fresh_one(wechat: WeChatPay, number: str) -> None:
+    action = opened(wechat, number, PayMethod.H5)
+    assert action.lives == timedelta(minutes=5)
+    earlier = re.sub(r"prepay_id=wx\d{14}", "prepay_id=wx20261101000000", action.url)
+    over = httpx.get(earlier, trust_env=False)
+    assert (over.status_code, "This link is over" in over.text) == (410, True)
+    again = opened(wechat, number, PayMethod.H5)
+    assert httpx.get(again.url, trust_env=False).status_code == 302
 
 
 def test_a_number_stands_for_one_way_and_one_shopper(wechat: WeChatPay, number: str) -> None:

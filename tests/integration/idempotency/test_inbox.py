@@ -141,6 +141,6 @@ def test_over_procrastinate_a_killed_workers_job_runs_again_and_is_applied_once(
         assert cursor.rowcount == 1
     assert process(WORKER, "live") == 0
     with connection.cursor() as cursor:
-        cursor.execute("SELECT status, attempts FROM procrastinate_jobs WHERE task_name = 'tests.inbox.apply'")
-        assert cursor.fetchall() == [("succeeded", 1)]
+        cursor.execute("SELECT status FROM procrastinate_jobs WHERE task_name = 'tests.inbox.apply'")
+        assert cursor.fetchall() == []  # what succeeded is removed, or the queue's tables would grow for ever
     assert Group.objects.get().name == "applied m1"

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.db.models.functions import Now
 from django.http import HttpRequest
@@ -162,7 +163,8 @@ def test_an_entry_that_fails_again_and_again_is_left_to_a_person(
     assert complete_stalled() == {"failed": 1}
     add_runs(RUNS_MAX, Outcome.FAILED, by="a client")
     LedgerAttempt.objects.filter(fence__gte=102).update(request_id="completer")
-    assert complete_stalled(idle_seconds=0) == {"failed": 1}
+    with pytest.raises(CommandError, match="1 could not be completed"):
+        call_command("idempotency", "complete", idle_seconds=0)
     assert complete_stalled(idle_seconds=0) == {}
 
 

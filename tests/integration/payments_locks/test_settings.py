@@ -1,5 +1,6 @@
 """The limits' settings come from the environment; a bad one stops the start and is named."""
 
+import re
 import runpy
 from typing import Any
 
@@ -50,3 +51,35 @@ def test_a_secret_may_begin_with_a_dollar_sign(monkeypatch: pytest.MonkeyPatch) 
 def test_the_public_address_is_answered(monkeypatch: pytest.MonkeyPatch, debug: str) -> None:
     changed = {"PUBLIC_URL": "https://shop.example:8443", "SECRET_KEY": "k7Qz9-Lm" * 10, "DEBUG": debug}
     assert "shop.example" in settings_of(monkeypatch, **changed)["ALLOWED_HOSTS"]
+    for others in ("", "10.0.0.7,other.example"):  # a webhook is refused otherwise, and nobody told
+        allowed = settings_of(monkeypatch, **changed, ALLOWED_HOSTS=others)["ALLOWED_HOSTS"]
+        assert {"shop.example", *filter(None, others.split(","))} <= set(allowed)
+
+
+def test_a_public_address_of_ipv6_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "[fd00::7]" in settings_of(monkeypatch, PUBLIC_URL="http://[fd00::7]:8000")["ALLOWED_HOSTS"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("DATABASE_URL", f"postgresql://u:secret{special}word@h/n") for special in "/?"),
+        *(("DATABASE_URL", f"postgresql://u:1234{special}word@h/n") for special in "/?"),
+        ("DATABASE_URL", "postgresql://u:secret@h:port/n"),
+        ("REDIS_URL", "redis://:secret/word@h:6379/0"),
+        ("SECRET_KEY_FALLBACKS", f"{'secret' * 10},{shop.settings.DEMO_SECRET_KEY}"),
+        ("LOG_LEVEL", "loud"),
+        *(("PUBLIC_URL", url) for url in ("http://[::1", "https://h:99999", "https://h:x", "ftp://h")),
+    ],
+)
+def test_a_mistake_stops_the_start_by_name_and_shows_no_password(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    with pytest.raises(ImproperlyConfigured, match=f"^{name} ") as stopped:
+        settings_of(monkeypatch, SECRET_KEY="k7Qz9-Lm" * 10, DEBUG="0", **{name: value})
+    assert not {"secret", "word"} & set(re.split(r"\W+", str(stopped.value).replace("user and password", "")))
+    assert stopped.value.__suppress_context__ or stopped.value.__context__ is None
+
+
+def test_a_level_of_the_log_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings_of(monkeypatch, LOG_LEVEL="debug")["LOGGING"]["root"]["level"] == "DEBUG"

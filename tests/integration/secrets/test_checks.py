@@ -274,6 +274,12 @@ def test_every_mistake_is_told_at_once(files: Files) -> None:
     assert len(str(stopped.value).splitlines()) == 5
 
 
+def test_a_key_for_answers_that_is_none_stops_the_start_too(settings: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "BODY_KEYS": {"2026": "short"}}
+    with pytest.raises(ImproperlyConfigured, match=r"BODY_KEYS.*must be 32 bytes"):
+        checks.must_be_sound()
+
+
 @pytest.mark.parametrize(
     "start",
     [

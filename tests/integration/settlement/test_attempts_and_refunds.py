@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -429,6 +429,49 @@ def test_the_command_tells_its_progress(
     due_now()
     call_command("reconcile", limit=5)
     assert "asked about 1" in capsys.readouterr().out
+
+
+def test_the_command_asks_about_what_is_open_and_not_due_too(
+    paid_payment: Payment,
+    new_order: Callable[[], Order],
+    provider: ScriptedProvider,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = opened(new_order())
+    services.submit_attempt(waiting.id)
+    refund = request(paid_payment, 500)
+    provider.pay(waiting.out_trade_no)
+
+    call_command("reconcile")
+    assert "done: asked about 0." in capsys.readouterr().out
+    call_command("reconcile", "--all", limit=1)  # the attempt; the refund would be the second
+    assert "done: asked about 1." in capsys.readouterr().out
+    waiting.refresh_from_db()
+    assert waiting.status == "succeeded"
+    call_command("reconcile", "--all")
+    refund.refresh_from_db()
+    assert refund.status == "succeeded"
+
+
+def test_the_command_fails_where_nobody_answers_and_bounds_attempts_and_refunds_together(
+    paid_payment: Payment, new_order: Callable[[], Order], provider: ScriptedProvider
+) -> None:
+    lost = opened(new_order())
+    provider.failing = frozenset({"create", "query", "refund"})
+    provider.failure = OutcomeUnknown("timed out")
+    services.submit_attempt(lost.id)
+    request(paid_payment, 500)
+    due_now()
+    with pytest.raises(CommandError, match="asked about 1, without an answer for 1"):
+        call_command("reconcile", limit=1)
+    due_now()
+    with pytest.raises(CommandError, match="asked about 2, without an answer for 2"):
+        call_command("reconcile")
+    provider.failing, provider.failure = frozenset({"query"}), ProviderRejected("BUSY", "too many questions")
+    next_question = Attempt.objects.values_list("next_query_at", "query_count").get(pk=lost.pk)
+    with pytest.raises(CommandError, match="asked about 2, without an answer for 1"):
+        call_command("reconcile", "--all")
+    assert Attempt.objects.values_list("next_query_at", "query_count").get(pk=lost.pk) == next_question
 
 
 def test_no_step_leads_from_paid_to_unpaid() -> None:

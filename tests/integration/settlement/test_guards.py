@@ -1,9 +1,14 @@
 """What the database refuses by itself, whoever asks: raw SQL cannot unpay an order, change a fact or the journal."""
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
+from django.test import Client
 
 from payments import services
 from payments.models import Attempt
@@ -132,3 +137,47 @@ def test_a_refund_keeps_its_amount_and_its_end(attempt: Attempt) -> None:
     assert refused("UPDATE payments_refund SET status = 'requested' WHERE id = %s", refund.pk) == (
         "refund_step_is_allowed"
     )
+
+
+@pytest.fixture
+def as_web(transactional_db: None) -> Iterator[None]:
+    """From here on the connection has the rights that docs/operations.md gives the role of web and worker."""
+    role = f"web_{os.getpid()}"
+    told = (Path(__file__).resolve().parents[3] / "docs" / "operations.md").read_text()
+    grants = re.findall(r"^((?:ALTER DEFAULT PRIVILEGES )?GRANT .* TO )payonce;$", told, re.MULTILINE)
+    assert len(grants) == 4
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {role}")
+        try:
+            for grant in grants:
+                cursor.execute(f"{grant}{role}")
+            cursor.execute("CREATE TABLE of_a_later_version (id bigserial)")
+            cursor.execute(f"SET ROLE {role}")
+            yield
+        finally:
+            cursor.execute("RESET ROLE")
+            cursor.execute("DROP TABLE IF EXISTS of_a_later_version")
+            cursor.execute(f"DROP OWNED BY {role}")
+            cursor.execute(f"DROP ROLE {role}")
+
+
+def test_a_role_that_owns_nothing_sells_and_cannot_forget_money(
+    as_web: None, open_attempt: OpenAttempt, shopper: User
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt), refunded(attempt, 990, "a" * 32)), source="query")
+    assert payment_of(attempt).status == "partially_refunded"
+    client = Client()
+    client.force_login(shopper)
+    answer = client.post(
+        "/api/v1/orders",
+        {"items": [{"sku": "mug", "quantity": 1}]},
+        content_type="application/json",
+        headers={"Idempotency-Key": "k1"},
+    )
+    assert answer.status_code == 201
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO of_a_later_version DEFAULT VALUES")
+        for sql in ("TRUNCATE payments_journalline", "ALTER TABLE payments_observation DISABLE TRIGGER ALL"):
+            with pytest.raises(DatabaseError, match=r"permission denied|must be owner"):
+                cursor.execute(sql)

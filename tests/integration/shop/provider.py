@@ -5,8 +5,9 @@ It stands in for the other company, not for any part of this project; the wire p
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
+from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
 from payments.providers.base import (
     NOBODY,
@@ -90,9 +91,15 @@ class ScriptedProvider:
         payer: Payer = NOBODY,
     ) -> NextAction:
         self._begin("create", out_trade_no)
-        self.trades.setdefault(out_trade_no, Opened(amount_minor, currency))
+        opened = self.trades.setdefault(out_trade_no, Opened(amount_minor, currency))
+        if opened.status is TradeStatus.PAID:
+            raise ProviderRejected("ORDERPAID", "the order is paid")
+        if method is PayMethod.H5:
+            url, lives = f"https://wechat.invalid/checkmweb?n={out_trade_no}", timedelta(minutes=5)
+            return NextAction(type=NextActionType.REDIRECT, url=url, lives=lives)
         if self.channel == "wechat":
-            return NextAction(type=NextActionType.QR_CODE, url="weixin://wxpay/bizpayurl?pr=p4lpSuKzz")
+            url, lives = "weixin://wxpay/bizpayurl?pr=p4lpSuKzz", timedelta(hours=2)
+            return NextAction(type=NextActionType.QR_CODE, url=url, lives=lives)
         return NextAction(type=NextActionType.REDIRECT, url=f"https://alipay.invalid/gateway.do?n={out_trade_no}")
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:

@@ -1,5 +1,6 @@
 """CONTRACT [2], cancel and payment of an order, with the provider scripted."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -165,6 +166,38 @@ class TestPayment:
         assert tasks.complete_ledger(timestamp=0) == {"settled": 2}
         assert entries() == ["finished", "finished"]
         assert ask() == [(202, "closed"), (202, "closed")]
+
+    def test_a_key_that_heard_a_5xx_is_free_once_all_that_it_did_is_known(
+        self, caller: Any, order_id: str, channels: Any
+    ) -> None:
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"create"}), ProviderRejected("NO_AUTH", "not allowed")
+        pay = {"path": f"orders/{order_id}/payment", "body": {"channel": "wechat"}, "key": "pay"}
+        assert caller.post(**pay).status_code == 502
+        assert LedgerEntry.objects.get(key="pay").subject == f"order:{order_id}", "an operator finds it"
+        assert tasks.complete_ledger(timestamp=0) == {}, "its caller's own retries come first"
+
+        LedgerEntry.objects.filter(key="pay").update(lease_until=Now() - timedelta(minutes=3))
+        silent(channels["alipay"])
+        caller.post(f"orders/{order_id}/payment", {"channel": "alipay"}, key="other")
+        assert tasks.complete_ledger(timestamp=0) == {}, "something of the order is in doubt"
+        Attempt.objects.filter(channel="alipay").update(status="failed")
+        assert tasks.complete_ledger(timestamp=0) == {"settled": 2}
+        assert not LedgerEntry.objects.filter(key="pay").exists()
+        wechat.failing = frozenset()
+        assert caller.post(**pay).status_code == 201
+
+    def test_a_key_that_heard_202_is_never_free(self, caller: Any, order_id: str, channels: Any) -> None:
+        pay = {"path": f"orders/{order_id}/payment", "body": {"channel": "wechat"}, "key": "pay"}
+        silent(channels["wechat"])
+        assert caller.post(**pay).status_code == 202
+        channels["wechat"].failure = ProviderUnavailable("refused")
+        assert caller.post(**pay).status_code == 503
+        LedgerEntry.objects.filter(key="pay").update(lease_until=Now() - timedelta(minutes=3))
+        Attempt.objects.update(status="failed")
+        assert tasks.complete_ledger(timestamp=0) == {"settled": 1}
+        assert LedgerEntry.objects.get(key="pay").state == "finished"
+        assert caller.post(**pay).status_code == 202
 
     def test_another_channel_is_not_uncertain_because_the_first_is(
         self, caller: Any, order_id: str, channels: Any

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.db import connection
@@ -114,6 +115,22 @@ def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, mug: Product, poste
     assert (again["Location"], again["Idempotent-Replayed"]) == (first["Location"], "true")
     assert held(client) == {"mug": 1}, "a replay takes nothing out a second time"
     assert Order.objects.count() == 1
+
+
+def test_a_login_sent_again_keeps_the_basket(demo: User, mug: Product) -> None:
+    """A double click, or an answer lost on the way: both requests carry the guest's session."""
+    client, twin = guest(), guest()
+    put(client, "mug", 2)
+    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
+    twin.cookies = client.cookies.copy()  # type: ignore[assignment]
+    as_guest = client.session.session_key
+    login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo", "next": "/basket"}
+    for browser in (client, twin):
+        assert browser.post("/accounts/login/", login)["Location"] == "/basket"
+        assert (browser.session[SESSION_KEY], held(browser)) == (str(demo.pk), {"mug": 2})
+    assert len({as_guest, client.session.session_key, twin.session.session_key}) == 3, "no login keeps a key"
+    order_all(twin)
+    assert Session.objects.get(pk=as_guest).get_decoded() == {"basket": {"mug": 2}}, "nothing of the member"
 
 
 def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, mug: Product, poster: Product) -> None:

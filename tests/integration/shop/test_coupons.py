@@ -93,6 +93,8 @@ def test_the_operator_sees_drawn_codes_alone(client: Client, demo: User, campaig
     assert free.code not in client.get(f"/admin/shop/coupon/{free.pk}/change/").content.decode()
     assert client.get("/admin/shop/coupon/add/").status_code == 403
     assert client.get("/admin/shop/campaign/").status_code == 200
+    page = client.get(f"/admin/shop/campaign/{campaign.pk}/change/").content.decode()
+    assert page.count('<div class="readonly">1</div>') == 2  # one is drawn, one is left
 
 
 def test_the_call_is_documented(client: Client) -> None:

@@ -2,10 +2,13 @@
 
 import gettext
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
+from django.utils.translation import override
 
 SHOP = Path(__file__).resolve().parents[3] / "shop"
 CATALOGUE = SHOP / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.mo"
@@ -64,6 +67,15 @@ def test_the_switch_is_remembered_and_leads_back() -> None:
     )
     assert (answer.status_code, answer.headers["Location"]) == (302, "http://testserver/accounts/login/")
     assert "用户名" in client.get("/accounts/login/", headers={"Accept-Language": "en"}).content.decode()
+
+
+def test_a_moment_is_written_as_the_language_writes_it() -> None:
+    """Without a script; with one, the browser writes it."""
+    moment = datetime(2026, 11, 22, 14, 41, tzinfo=UTC)
+    shown = {"en": ">22 Nov 2026, 14:41 UTC<", "zh-hans": ">2026年11月22日 14:41 UTC<"}
+    for language, words in shown.items():
+        with override(language):
+            assert words in render_to_string("shop/moment.html", {"moment": moment})
 
 
 @pytest.mark.django_db

@@ -8,6 +8,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from idempotency import fastpath
+from idempotency.models import LedgerEntry
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from shop import orders
 from shop.models import Order, Product
@@ -96,14 +98,13 @@ class TestBuying:
             shopper.post("/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy"))
         assert Order.objects.count() == 2
 
-    def test_the_old_form_with_another_quantity_is_explained(self, shopper: Client, mug: Product) -> None:
+    def test_the_old_form_with_another_quantity_comes_back_renewed(self, shopper: Client, mug: Product) -> None:
         fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
         shopper.post("/products/mug/buy", fields)
         response = shopper.post("/products/mug/buy", {**fields, "quantity": "2"})
 
-        assert response.status_code == 422
-        assert b"You already ordered from this page" in response.content
-        assert b'href="/products/mug"' in response.content
+        assert (response.status_code, response["Location"]) == (302, "/products/mug")
+        assert b"What was ordered from it is in your orders" in shopper.get("/products/mug").content
         assert Order.objects.count() == 1
 
     @pytest.mark.parametrize("quantity", ["0", "100", "", "x"])
@@ -118,14 +119,30 @@ class TestBuying:
         again = {**form_of(response, "/products/mug/buy"), "quantity": "1"}
         assert shopper.post("/products/mug/buy", again).status_code == 302
 
-    def test_out_of_stock_is_a_sentence_with_a_way_back(self, shopper: Client, poster: Product) -> None:
+    def test_out_of_stock_is_a_sentence_above_a_form_that_works(self, shopper: Client, poster: Product) -> None:
         fields = form_of(shopper.get("/products/poster"), "/products/poster/buy")
         response = shopper.post("/products/poster/buy", {**fields, "quantity": "11"})
-
         assert response.status_code == 409
         assert b"Not enough left" in response.content
-        assert b'href="/products/poster"' in response.content
+        assert form_of(response, "/products/poster/buy")["quantity"] == "11"
         assert not Order.objects.exists()
+
+        # with the old form, after "back": nothing was ordered from it, and nothing says so
+        stale = shopper.post("/products/poster/buy", {**fields, "quantity": "3"})
+        assert (stale["Location"], Order.objects.count()) == ("/products/poster", 0)
+        Product.objects.filter(sku="poster").update(stock=11)
+        replay = shopper.post("/products/poster/buy", {**fields, "quantity": "11"})
+        assert (replay.status_code, replay["Idempotent-Replayed"]) == (409, "true")
+        assert shopper.post("/products/poster/buy", form_of(replay, "/products/poster/buy")).status_code == 302
+        assert Order.objects.get().total_minor == 11 * 4500
+
+    def test_a_result_that_is_not_kept_any_more_is_in_the_orders(self, shopper: Client, mug: Product) -> None:
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+        shopper.post("/products/mug/buy", fields)
+        LedgerEntry.objects.update(response_body=None)
+        fastpath.attempt(lambda client: client.flushdb())
+        gone = shopper.post("/products/mug/buy", fields)
+        assert (gone.status_code, b'class="button" href="/orders"' in gone.content) == (410, True)
 
     def test_a_flash_product_cannot_be_posted_either(
         self, shopper: Client, mug: Product, sneaker: Product
@@ -140,7 +157,8 @@ class TestBuying:
             body = {**fields, "idempotency_token": token} if token else {**fields}
             if token is None:
                 del body["idempotency_token"]
-            assert shopper.post("/products/mug/buy", body).status_code in {400, 409}
+            assert shopper.post("/products/mug/buy", body).status_code == (302 if token else 400)
+        assert b"has been renewed" in shopper.get("/products/mug").content
         assert not Order.objects.exists()
 
     def test_without_the_csrf_token_nothing_happens(self, shopper: Client, mug: Product) -> None:
@@ -422,6 +440,25 @@ class TestHistory:
 
     def test_a_guest_is_sent_to_the_login(self, client: Client, transactional_db: None) -> None:
         assert client.get("/orders")["Location"] == "/accounts/login/?next=/orders"
+
+
+def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: User) -> None:
+    """By the language's switch, by Enter in the address bar, by a page that renews itself."""
+    order = f"/orders/{'0' * 32}"
+    pages = {
+        **{f"{order}/{form}": order for form in ("pay", "method", "go-on", "cancel", "refund")},
+        "/products/mug/buy": "/products/mug",
+        "/basket/mug/add": "/products/mug",
+        "/basket/mug/remove": "/basket",
+        "/basket/change": "/basket",
+        "/basket/order": "/basket",
+        "/flash-sales/mug/buy": "/flash-sales/mug",
+        "/accounts/logout/": "/",
+    }
+    client.force_login(demo)
+    for ask in (client.get, client.head):
+        assert {address: ask(address)["Location"] for address in pages} == pages
+    assert {client.put(address).status_code for address in pages} == {405}
 
 
 def test_the_login_names_the_demo_users_only_with_debug(

@@ -1,11 +1,13 @@
 """Asking for a refund on the order's page: what the API does, once; and the phone's ways to pay."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment, Refund
@@ -137,10 +139,50 @@ class TestOnAPhone:
             switch = form_of(shopper.get(path), f"{path}/method")
             assert switch["channel"] == "wechat"
             answer = shopper.post(f"{path}/method", switch | {"method": method})
-            shown = shopper.get(answer["Location"]).content.decode()
+            assert answer["Location"].startswith("https://wechat.invalid/" if method == "h5" else path)
+            shown = shopper.get(f"{path}?by=wechat.{method}").content.decode()
             assert f'name="method" value="{"native" if method == "h5" else "h5"}"' in shown
         assert sorted(Attempt.objects.values_list("method", flat=True)) == ["h5", "native"], "one of each"
         assert Payment.objects.count() == 1
+
+    def test_a_link_that_is_over_is_replaced(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        pay(shopper, order, "wechat")
+        attempt = Attempt.objects.get()
+        late = timezone.now() + timedelta(seconds=20)  # too short to get there
+        Attempt.objects.update(next_action_url=f"{attempt.next_action_url}&old", next_action_expires_at=late)
+        again = form_of(shopper.get(path), f"{path}/go-on")
+        assert (again["channel"], again["method"]) == ("wechat", "h5")
+        answer = shopper.post(f"{path}/go-on", again)
+        renewed = Attempt.objects.get()
+        assert renewed.id == attempt.id, "under the same number"
+        assert answer["Location"] == renewed.next_action_url
+        assert "&old" not in renewed.next_action_url
+        assert renewed.next_action_expires_at
+        assert renewed.next_action_expires_at > late + timedelta(minutes=4)
+        assert renewed.payer == {}
+
+    def test_a_code_that_is_over_is_replaced(self, shopper: Client, order: Order, channels: Any) -> None:
+        path = f"/orders/{order.id.hex}"
+        shopper.defaults["HTTP_USER_AGENT"] = ""
+        pay(shopper, order, "wechat")
+        assert "<svg" in shopper.get(path).content.decode().split("summary")[0]
+        Attempt.objects.update(next_action_expires_at=timezone.now())
+        shown = shopper.get(path)
+        assert "This code has run out." in shown.content.decode()
+        assert shopper.post(f"{path}/go-on", form_of(shown, f"{path}/go-on")).status_code == 302
+        assert "This code has run out." not in shopper.get(path).content.decode()
+
+    def test_of_a_trade_that_was_paid_meanwhile_there_is_no_fresh_link(
+        self, shopper: Client, order: Order, channels: Any
+    ) -> None:
+        path = f"/orders/{order.id.hex}"
+        pay(shopper, order, "wechat")
+        Attempt.objects.update(next_action_expires_at=timezone.now())
+        again = form_of(shopper.get(path), f"{path}/go-on")
+        channels["wechat"].pay(number_of(order.id.hex, "wechat"))
+        assert shopper.post(f"{path}/go-on", again).status_code == 302
+        assert Payment.objects.get().status == "succeeded", "the provider was asked"
 
     def test_inside_wechat_and_on_a_desktop_a_code(self, shopper: Client, order: Order, channels: Any) -> None:
         shopper.defaults["HTTP_USER_AGENT"] = f"{PHONE} MicroMessenger/8.0"

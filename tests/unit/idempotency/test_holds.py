@@ -1,16 +1,22 @@
 """The bookkeeping of what a process holds, where threads are in each other's way."""
 
+import asyncio
+import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 
+from idempotency import locks
+from idempotency.locks import holds as holds_module
+from idempotency.locks.blocking import BesideTheLoop
 from idempotency.locks.holder import current
 from idempotency.locks.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.hub import Hub
 from idempotency.locks.latch import Latch
-from idempotency.locks.places import Places
-from idempotency.locks.steps import Ask, Finish, Listen, Wait
+from idempotency.locks.places import FRONT, Places, _look_again_seconds
+from idempotency.locks.steps import Ask, Finish, Listen, Steps, Wait, Work
 from idempotency.locks.threads import ThreadBell
 
 
@@ -192,3 +198,74 @@ def test_a_hold_that_nobody_could_renew_is_not_kept() -> None:
     hold = granted()
     holds.add(hold)
     assert holds.get("lock", "me") is hold
+
+
+def test_leases_that_nobody_comes_to_release_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holds_module, "SWEEP_AT", 3)
+    holds = Holds(stir=lambda: None)
+    for number in range(20):
+        hold = granted()
+        hold.key, hold.due_at = f"lock {number}", None
+        hold.ends_at -= holds_module.TELL_SECONDS + 60
+        holds.add(hold)
+    assert len(holds._holds) <= 5
+    lost = granted()
+    lost.ends_at -= 60
+    holds.add(lost)
+    holds.forget_ended()
+    assert holds.get("lock", "me") is lost  # its holder can still be told
+
+
+def test_who_stands_behind_the_front_looks_soon_and_a_thousand_do_not_look_at_once() -> None:
+    assert _look_again_seconds(FRONT, 30.0) <= 1.2
+    assert sum(1 / _look_again_seconds(position, 30.0) for position in range(FRONT, 1000)) < 260
+
+
+def test_nothing_overtakes_work_however_often_its_caller_is_cancelled() -> None:
+    done: list[str] = []
+    began, ends = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        began.set()
+        ends.wait(30)
+        done.append("asked")
+
+    def steps() -> Steps[None]:
+        try:
+            yield Work(ask)
+        finally:
+            yield Work(lambda: done.append("undone"))
+
+    async def story() -> None:
+        task = asyncio.create_task(BesideTheLoop().run(steps()))
+        await asyncio.to_thread(began.wait, 30)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0.02)
+        ends.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert done == ["asked", "undone"]
+
+
+@pytest.mark.parametrize("name", ["", "}thing"])
+def test_a_name_that_is_no_hash_tag_is_refused(name: str) -> None:
+    for make in (
+        locks.Lock,
+        locks.CountDownLatch,
+        locks.Topic,
+        partial(locks.Semaphore, permits=1),
+        partial(locks.RateLimiter, permits=1, interval_seconds=1),
+    ):
+        with pytest.raises(ValueError, match="name"):
+            make(name)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf")])
+def test_a_life_that_never_was_or_never_ends_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="ttl_seconds"):
+        locks.ExpiringSet("thing", ttl_seconds=seconds)
+    with pytest.raises(ValueError, match="life_seconds"):
+        locks.CountDownLatch("thing").open(1, life_seconds=seconds)

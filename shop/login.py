@@ -1,0 +1,22 @@
+"""The login page, whose form may be sent twice: a double click, or an answer that was lost on its way."""
+
+from django.contrib.auth import SESSION_KEY, views
+from django.contrib.auth.forms import AuthenticationForm
+from django.http import HttpResponse
+
+
+class LoginView(views.LoginView):
+    """Django's, which leaves the guest's session where it is and logs in to a copy of it.
+
+    Django's own moves the session to a new key, so that the key which a guest had (or was given by somebody else)
+    is never a member's. Then the form sent again carries the key of a session that is gone, and ends in an empty
+    one. Here the guest's row stays, with his basket and nothing of the member, till its own time is over.
+    """
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Log in, in a session with a key of its own."""
+        guests = self.request.session
+        if SESSION_KEY not in guests:
+            self.request.session = type(guests)()
+            self.request.session.update(dict(guests.items()))
+        return super().form_valid(form)

@@ -1,0 +1,203 @@
+"""Products in the admin: through `shop.catalog` and `shop.stock`, over what the editor saw, each page once.
+
+Stock is changed by a difference, never overwritten: shoppers go on buying while a person counts.
+
+Django builds the form of a POST on the row as it is by then. So what another editor has saved meanwhile would look
+like this editor's own wish to put it back, and a second click would move the stock again. Therefore a page brings
+along, signed, what it showed and a number of its own. Constraint: unique (consumer, message id) of the inbox.
+"""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core import signing
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext_lazy as _
+
+from idempotency.ids import new_id
+from idempotency.inbox import consume_once
+from payments.money import EXPONENTS
+from shop import catalog, stock, window
+from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
+from shop.templatetags.shop import money
+
+ARRANGED = ("strategy", "segments")
+SALT = "shop.admin.product"
+FORM_SECONDS = 86_400  # far less than an inbox remembers a number (`TOMBSTONE_SECONDS`)
+
+
+class NotSaved(Exception):
+    """Nothing of a form was saved; its sentence is for the editor."""
+
+
+class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A product; for an existing one, its stock is moved by a difference.
+
+    Attributes:
+        number: of this very page, as the editor got it; the same in every copy that is sent.
+    """
+
+    stock_difference = forms.IntegerField(
+        label=_("Stock difference"),
+        required=False,
+        initial=0,
+        help_text=_("Units to add, or with a minus sign to take away; 0 leaves the stock alone."),
+    )
+    strategy = forms.ChoiceField(
+        label=_("How units are taken"),
+        required=False,
+        choices=StockStrategy.choices,
+        help_text=_("May be changed while orders are on their way."),
+    )
+    segments = forms.IntegerField(
+        label=_("Segments"),
+        required=False,
+        min_value=1,
+        max_value=SEGMENTS_MAX,
+        help_text=_("Of a product with several rows: about as many as orders that are written at once."),
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = Product
+        fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.number = ""
+        self.initial["strategy"] = self.instance.stock_strategy
+        self.initial["segments"] = self.instance.stock_segments
+        if self.instance.pk is None:
+            return
+        if self.is_bound:
+            self._recall(str(self.data.get(self.add_prefix("seen"), "")))
+        else:
+            self.initial["seen"] = self._as_seen()
+
+    def clean_currency(self) -> str:
+        """One whose minor unit is known: everything else would be shown and charged at another price."""
+        currency = str(self.cleaned_data["currency"])
+        if currency not in EXPONENTS:
+            raise forms.ValidationError(_("One of %(known)s."), params={"known": ", ".join(EXPONENTS)})
+        return currency
+
+    def clean(self) -> dict[str, Any] | None:
+        """An edit that does not say what it is an edit of is none."""
+        if self.instance.pk is not None and not self.number:
+            raise forms.ValidationError(
+                _("This page is more than a day old, or not of this product; load it again.")
+            )
+        return super().clean()
+
+    def arrangement(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """How units were taken when the editor looked, and how they are to be taken; what was left empty stays."""
+        before = {name: self.initial[name] for name in ARRANGED}
+        return before, {name: self.cleaned_data[name] or before[name] for name in ARRANGED}
+
+    def _as_seen(self) -> str:
+        values = {name: getattr(self.instance, name) for name in catalog.EDITABLE}
+        values |= {name: self.initial[name] for name in ARRANGED}
+        return signing.dumps({"product": self.instance.pk, "number": new_id().hex, "values": values}, salt=SALT)
+
+    def _recall(self, seen: str) -> None:
+        """Have what the editor saw for `initial`, from which Django tells what was changed."""
+        try:
+            told = signing.loads(seen, salt=SALT, max_age=FORM_SECONDS)
+        except signing.BadSignature:
+            return
+        if told["product"] == self.instance.pk:
+            self.number = told["number"]
+            self.initial |= told["values"] | {"seen": seen}
+
+
+class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Name, price and window texts are edited; the stock is moved."""
+
+    form = ProductForm
+    list_display = ("sku", "name", "price", "units", "stock_strategy", "flash_only", "version")
+    list_filter = ("flash_only", "currency", "stock_strategy")
+    search_fields = ("sku", "name")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Product]:
+        products: ProductQuerySet = super().get_queryset(request)  # type: ignore[assignment]
+        return products.with_units()
+
+    @admin.display(description=_("stock"), ordering="units")
+    def units(self, product: Any) -> int:
+        return int(product.units)
+
+    @admin.display(description=_("price"), ordering="price_minor")
+    def price(self, product: Product) -> str:
+        return money(product.price_minor, product.currency)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
+        return () if obj is None else ("sku", "units", "version")
+
+    def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
+        shown = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
+        if obj is None:
+            return (*shown, "stock", "strategy", "segments")
+        if not self.has_change_permission(request, obj):  # the columns: what the form adds is nothing to look at
+            return (*shown, "units", "stock_strategy", "stock_segments", "version")
+        return (*shown, "units", "stock_difference", "strategy", "segments", "version", "seen")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
+        return False  # orders refer to it
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """What is refused leaves nothing behind, neither a word that it was done: Django's transaction is over."""
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except NotSaved as refused:
+            messages.error(request, str(refused))
+            return HttpResponseRedirect(request.get_full_path())
+
+    def save_model(self, request: HttpRequest, obj: Product, form: Any, change: bool) -> None:
+        """Write only what was edited, and only over what the editor saw; each page once, all of it or nothing."""
+        with transaction.atomic():
+            if change:
+                self._edit(obj, form)
+            else:
+                super().save_model(request, obj, form, change)
+                self._arrange(obj, form)
+                window.tell()
+
+    def _edit(self, product: Product, form: Any) -> None:
+        if not consume_once(form.number, consumer="admin.product"):
+            raise NotSaved(_("This page was saved before; nothing was done again."))
+        edited = [name for name in form.changed_data if name in catalog.EDITABLE]
+        if edited and not catalog.edit_product(
+            product_id=product.pk,
+            before={name: form.initial[name] for name in edited},
+            after={name: form.cleaned_data[name] for name in edited},
+        ):
+            raise NotSaved(_("Somebody else edited this product meanwhile; nothing was saved."))
+        self._arrange(product, form)
+        difference = form.cleaned_data["stock_difference"] or 0
+        if difference and not stock.adjust(product_id=product.pk, difference=difference):
+            raise NotSaved(_("There are fewer units than you take away; nothing was saved."))
+
+    def _arrange(self, product: Product, form: Any) -> None:
+        """Have its units taken as the form says, if that is something else than the editor saw."""
+        before, wanted = form.arrangement()
+        if wanted != before and not stock.arrange(product_id=product.pk, before=before, **wanted):
+            raise NotSaved(_("Somebody else edited this product meanwhile; nothing was saved."))
+
+    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
+        """The history tells how many units were counted in or out."""
+        told: list[dict[str, Any]] = super().construct_change_message(request, form, formsets, add)
+        difference = form.cleaned_data.get("stock_difference")
+        for part in told:
+            if fields := part.get("changed", {}).get("fields"):
+                named = {"Stock difference": f"Stock difference {difference:+}"} if difference else {}
+                part["changed"]["fields"] = [named.get(name, name) for name in fields]
+        return told
