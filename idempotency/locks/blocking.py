@@ -1,7 +1,9 @@
 """Runners for servers whose client blocks: in the calling thread, or, for asyncio, in a thread beside the loop."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from idempotency.locks.steps import Pause, Step, Steps, Tasked, Threaded, Work, perform, perform_async
@@ -40,13 +42,22 @@ def _answer(step: Step) -> Any:
 async def _answer_beside(step: Step) -> Any:
     match step:
         case Work(function):
-            work = asyncio.ensure_future(asyncio.to_thread(function))
-            try:
-                return await asyncio.shield(work)
-            except asyncio.CancelledError:
-                await asyncio.wait([work])
-                raise
+            return await whole(asyncio.to_thread(function))
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case _:
             raise TypeError(f"{step!r} needs a server of Redis")
+
+
+async def whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Run `work` to its end even if we are cancelled, and only then say so: nothing overtakes a command."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what is told
+        raise

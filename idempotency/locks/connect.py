@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 
 from idempotency.conf import config
 
+_OPTIONS = ("USERNAME", "PASSWORD", "SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT")  # of django-redis; plain values
 _clients: dict[asyncio.AbstractEventLoop, Any] = {}
 
 
@@ -52,7 +53,5 @@ def _made() -> Any:
     cache: Any = settings.CACHES[alias]
     location = cache["LOCATION"]
     options = cache.get("OPTIONS", {})
-    times = {
-        name.lower(): options[name] for name in ("SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT") if name in options
-    }
-    return Redis.from_url(location if isinstance(location, str) else location[0], **times)
+    settled = {name.lower(): options[name] for name in _OPTIONS if options.get(name)}
+    return Redis.from_url(location if isinstance(location, str) else location[0], **settled)

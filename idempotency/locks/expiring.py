@@ -21,9 +21,11 @@ class Expiring:
     """
 
     def __init__(self, name: str, *, ttl_seconds: float, client: Any = None) -> None:
+        if not 0 < ttl_seconds < float("inf"):
+            raise ValueError(f"ttl_seconds must be above 0 and have an end, not {ttl_seconds}")
         self.name = name
         self.client = client
-        self._ttl_ms = round(ttl_seconds * 1000)
+        self._ttl_ms = max(1, round(ttl_seconds * 1000))
 
     def hub(self) -> Hub:
         """Where it is asked for."""
@@ -36,7 +38,8 @@ class Expiring:
         Raises:
             LockUnavailable: Redis did not answer.
         """
-        key = f"payonce:seen:{{{self.name}:{member}}}"
+        # the name's length keeps ("a:b", "c") apart from ("a", "b:c")
+        key = f"payonce:seen:{{{len(self.name)}:{self.name}:{member}}}"
         return bool((yield Ask(_REMEMBER, [key], [self._ttl_ms, self.hub().new_request()])))
 
 

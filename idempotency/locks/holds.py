@@ -15,6 +15,8 @@ from idempotency.locks.holder import Holder
 MICROSECONDS = 1_000_000
 RENEW_AFTER = 1 / 3  # of a lease
 CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
+TELL_SECONDS = 3600.0  # for which a holder that lives can still be told that it lost
+SWEEP_AT = 100  # holds, beyond twice as many as were left when they were looked through last
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +55,11 @@ class Hold:
         """Whether somebody else may hold it by now."""
         return self.gone or time.monotonic() >= self.ends_at
 
+    @property
+    def lapsed(self) -> bool:
+        """Whether it ended as its holder meant it to: by the lease that was asked for."""
+        return self.lost and not (self.renews or self.gone)
+
     def prolonged(self, ends_at: float, *, at: float) -> None:
         """The server has prolonged it, asked at `at`."""
         self.ends_at = max(self.ends_at, ends_at)
@@ -73,10 +80,14 @@ class Holds:
         self._stir = stir
         self._next = float("inf")
         self._granted = False
+        self._sweep_at = SWEEP_AT
 
     def add(self, hold: Hold) -> None:
         """Keep it in sight."""
         with self._lock:
+            if len(self._holds) >= self._sweep_at:  # those with leases of their own: no watchdog comes by
+                self.forget_ended()
+                self._sweep_at = 2 * len(self._holds) + SWEEP_AT
             self._holds[hold.key, hold.owner] = hold
             due_at = hold.due_at  # read once: another thread may end the renewals at any time
             self._granted = self._granted or not hold.confirmed
@@ -134,9 +145,11 @@ class Holds:
             return self._next
 
     def forget_ended(self) -> None:
-        """Holds that ended by themselves and whose holders are gone have nobody left to tell."""
+        """Holds that ended by themselves and have nobody left to tell: the holder is gone, or does not ask."""
+        told_until = time.monotonic() - TELL_SECONDS
         with self._lock:
-            ended = [at for at, hold in self._holds.items() if hold.lost and not hold.holder.alive()]
+            lost = [(at, hold) for at, hold in self._holds.items() if hold.lost]
+            ended = [at for at, hold in lost if hold.ends_at < told_until or not hold.holder.alive()]
             for at in ended:
                 del self._holds[at]
 

@@ -6,7 +6,7 @@ from typing import Any
 from idempotency.locks.errors import LockUnavailable
 from idempotency.locks.hub import READY_SECONDS, Hub
 from idempotency.locks.places import RELEASE_SECONDS, insist
-from idempotency.locks.script import Script
+from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
@@ -27,7 +27,7 @@ class Latch:
     def __init__(self, name: str, *, client: Any = None) -> None:
         self.name = name
         self.client = client
-        key = f"payonce:latch:{{{name}}}"
+        key = tagged("latch", name)
         self._keys = [key, f"{key}:waiters", f"{key}:told"]
 
     def hub(self) -> Hub:
@@ -47,8 +47,10 @@ class Latch:
         """
         if count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
+        if not 0 < life_seconds < float("inf"):
+            raise ValueError(f"life_seconds must be above 0 and have an end, not {life_seconds}")
         request = self.hub().new_request()
-        return bool((yield from self._insist("open", request, count, round(life_seconds * 1000))))
+        return bool((yield from self._insist("open", request, count, max(1, round(life_seconds * 1000)))))
 
     @operation
     def count_down(self) -> Steps[int]:

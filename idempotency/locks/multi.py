@@ -43,6 +43,17 @@ class SeveralLocks:
         """
         seconds = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
         deadline = None if seconds is None else time.monotonic() + seconds
+        while (yield from self._each(deadline)):
+            if not self.lost:
+                return True
+            # a lease ended while the next lock was waited for
+            yield Finish(_released(self.locks))
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        return False
+
+    def _each(self, deadline: float | None) -> Steps[bool]:
+        """One lock after another; if one is not free in time, none."""
         taken: list[Any] = []
         try:
             for lock in self.locks:

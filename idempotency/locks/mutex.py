@@ -77,8 +77,14 @@ class Mutex:
             Whether it is held now; False when the time was over.
 
         Raises:
+            LockLost: the caller held it already and lost it since, not by a lease of its own: release it first.
             LockUnavailable: Redis did not answer.
         """
+        return (yield from self._take(wait_seconds=wait_seconds, lease_seconds=lease_seconds))
+
+    def _take(
+        self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT, within: bool = False
+    ) -> Steps[bool]:
         hold = yield from self._places.take(
             self.hub(),
             self._holder(),
@@ -86,6 +92,7 @@ class Mutex:
             exclusive=self._exclusive,
             wait_seconds=self._wait_seconds if wait_seconds is DEFAULT else wait_seconds,
             lease_seconds=self._lease_seconds if lease_seconds is DEFAULT else lease_seconds,
+            within=within,
         )
         return hold is not None
 
@@ -98,12 +105,16 @@ class Mutex:
             LockLost: the caller held it, but its lease ended before.
             LockUnavailable: Redis did not answer; the lease ends it.
         """
-        yield from self._places.give(self.hub(), self._holder(), shared=self._shared, exclusive=self._exclusive)
+        hub, own = self.hub(), self._holder()
+        hold = hub.holds.get(self._places.keys[0], own.name)
+        # no token where another loop or process acquired it for this owner
+        token = 0 if hold is None else hold.token
+        yield from self._places.give(hub, own, shared=self._shared, exclusive=self._exclusive, token=token)
 
     @operation
     def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`: what `with` does."""
-        if not (yield from Mutex.acquire.steps(self)):
+        """Acquire, or raise `LockTimeout`: what `with` does. Here any loss before a release is `LockLost`."""
+        if not (yield from self._take(within=True)):
             raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
 
     @property

@@ -57,7 +57,7 @@ class PermitsOfOneHost:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         seconds = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
         deadline = float("inf") if seconds is None else time.monotonic() + seconds
-        line = None
+        line, process = None, os.getpid()
         try:
             while True:
                 line = self._locked("line") if line is None else line
@@ -69,7 +69,7 @@ class PermitsOfOneHost:
                 yield Pause(LOOK_SECONDS)
         finally:
             if line is not None:
-                os.close(line)
+                _unlocked(line, process=process)
 
     @operation
     def release(self) -> Steps[None]:
@@ -80,7 +80,7 @@ class PermitsOfOneHost:
         """
         if not self._own():
             raise NotHeld(f"The caller has no permit of {self.name!r}.")
-        os.close(self._own().pop())
+        _unlocked(self._own().pop(), process=self._process)
         return
         yield  # an operation without a step
 
@@ -116,6 +116,17 @@ class PermitsOfOneHost:
             os.close(file)
             return None
         return file
+
+
+def _unlocked(file: int, *, process: int) -> None:
+    """Give a locked file back. A child that was forked has it too: closed alone, it would stay locked.
+
+    Args:
+        process: that locked it; in any other one it is closed only.
+    """
+    if os.getpid() == process:
+        fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
 
 
 class HostSemaphore(Blocking, WithStatement, PermitsOfOneHost):

@@ -19,7 +19,7 @@ from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, Upgrade
 from idempotency.locks.holder import Holder
 from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Grant, Hold
 from idempotency.locks.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub
-from idempotency.locks.script import Script
+from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait
 
 LEASE_SECONDS = 30.0
@@ -57,7 +57,7 @@ class Places:
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         release_seconds: float = RELEASE_SECONDS,
     ) -> None:
-        self._prefix = f"payonce:{kind}:{{{name}}}"
+        self._prefix = tagged(kind, name)
         self.keys = [self._prefix, f"{self._prefix}:queue", f"{self._prefix}:waiters"]
         self.name = name
         self._capacity = capacity
@@ -75,6 +75,7 @@ class Places:
         wait_seconds: float | None,
         lease_seconds: float | None,
         watched: bool = True,
+        within: bool = False,
     ) -> Steps[Hold | None]:
         """Take places: `shared` of them, or with `exclusive` all.
 
@@ -82,17 +83,25 @@ class Places:
             wait_seconds: None waits for ever, 0 asks once.
             lease_seconds: None is renewed for as long as the holder lives; a number ends by itself.
             watched: False confirms at once and keeps nothing in sight, for places that another may give back.
+            within: for a `with`; around it may stand another that has to hear of its loss.
 
         Returns:
             The hold, or None if the time is over.
 
         Raises:
             UpgradeRefused: the holder has shared places and wants all.
+            LockLost: the holder had some, lost them, and has not released them yet. Not where their own lease was
+                meant to end them and this is no `with`: who lets a lease run out may take them anew.
             LockUnavailable: the server did not answer for long.
             ValueError: a lease that is not above zero, or has no end.
         """
         if lease_seconds is not None and not 0 < lease_seconds < float("inf"):
             raise ValueError(f"lease_seconds must be above 0 and have an end, not {lease_seconds}")
+        before = hub.holds.get(self._prefix, holder.name)
+        if before is not None and before.lost:
+            if within or not before.lapsed:
+                raise self._lost()
+            hub.holds.remove(before)
         request = hub.new_request()
         deadline = float("inf") if wait_seconds is None else time.monotonic() + wait_seconds
         waits = deadline > time.monotonic()
@@ -114,7 +123,7 @@ class Places:
         except (UpgradeRefused, GeneratorExit):
             raise
         except BaseException:
-            yield Finish(self._undo(hub, holder, request, shared=shared, exclusive=exclusive))
+            yield Finish(self._undo(hub, holder, request, shared=shared, exclusive=exclusive, before=before))
             raise
         finally:
             hub.mail.forget(request)
@@ -137,7 +146,7 @@ class Places:
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, token=token)
         try:
             told = yield from insist(ask, seconds=self._release_seconds)
-        except Exception:  # whatever it was: who wants to be rid of it must not have it renewed
+        except BaseException:  # an interrupt too: who wants to be rid of it must not have it renewed
             if hold is not None:
                 hub.holds.remove(hold)
             raise
@@ -152,17 +161,22 @@ class Places:
         if hold is None or (hold.shared < shared or hold.exclusive < exclusive):
             raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
         hub.holds.remove(hold)
-        raise LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
+        raise self._lost()
 
-    def _undo(self, hub: Hub, holder: Holder, request: str, *, shared: int, exclusive: int) -> Steps[None]:
-        """Whatever became of `request`, it holds nothing and waits for nothing."""
+    def _lost(self) -> LockLost:
+        return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
+
+    def _undo(
+        self, hub: Hub, holder: Holder, request: str, *, shared: int, exclusive: int, before: Hold | None = None
+    ) -> Steps[None]:
+        """Whatever became of `request`, it holds nothing and waits for nothing; what was held `before` is left."""
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, undone=request)
         try:
             told = yield ask
         except LockUnavailable:
             return  # its lease or its patience ends it
         hold = hub.holds.get(self._prefix, holder.name)
-        if told == [1, 0] and hold is not None:
+        if told == [1, 0] and hold is not None and hold is not before:
             hub.holds.remove(hold)
 
     def _release(
@@ -237,6 +251,8 @@ class _Asking:
             if answer[0] == 1:
                 _, token, now, end = answer
                 return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
+            if answer[0] == -2:
+                raise LockUnavailable(f"{self._places.name!r}: its holder did something else there meanwhile.")
             if answer[0] == -1:
                 raise UpgradeRefused(f"{self._places.name!r}: release the read lock before you write.")
             if not stay:
@@ -266,6 +282,9 @@ class _Asking:
     def _hold(self, token: int, ends_at: float, *, confirmed: bool, sent_at: float) -> Hold:
         key = self._places.keys[0]
         hold = self._hub.holds.get(key, self._holder.name)
+        if hold is not None and hold.token != token and not hold.lapsed:
+            hold.gone = True  # it ended while this was asked for; its holder must hear that, and releases it first
+            raise self._places._lost()
         if hold is None or hold.token != token:
             hold = Hold(
                 key=key,
@@ -281,6 +300,11 @@ class _Asking:
             )
             if self._watched:
                 self._hub.holds.add(hold)
+        elif self._renews and not hold.renews:  # from now on the watchdog has it
+            hold.renews, hold.lease_seconds = True, self._lease_seconds
+            hold.ends_at = max(hold.ends_at, ends_at)  # first: the watchdog would not renew one that is over
+            hold.due_at = self._due_at(sent_at, confirmed=confirmed)
+            self._hub.holds.add(hold)
         hold.ends_at = max(hold.ends_at, ends_at)
         hold.shared += self._shared
         hold.exclusive += self._exclusive
@@ -293,12 +317,16 @@ class _Asking:
 
 
 def _look_again_seconds(position: int, left_seconds: float) -> float:
-    """How long to wait for a message: the queue's front until the lease could have ended, the rest for longer."""
+    """How long to wait for a message: the queue's front until the lease could have ended, the rest for longer.
+
+    Who stands right behind the front does so for a second, in case that all before him died with the holder.
+    """
     if position == 0:
         return min(max(left_seconds, 0.0) + 0.01, 1.0)
     if position < FRONT:
         return min(max(left_seconds, 0.0), 1.0) + 0.05 * position
-    return random.uniform(4.0, 6.0)  # noqa: S311  so that a thousand do not look at once
+    # in all not many at once: a thousand look some two hundred times a second
+    return min(position / FRONT, 5.0) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
 def insist(ask: Ask, *, seconds: float) -> Steps[Any]:

@@ -9,12 +9,13 @@ from typing import Any
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.holds import MICROSECONDS
 from idempotency.locks.hub import Hub
-from idempotency.locks.script import Script
+from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Pause, Steps, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
 
 _LIMIT = Script("ratelimit")
+FOR_EVER = 2**53 - 1  # microseconds; the script's numbers are doubles
 
 
 class RateExceeded(LockTimeout):
@@ -56,20 +57,22 @@ class Limiter:
         self._permits = permits
         self._per_client = permits_per_client
         self._interval = round(interval_seconds * MICROSECONDS)
-        self._key = f"payonce:rate:{{{name}}}"
+        self._key = tagged("rate", name)
 
     def hub(self) -> Hub:
         """Where it is asked for."""
         raise NotImplementedError
 
     @operation
-    def acquire(self, permits: int = 1, *, caller: str | None = None, wait_seconds: float = 0.0) -> Steps[None]:
+    def acquire(
+        self, permits: int = 1, *, caller: str | None = None, wait_seconds: float | None = 0.0
+    ) -> Steps[None]:
         """Take permits, and sleep until they are valid.
 
         Args:
             permits: how many, at once.
             caller: whose share it counts to, for `permits_per_client`.
-            wait_seconds: how long the caller would sleep at most.
+            wait_seconds: how long the caller would sleep at most; None: as long as it takes.
 
         Raises:
             RateExceeded: it would be longer; nothing was taken.
@@ -80,7 +83,7 @@ class Limiter:
             limits[f"{self._key}:{caller}"] = self._per_client
         if not 1 <= permits <= min(limits.values()):
             raise ValueError(f"permits must be 1 to {min(limits.values())}, not {permits}")
-        longest = round(wait_seconds * MICROSECONDS)
+        longest = FOR_EVER if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, FOR_EVER))
         arguments = [permits, self._interval, longest, self.hub().new_request(), *limits.values()]
         given, wait = yield Ask(_LIMIT, list(limits), arguments)
         if not given:

@@ -14,6 +14,7 @@ from typing import Any
 
 from idempotency.locks.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
+from idempotency.locks.holds import Hold
 from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
 from idempotency.locks.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
 from idempotency.locks.steps import Finish, On, Pause, Steps, operation
@@ -68,6 +69,8 @@ class Majority:
             Whether it is held now; if not, no server keeps it for this call.
 
         Raises:
+            LockLost: the caller held it already and a majority lost it since, not by a lease of its own: release
+                it first.
             LockUnavailable: a majority did not answer, until the time was over or for UNAVAILABLE_SECONDS.
         """
         wait = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
@@ -75,6 +78,8 @@ class Majority:
         deadline = float("inf") if wait is None else time.monotonic() + wait
         answered_at = time.monotonic()
         while True:
+            if self.lost and not all(hold.lapsed for hold in self._holds() if hold.lost):
+                raise self._lost()
             away = yield from self._round(lease)
             if away is None:
                 return True
@@ -100,6 +105,8 @@ class Majority:
                         taken.append(node)
                 except LockUnavailable:
                     away += 1
+                except LockLost:  # this server forgot what the caller held already; the others decide
+                    continue
             if len(taken) >= self.majority and self.held:
                 return None
         except GeneratorExit:
@@ -116,30 +123,37 @@ class Majority:
 
         Raises:
             NotHeld: the caller does not hold it.
-            LockLost: the caller held it, but a majority had ended it before.
+            LockLost: the caller held it, but a majority had ended or forgotten it before.
         """
         held = [node for node in self._nodes if node.token is not None]
         if not held:
             raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
         lost = self.lost
-        yield Finish(_released(held))
-        if lost:
-            raise LockLost(f"{self.name!r} was lost while it was held: a majority of its leases ended.")
+        forgot = yield Finish(_released(held))
+        if lost or len(held) - forgot < self.majority:
+            raise self._lost()
+
+    def _lost(self) -> LockLost:
+        return LockLost(f"{self.name!r} was lost while it was held: a majority of its leases ended.")
 
     @operation
     def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`: what `with` does."""
+        """Acquire, or raise `LockTimeout`: what `with` does. Here any loss before a release is `LockLost`."""
+        if self.lost:
+            raise self._lost()
         if not (yield from Majority.acquire.steps(self)):
             raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
 
     @property
     def valid_seconds(self) -> float:
         """How long the caller may rely on it if nothing is renewed: lease − elapsed − drift; 0 if not held."""
-        holds = [hold for node in self._nodes if (hold := node._hold()) and not hold.gone]
-        ends: list[float] = [hold.ends_at - _drift_seconds(hold.lease_seconds) for hold in holds]
+        ends = [one.ends_at - _drift_seconds(one.lease_seconds) for one in self._holds() if not one.gone]
         if len(ends) < self.majority:
             return 0.0
         return max(0.0, sorted(ends, reverse=True)[self.majority - 1] - time.monotonic())
+
+    def _holds(self) -> list[Hold]:
+        return [hold for node in self._nodes if (hold := node._hold())]
 
     @property
     def held(self) -> bool:
@@ -156,13 +170,17 @@ def _drift_seconds(lease_seconds: float) -> float:
     return lease_seconds * DRIFT_PART + DRIFT_SECONDS
 
 
-def _released(nodes: list[Any]) -> Steps[None]:
-    """Give it back on `nodes`; one that is away or forgot it ends it by its lease."""
+def _released(nodes: list[Any]) -> Steps[int]:
+    """Give it back on `nodes`; how many of them had forgotten it. One that is away ends it by its lease."""
+    forgot = 0
     for node in nodes:
         try:
             yield On(node, Mutex.release.steps(node))
+        except NotHeld:
+            forgot += 1
         except LockError:
             continue
+    return forgot
 
 
 class RedLock(OnThreads, WithStatement, Majority):

@@ -8,6 +8,17 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 
+def tagged(kind: str, name: str) -> str:
+    """The key of what has this name, from which its other keys begin; the name is their hash tag.
+
+    Raises:
+        ValueError: the tag would be empty, and a Redis Cluster would spread the keys.
+    """
+    if name[:1] in {"", "}"}:
+        raise ValueError(f"a name must not be empty or begin with a closing brace, as {name!r} does")
+    return f"payonce:{kind}:{{{name}}}"
+
+
 class Script:
     """A script of `idempotency/locks/scripts`, after the ones that it shares code with.
 

@@ -125,9 +125,11 @@ class Subscriber:
                 failures += 1
 
     def _keep_a_connection(self) -> None:
-        pubsub = self._pubsub = self._connect()
+        pubsub = self._connect()
         try:
-            pubsub.subscribe(*self._hub.channels)
+            with self._telling:  # redis-py's own connects in here: two that subscribe at once would do so twice
+                self._pubsub = pubsub
+                pubsub.subscribe(*self._hub.channels)
             idle = 0
             while idle < IDLE_READS or not self._may_end():
                 if self._subscription is None:

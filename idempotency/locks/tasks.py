@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from idempotency.fastpath import FAILURES
 from idempotency.locks import holder
+from idempotency.locks.blocking import whole
 from idempotency.locks.connect import async_client, close_client, drop_closed
 from idempotency.locks.errors import LockUnavailable
 from idempotency.locks.hub import (
@@ -67,7 +68,7 @@ class TaskHub(Hub):
         match step:
             case Ask(script, keys, arguments):
                 try:
-                    return await _whole(script.run_async(self.client.execute_command, keys, arguments))
+                    return await whole(script.run_async(self.client.execute_command, keys, arguments))
                 except FAILURES as error:
                     if is_unavailable(error):
                         raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
@@ -79,13 +80,13 @@ class TaskHub(Hub):
             case Finish(steps):
                 with holder.acting_for(holder.current()):
                     finishing = asyncio.ensure_future(perform_async(steps, self.answer))
-                return await _whole(finishing)
+                return await whole(finishing)
             case On(face, steps):
                 return await face.run(steps)
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
             case Work(function):
-                return await _whole(asyncio.to_thread(function))
+                return await whole(asyncio.to_thread(function))
 
     async def _listen(self, seconds: float) -> bool:
         if self._reader is None or self._reader.done():
@@ -101,14 +102,14 @@ class TaskHub(Hub):
         Who is cancelled meanwhile has left.
         """
         try:
-            await _whole(self._join(channel, listener))
+            await whole(self._join(channel, listener))
         except BaseException:
             await self.leave(channel, listener)
             raise
 
     async def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
         """No more calls, also for who is cancelled meanwhile."""
-        await _whole(self._leave(channel, listener))
+        await whole(self._leave(channel, listener))
 
     async def _join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         async with self._topics:
@@ -144,9 +145,11 @@ class TaskHub(Hub):
     async def _read_messages(self) -> None:
         if self.cluster:
             await self.client.initialize()  # it knows no node before its first command
-        pubsub = self._pubsub = self.client.pubsub()
+        pubsub = self.client.pubsub()
         try:
-            await pubsub.subscribe(*self.channels)
+            async with self._topics:  # it connects in here: two that subscribe at once would connect it twice
+                self._pubsub = pubsub
+                await pubsub.subscribe(*self.channels)
             idle = 0
             while idle < IDLE_READS:
                 message = await pubsub.get_message(timeout=READ_SECONDS)
@@ -197,20 +200,6 @@ class TaskHub(Hub):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Run `work` to its end even if we are cancelled, and only then say so: nothing overtakes a command."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # seen: the cancellation is what is told
-        raise
 
 
 _hubs: dict[asyncio.AbstractEventLoop, dict[int, TaskHub]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 from idempotency.locks import holder
 from idempotency.locks.hub import READY_SECONDS, Hub
-from idempotency.locks.script import Script
+from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Listen, Steps, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
@@ -33,7 +33,7 @@ class Telling:
     def __init__(self, name: str, *, client: Any = None) -> None:
         self.name = name
         self.client = client
-        self.channel = f"payonce:topic:{{{name}}}"
+        self.channel = tagged("topic", name)
 
     def hub(self) -> Hub:
         """Where it is heard."""

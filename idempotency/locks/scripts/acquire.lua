@@ -4,13 +4,15 @@
 --      [4] doubles in a row: shared places, exclusive (0 or 1), capacity, lease, claim, how long the owner counts as
 --          alive when it waits, fair (1: nobody passes the queue), counted (1: PUBLISH here tells who listens)
 --      [5] stay: 1 queues where nothing is free   [6] again: 1 if this request may be queued already
--- returns {1, token, now, lease end} if held, {0, position, first end of a lease, now} if not; {-1} upgrade refused
+-- returns {1, token, now, lease end} if held, {0, position, first end of a lease, now} if not; {-1} upgrade refused;
+--     {-2} the owner has gone on since: this copy is late
 
 local owner, request, channel, stay, again = ARGV[1], ARGV[2], ARGV[3], ARGV[5] == '1', ARGV[6] == '1'
 local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[4])
 fair, counted = fair == 1, counted == 1
 
 local mine = open(owner, capacity)
+if is_late(owner, mine, request) then return {-2} end
 
 if mine and mine.shared + mine.exclusive > 0 then
     if mine.request ~= request then
@@ -23,6 +25,8 @@ if mine and mine.shared + mine.exclusive > 0 then
     close(owner, mine)
     return {1, mine.token, now, mine.ends}
 end
+
+if mine and mine.token == OVER and mine.request == request then return {0, 0, next_end, now} end
 
 local wanted = {shared = shared, exclusive = exclusive}
 local fits = used + weight(wanted, capacity) <= capacity
@@ -54,7 +58,7 @@ if leaves then
 end
 if fits or freed or leaves then
     -- who got nothing leaves a record without places: the state is written in either case
-    close(owner, holder or {shared = 0, exclusive = 0, ends = now + REMEMBER, token = 0, request = ''})
+    close(owner, holder or nothing(request, leaves and OVER or 0))
     if holder then return {1, holder.token, now, holder.ends} end
 end
 return {0, position, next_end, now}

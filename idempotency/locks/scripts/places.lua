@@ -8,10 +8,15 @@
 -- when the key itself goes. `fence` is the newest token: the time, or one more than the last if that is higher, so
 -- it grows through a loss of all data and through a clock that steps back, and only both together defeat it.
 -- Who has given everything back stays for a while with no places, and with the request that did it: a second copy
--- of that request is told the same. `forget` is when such records are looked through, all at once and not more
--- often than they last, so that owners who come once leave nothing behind and cost the others little.
+-- of that request is told the same. A request is "process:number", and a holder that is one thread or task numbers
+-- one after the other, so that a copy which comes after a later request of its own is known by its number, and
+-- changes nothing. Holders with a name that callers give ("named:…") may be many at once, and are not so ordered.
+-- A record without places whose token is OVER is of an acquire that was given up. `forget` is when such records are
+-- looked through, all at once and not more often than they last, so that owners who come once leave nothing behind
+-- and cost the others little.
 
 local NEVER = 9007199254740991
+local OVER = -1
 local RETAIN = 60000000  -- how long the newest token outlives the last holder, at least
 local REMEMBER = 10000000  -- how long a request that ended a hold is remembered: no client goes on for so long
 
@@ -38,6 +43,23 @@ local function written(holder)
         renewed_expiry = true
     end
     return struct.pack('>dddd', holder.shared, holder.exclusive, holder.ends, holder.token) .. holder.request
+end
+
+-- whether `owner` is one thread or task, or one permit
+local function is_ordered(owner) return string.sub(owner, 1, 6) ~= 'named:' end
+
+-- whether `holder`, the record of `owner`, was written by a later request than this one
+local function is_late(owner, holder, request)
+    local last = holder and holder.request or ''
+    -- of the numbers of one process the later one is longer, or as long and greater: mostly that is all there is to do
+    if #request > #last or (#request == #last and request >= last) then return false end
+    local process = string.match(request, '^(.*:)%d+$')
+    return process and is_ordered(owner) and process == string.match(last, '^(.*:)%d+$')
+end
+
+-- what is left of an owner without places: that this request was the last, and whether it is given up
+local function nothing(request, token)
+    return {shared = 0, exclusive = 0, ends = now + REMEMBER, token = token, request = request}
 end
 
 -- how many places a holder takes of `capacity`

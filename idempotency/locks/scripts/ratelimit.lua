@@ -26,6 +26,8 @@ end
 if at - now > longest then return {0, at - now} end
 for _, key in ipairs(KEYS) do
     for number = 1, wanted do redis.call('ZADD', key, at, request .. '/' .. number) end
-    redis.call('PEXPIRE', key, math.ceil((at - now + interval) / 1000) + 1)
+    -- never shortened: the key holds what others were given for later than this
+    local life = math.ceil((at - now + interval) / 1000) + 1
+    redis.call('PEXPIRE', key, math.max(life, redis.call('PTTL', key)))
 end
 return {1, at - now}

@@ -13,14 +13,18 @@ if undone ~= '' then
     local text = redis.call('HGET', KEYS[3], owner)
     local waited = text and read_waiter(text).request == undone
     if waited then leave_queue(owner) end
-    if not mine or mine.request ~= undone then
-        if waited then  -- who stood behind may fit where this one did not
-            grant(capacity, claim, lease, fair == 1, counted == 1, nil)
-            close(owner, mine or {shared = 0, exclusive = 0, ends = now + REMEMBER, token = 0, request = ''})
+    local places = mine and mine.shared + mine.exclusive or 0
+    if places == 0 or mine.request ~= undone then
+        if not is_late(owner, mine, request) then
+            -- who stood behind may fit where this one did not; and what is undone may be on its way still
+            if waited then grant(capacity, claim, lease, fair == 1, counted == 1, nil) end
+            mine = mine or nothing(undone, OVER)
+            if is_ordered(owner) then mine.request = request end
+            close(owner, mine)
         end
-        return {1, mine and mine.shared + mine.exclusive or 0}
+        return {1, places}
     end
-elseif not mine or (token > 0 and mine.token ~= token) then
+elseif not mine or (token > 0 and mine.token ~= token) or is_late(owner, mine, request) then
     return {0}
 elseif mine.request == request then
     return {1, mine.shared + mine.exclusive}

@@ -86,6 +86,14 @@ def test_without_a_way_to_redis_the_setting_is_named(given: dict[str, Any]) -> N
         asyncio.run(ask())
 
 
+def test_it_has_the_name_and_the_password_of_the_alias() -> None:
+    options = {"USERNAME": "shop", "PASSWORD": "secret", "SOCKET_TIMEOUT": 3}
+    backend = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/2", "OPTIONS": options}
+    with override_settings(CACHES={"default": backend}, IDEMPOTENCY={"REDIS_ALIAS": "default"}):
+        given = connect._made().connection_pool.connection_kwargs
+    assert (given["username"], given["password"], given["socket_timeout"]) == ("shop", "secret", 3)
+
+
 def test_a_path_that_leads_nowhere_stops_the_start() -> None:
     with pytest.raises(ImproperlyConfigured, match="REDIS_ASYNC_CLIENT"):
         parse({"REDIS_ASYNC_CLIENT": "nowhere.at_all"})

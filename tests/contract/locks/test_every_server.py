@@ -207,8 +207,8 @@ class TestOthers:
     def test_rate_that_is_waited_for(self, bench: Bench) -> None:
         limiter = bench.make("RateLimiter", permits=1, interval_seconds=0.05)
         actor = bench.actor()
-        for _ in range(4):
-            actor.do(lambda: limiter.acquire(wait_seconds=10))
+        for seconds in (10, None, 10, None):
+            actor.do(lambda seconds=seconds: limiter.acquire(wait_seconds=seconds))
 
     def test_a_member_is_new_once(self, bench: Bench) -> None:
         seen = bench.make("ExpiringSet", ttl_seconds=60)

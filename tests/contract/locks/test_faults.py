@@ -12,8 +12,17 @@ import redis
 from asgiref.sync import sync_to_async
 
 from idempotency import locks
-from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, holds, places, semaphore
-from idempotency.locks.holder import named
+from idempotency.locks import (
+    LockLost,
+    LockUnavailable,
+    NotHeld,
+    RateExceeded,
+    holds,
+    places,
+    ratelimit,
+    semaphore,
+)
+from idempotency.locks.holder import Holder, named
 from idempotency.locks.hub import Hub
 from idempotency.locks.places import Places
 from idempotency.locks.script import Script
@@ -244,6 +253,159 @@ class TestAnAnswerIsLost:
         assert actor.do(latch.count) == 2
         assert not one.plain.hexists(latch._keys[2], "request:0")
         assert [one.plain.pttl(key) > 0 for key in one.plain.keys("payonce:latch:*")] == [True, True]
+
+
+class TestACopyComesLate:
+    """A network or a client sends a command once more, and its owner has gone on."""
+
+    @pytest.fixture
+    def again(self, one: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Any]:
+        once, once_async = Script.run, Script.run_async
+        sent: list[tuple[Script, Any, Any]] = []
+
+        def run(script: Script, ask: Any, *what: Any) -> Any:
+            sent.append((script, *what))
+            return once(script, ask, *what)
+
+        async def run_async(script: Script, ask: Any, *what: Any) -> Any:
+            sent.append((script, *what))
+            return await once_async(script, ask, *what)
+
+        def again(number: int) -> Any:
+            script, *what = sent[number]
+            return once(script, one.plain.execute_command, *what)
+
+        monkeypatch.setattr(Script, "run", run)
+        monkeypatch.setattr(Script, "run_async", run_async)
+        return again
+
+    @pytest.mark.parametrize("owner", [None, "order 17"])
+    def test_of_a_release(self, one: Bench, again: Callable[[int], Any], owner: str | None) -> None:
+        lock, other = one.make("Lock", owner=owner), one.make("Lock", owner="another")
+        actor = one.actor()
+        for what in (lock.acquire, lock.release, lock.acquire):
+            actor.do(what)
+        again(1)
+        assert one.actor().do(lambda: other.acquire(wait_seconds=0)) is False
+        actor.do(lock.release)
+
+    def test_of_an_acquire_or_an_inner_release(self, one: Bench, again: Callable[[int], Any]) -> None:
+        lock = one.make("Lock")
+        actor, other = one.actors(2)
+        for what in (lock.acquire, lock.acquire, lock.release, lock.acquire):
+            actor.do(what)
+        for number in (2, 0, 1):
+            again(number)
+        actor.do(lock.release)
+        assert other.do(lambda: lock.acquire(wait_seconds=0)) is False
+        actor.do(lock.release)
+        for number in (0, 1, 2, 3):
+            again(number)
+        assert other.do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_of_one_that_was_given_up(self, one: Bench, again: Callable[[int], Any]) -> None:
+        lock = one.make("Lock")
+        holder, waiter = one.actors(2)
+        holder.do(lock.acquire)
+        assert waiter.do(lambda: lock.acquire(wait_seconds=0.05)) is False
+        again(1)
+        assert one.queue() == 0
+        holder.do(lock.release)
+        again(1)
+        assert holder.do(lambda: lock.acquire(wait_seconds=0)) is True
+
+    def test_after_its_undoing(self, one: Bench) -> None:
+        lock, actor = one.make("Lock"), one.actor()
+        hub = actor.do(lock.hub)
+        late, owner = hub.new_request(), named("") if one.loop is None else Holder("task", lambda: True)
+        actor.do(lambda: lock.run(lock._places._undo(hub, owner, late, shared=0, exclusive=1)))
+        terms = lock._places.terms(hub, shared=0, exclusive=1, lease_seconds=30.0)
+        arguments = [owner.name, late, hub.channel, terms, "1", "0"]
+        assert places._ACQUIRE.run(one.plain.execute_command, lock._places.keys, arguments)[0] != 1
+        assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
+
+
+def test_several_are_not_taken_while_one_was_lost_meanwhile(one: Bench) -> None:
+    both = [one.make("Lock", name, owner="me") for name in "ab"]
+    several = one.locks.MultiLock(both)
+    first, second = one.actors(2)
+    assert first.do(one.make("Lock", "b").acquire)
+    taking = second.begin(several.acquire)
+    one.waits(1, "b")
+    lost = first.do(both[0]._hold)
+    lost.gone = True
+    first.do(one.make("Lock", "b").release)
+    assert taking.result(30) is True
+    assert second.do(lambda: (several.held, several.lost)) == (True, False)
+    assert second.do(lambda: both[0].token) > lost.token
+    second.do(several.release)
+
+
+def test_an_interrupted_release_is_renewed_no_more(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    lock = desk.make("Lock")
+    assert lock.acquire()
+    with monkeypatch.context() as patched:
+        patched.setattr(Script, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lock.release()
+    assert lock._hold() is None
+
+
+def test_what_was_lost_is_released_before_it_is_taken_again(one: Bench) -> None:
+    lock = one.make("Lock")
+    actor, other = one.actors(2)
+    assert actor.do(lambda: lock.acquire(lease_seconds=0.02))
+    assert other.do(lock.acquire)
+    other.do(lock.release)
+    with pytest.raises(LockLost):  # a `with` around it must hear of it
+        actor.do(lock.enter)
+    assert actor.do(lambda: lock.lost) is True
+    # who lets a lease run out, and releases nothing, may have another
+    assert actor.do(lambda: lock.acquire(lease_seconds=30)) is True
+    assert actor.do(lambda: lock.lost) is False
+    one.forget()  # what this process has not heard yet
+    with pytest.raises(LockLost):
+        actor.do(lambda: lock.acquire(wait_seconds=0))
+    assert actor.do(lambda: lock.lost) is True
+    assert other.do(lambda: lock.acquire(wait_seconds=0)) is True
+
+
+def test_an_inner_acquire_without_a_lease_is_renewed(one: Bench, short_leases: float) -> None:
+    lock, actor = one.make("Lock"), one.actor()
+    assert actor.do(lambda: lock.acquire(lease_seconds=1))
+    assert actor.do(lock.acquire)
+    hold = actor.do(lock._hold)
+    for _ in range(2):
+        due_at = hold.due_at
+        until(lambda due_at=due_at: hold.due_at > due_at)
+    assert not hold.lost
+    actor.do(lock.release)
+    actor.do(lock.release)
+
+
+def test_what_is_given_for_later_is_not_forgotten_for_what_is_given_now(desk: Bench) -> None:
+    def give(caller: str) -> None:
+        keys = ["payonce:rate:{thing}", f"payonce:rate:{{thing}}:{caller}"]
+        request = hub_of(desk.client).new_request()
+        assert (
+            ratelimit._LIMIT.run(desk.plain.execute_command, keys, [1, 60_000_000, 10**9, request, 9, 1])[0] == 1
+        )
+
+    for caller in ("one", "one", "two"):
+        give(caller)
+    assert desk.plain.pttl("payonce:rate:{thing}") > 100_000
+
+
+def test_the_names_of_two_sets_do_not_run_into_each_other(one: Bench) -> None:
+    actor = one.actor()
+    new = [
+        actor.do(lambda name=name, member=member: one.make("ExpiringSet", name, ttl_seconds=60).add(member))
+        for name, member in [("a:b", "c"), ("a", "b:c")]
+    ]
+    assert new == [True, True]
 
 
 class TestAMessageIsLost:
@@ -551,19 +713,19 @@ class TestCosts:
         lock = one.make("FairLock")
         first, second = one.actors(2)
         assert first.do(lock.acquire)
-        warm = second.begin(lock.acquire)
-        one.waits(1)
-        first.do(lock.release)
-        assert warm.result(30)
 
         def change_hands() -> None:
-            waiting = first.begin(lock.acquire)
+            waiting = second.begin(lock.acquire)
             one.waits(1)
-            second.do(lock.release)
+            first.do(lock.release)
             assert waiting.result(30) is True
 
+        for _ in range(2):  # a connection that was cut off in another test is missed, and then made again
+            change_hands()
+            second.do(lock.release)
+            assert first.do(lock.acquire)
         assert self.commands(one, change_hands) == {"evalsha": 2}
-        first.do(lock.release)
+        second.do(lock.release)
 
 
 def test_every_hub_has_a_channel_of_its_own() -> None:

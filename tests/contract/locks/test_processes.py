@@ -1,6 +1,7 @@
 """Holders and waiters as processes that are killed, stopped and forked; leases are short, to end in time."""
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from idempotency import locks
 from idempotency.locks import holder, threads
-from tests.contract.locks.actors import until
+from tests.contract.locks.actors import Actor, until
 from tests.contract.locks.conftest import Bench, a_bench
 from tests.contract.locks.worker import Worker, workers
 
@@ -230,3 +231,35 @@ def test_permits_of_one_machine_come_back_from_the_dead(tmp_path: Path) -> None:
     semaphore.release()
     with pytest.raises(locks.NotHeld):
         semaphore.release()
+
+
+def test_what_a_forked_child_has_open_too_is_given_back(tmp_path: Path) -> None:
+    """A permit, and the place at the head of the line."""
+    semaphore, head = locks.HostSemaphore("cpu", permits=1, folder=tmp_path), Actor()
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def child() -> None:
+        theirs.send("here")
+        theirs.recv()
+
+    def line_is_taken() -> bool:
+        file = semaphore._locked("line")
+        if file is not None:
+            os.close(file)
+        return file is None
+
+    assert semaphore.acquire()
+    heading = head.begin(lambda: semaphore.acquire(wait_seconds=5))
+    until(line_is_taken)
+    process = context.Process(target=child)
+    process.start()
+    assert ours.recv() == "here"
+    semaphore.release()
+    assert heading.result(30) is True
+    head.do(semaphore.release)
+    assert semaphore.acquire(wait_seconds=0) is True
+    ours.send("go")
+    process.join(30)
+    semaphore.release()
+    head.end()

@@ -157,6 +157,35 @@ def test_it_is_renewed_and_lost_with_its_majority(quorum: Quorum, monkeypatch: p
         actor.do(lock.release)
 
 
+def test_what_a_majority_forgot_was_lost(quorum: Quorum) -> None:
+    lock, actor = quorum.make(), quorum.actor()
+    for forgetful in (2, 3):
+        assert actor.do(lock.acquire)
+        for server in quorum.servers[:forgetful]:
+            server.flush()
+        if forgetful < 3:
+            actor.do(lock.release)
+            continue
+        with pytest.raises(LockLost):
+            actor.do(lock.release)
+    with pytest.raises(NotHeld):
+        actor.do(lock.release)
+
+
+def test_what_was_lost_is_released_before_it_is_taken_again(quorum: Quorum) -> None:
+    lock, actor = quorum.make(lease_seconds=30), quorum.actor()
+    assert actor.do(lock.acquire)
+    for node in lock._nodes[:3]:
+        assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
+        actor.do(lock.release)
+        actor.do(node._hold).gone = True
+    with pytest.raises(LockLost):
+        actor.do(lock.acquire)
+    assert actor.do(lambda: lock.lost) is True
+    with pytest.raises(LockLost):
+        actor.do(lock.release)
+
+
 def test_it_wants_an_odd_number_of_servers(quorum: Quorum) -> None:
     with pytest.raises(ValueError, match="odd number of servers"):
         quorum.bench.locks.RedLock("thing", clients=quorum.clients[:4])

@@ -2,14 +2,17 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis.asyncio
 
+from idempotency.locks import aio
 from idempotency.locks.subscriber import Subscriber
 from idempotency.locks.tasks import TaskHub
 from tests.contract.locks.actors import until
-from tests.contract.locks.conftest import Bench
+from tests.contract.locks.conftest import Bench, a_bench
 
 
 class Listener:
@@ -79,6 +82,40 @@ def test_who_may_have_missed_something_is_told(one: Bench) -> None:
     one.actor().do(lambda: topic.tell("and on"))
     until(lambda: listener.heard[-1] == "and on")
     listener.end()
+
+
+def test_who_joins_while_it_connects_is_heard(servers: Callable[[str], Any]) -> None:
+    with a_bench("Redis", servers("Redis"), tasks=True) as bench:
+        bench.run(_joined_while_it_connects(bench.servers.url))
+
+
+async def _joined_while_it_connects(url: str) -> None:
+    connecting = asyncio.Event()
+
+    client = redis.asyncio.Redis.from_url(url)
+    near = client.connection_pool.connection_class
+
+    class Far(near):  # type: ignore[misc, valid-type]
+        async def _connect(self) -> None:
+            connecting.set()
+            await asyncio.sleep(0.03)
+            await super()._connect()
+
+    client.connection_pool.connection_class = Far
+
+    async def hear(name: str) -> str | None:
+        async with aio.Topic(name, client=client).listen() as messages:
+            assert await messages.take(wait_seconds=5) is None
+            await aio.Topic(name, client=client).tell(f"paid {name}")
+            while (heard := await messages.take(wait_seconds=5)) is None:
+                continue
+            return heard
+
+    first = asyncio.create_task(hear("a"))
+    await connecting.wait()
+    assert await asyncio.gather(first, hear("b")) == ["paid a", "paid b"]
+    await aio.close()
+    await client.aclose()
 
 
 class Interrupted(BaseException):
