@@ -145,15 +145,22 @@ class Breaker:
         """Until `duration` seconds are over; all is healed then."""
         began = time.monotonic()
         while (now := time.monotonic() - began) < duration:
-            for fault in [fault for fault in self.standing if fault.at + fault.seconds <= now]:
-                self._heal(fault)
-            while self._waiting and self._waiting[0].at <= now:
+            over = [fault for fault in self.standing if fault.at + fault.seconds <= now]
+            for fault in over:
+                if not self._is_deaf_to(fault):
+                    self._heal(fault)
+            while self._waiting and self._waiting[0].at <= now and not self._is_deaf_to(self._waiting[0]):
                 self._begin(self._waiting.pop(0))
             self.lab.supervise()
             on_tick(now)
             time.sleep(TICK_SECONDS)
-        for fault in list(self.standing):
+        for fault in sorted(self.standing, key=lambda fault: fault.kind == "misbehave"):
             self._heal(fault)
+
+    def _is_deaf_to(self, fault: Fault) -> bool:
+        """Whether the sandbox stands still, which has to be told of this one: the next tick tells it."""
+        stopped = any((one.kind, one.target) == ("stop", "sandbox") for one in self.standing)
+        return stopped and fault.kind == "misbehave"
 
     def _begin(self, fault: Fault) -> None:
         BEGIN[fault.kind](self.lab, fault)
