@@ -176,6 +176,7 @@ def test_two_tabs_of_one_order_are_one_charge(page: Page, shop: RunningShop, api
     paid_once(shop, api, order_id)
 
 
+@pytest.mark.parametrize("size", ["phone"], indirect=True)
 def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Page, shop: RunningShop) -> None:
     page.goto("/products/poster")
     left = int(page.locator("#id_quantity").get_attribute("max") or "0")
@@ -219,6 +220,7 @@ def test_without_script_the_same_holds(
     page.context.close()
 
 
+@pytest.mark.parametrize("size", ["desktop"], indirect=True)
 def test_an_operator_sees_it_in_the_admin(browser: Browser, shop: RunningShop, page: Page) -> None:
     order_id = buy(page)
     choose(page, "alipay")
