@@ -11,6 +11,7 @@ operator, answers but refuses to write, and PostgreSQL counts that among its int
 from django.db import (
     DatabaseError,
     DataError,
+    Error,
     IntegrityError,
     InterfaceError,
     NotSupportedError,
@@ -39,6 +40,9 @@ def database_is_away(error: BaseException | None) -> bool:
         return True
     if isinstance(error, TransactionManagementError) and error.__cause__ is not None:
         return database_is_away(error.__cause__)  # after that one, which somebody swallowed, Django does not go on
+    if error is not None and not isinstance(error, DatabaseError):
+        met = _named_otherwise(error)
+        return met is not None and database_is_away(met)
     if not isinstance(error, DatabaseError) or isinstance(error, _OF_THE_STATEMENT):
         return False
     opened = connections.all(initialized_only=True)
@@ -48,6 +52,13 @@ def database_is_away(error: BaseException | None) -> bool:
                 each.close()
         return True
     return any(_is_lost(each) for each in opened)
+
+
+def _named_otherwise(error: BaseException) -> Error | None:
+    """Django's error that a library made one of its own of; procrastinate does by way of the driver's."""
+    cause = error.__cause__
+    chain = [] if cause is None else [cause, cause.__context__]
+    return next((one for one in chain if isinstance(one, Error)), None)
 
 
 def _is_lost(each: BaseDatabaseWrapper) -> bool:

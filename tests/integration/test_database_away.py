@@ -20,6 +20,8 @@ from django.db import (
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
+from procrastinate.contrib.django import app
+from procrastinate.exceptions import ConnectorException
 
 from idempotency.availability import database_is_away
 from shop.urls import handler404, handler500
@@ -95,6 +97,16 @@ def test_a_lost_connection_has_no_need_of_a_name() -> None:
     connection.close()
     assert not database_is_away(error)
     assert not database_is_away(ValueError("a fault of ours"))
+
+
+def test_what_the_queue_makes_of_it_is_the_same() -> None:
+    lose(connection)
+    with pytest.raises(ConnectorException) as refused:
+        app.configure_task("payments.handle_events").defer(payment_id="0" * 32)
+    connection.close()
+    assert database_is_away(refused.value)
+    refused.value.__cause__ = ValueError("a fault of ours")
+    assert not database_is_away(refused.value)
 
 
 @pytest.fixture
