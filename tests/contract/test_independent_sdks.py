@@ -25,6 +25,7 @@ from payments.providers import registry, rsa, wechat_bill
 from payments.providers.alipay_bill import read_bill
 from payments.providers.alipay_signing import signed_text
 from payments.providers.base import TradeStatus
+from payments.providers.documents import CHINA
 from payments.providers.wechat_signing import AUTHORIZATION_SCHEME, Signer, answer_message, request_message
 from tests.contract.conftest import Listener
 from tests.sandbox import Sandbox
@@ -290,7 +291,7 @@ def test_python_alipay_sdk_is_given_the_bill_s_address(
     query = alipay.api_alipay_trade_page_pay(subject="杯子", out_trade_no=number, total_amount="19.90")
     httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False).raise_for_status()
     sandbox.pay(number)
-    day = ours.query(out_trade_no=number).facts[0].occurred_at.date()
+    day = ours.query(out_trade_no=number).facts[0].occurred_at.astimezone(CHINA).date()
     method = "alipay.data.dataservice.bill.downloadurl.query"
     answer = alipay.server_api(method, {"bill_type": "trade", "bill_date": f"{day:%Y-%m-%d}"})
     packed = httpx.get(answer["bill_download_url"], trust_env=False).content
