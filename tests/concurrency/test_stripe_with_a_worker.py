@@ -52,7 +52,7 @@ def test_paid_on_the_page_told_many_times_and_given_back_in_parts(
     (attempt,) = payment["attempts"]
     assert (attempt["channel"], attempt["next_action"]["type"]) == ("stripe", "redirect")
     back = sandbox.post(attempt["next_action"]["url"]).headers["Location"]
-    assert f"/orders/{order['id']}?payment_intent=pi_" in back
+    assert f"/orders/{order['id']}/back?payment_intent=pi_" in back
     becomes(api, order, "paid")
     for amount_minor in (990, 1000):
         refund = api.post(
