@@ -40,10 +40,10 @@ def database_is_away(error: BaseException | None) -> bool:
         return True
     if isinstance(error, TransactionManagementError) and error.__cause__ is not None:
         return database_is_away(error.__cause__)  # after that one, which somebody swallowed, Django does not go on
-    if error is not None and not isinstance(error, DatabaseError):
+    if not isinstance(error, DatabaseError):
         met = _named_otherwise(error)
         return met is not None and database_is_away(met)
-    if not isinstance(error, DatabaseError) or isinstance(error, _OF_THE_STATEMENT):
+    if isinstance(error, _OF_THE_STATEMENT):
         return False
     opened = connections.all(initialized_only=True)
     if getattr(error.__cause__, "sqlstate", None) == READ_ONLY:
@@ -54,10 +54,10 @@ def database_is_away(error: BaseException | None) -> bool:
     return any(_is_lost(each) for each in opened)
 
 
-def _named_otherwise(error: BaseException) -> Error | None:
+def _named_otherwise(error: BaseException | None) -> Error | None:
     """Django's error that a library made one of its own of; procrastinate does by way of the driver's."""
-    cause = error.__cause__
-    chain = [] if cause is None else [cause, cause.__context__]
+    cause = error.__cause__ if error else None
+    chain = [cause, cause.__context__] if cause else []
     return next((one for one in chain if isinstance(one, Error)), None)
 
 

@@ -67,13 +67,13 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
             return _product_page(request, sku=sku, form=form, problem=problem)
         except ProductNotFound as gone:  # since it was refused
             return problems.render_problem(request, gone)
+    told: Any = problems.STALE.get(problem.code)
     if problem.code == "idempotency_key_reused":  # whose first use may have been refused
-        messages.info(request, _("This page has been renewed. What was ordered from it is in your orders."))
-        return redirect("product", sku=sku)
-    if problem.code in problems.STALE:
-        messages.info(request, problems.STALE[problem.code])
-        return redirect("product", sku=sku)
-    return problems.render_problem(request, problem)
+        told = _("This page has been renewed. What was ordered from it is in your orders.")
+    if told is None:
+        return problems.render_problem(request, problem)
+    messages.info(request, told)
+    return redirect("product", sku=sku)
 
 
 @members_only(back_to="product")
