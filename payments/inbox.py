@@ -5,31 +5,43 @@ therefore applied. The unique (channel, notification id) makes copies one row. W
 other content is kept beside it, in quarantine, under the id and the beginning of its digest.
 """
 
+import json
+
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from idempotency.statements import Statement, instances, send
 from payments.anomalies import file_anomaly
 from payments.models import Anomaly, Attempt, Notification
 
 Verdict = Notification.Verdict
 
+_TABLE = Notification._meta.db_table
+_KNOWN = ("id", "channel", "notification_id", "digest", "verdict")
+_FIND = f"""
+SELECT {", ".join(_KNOWN)} FROM {_TABLE} WHERE channel = %s AND notification_id = %s
+"""  # noqa: S608  our own names
+_KEEP = f"""
+INSERT INTO {_TABLE} (channel, notification_id, event_type, headers, body, digest, verdict, out_trade_no,
+    detail, attempts, processed_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
+"""  # noqa: S608
+
 
 def find(row: Notification) -> Notification | None:
     """The kept row of this id."""
-    return Notification.objects.filter(channel=row.channel, notification_id=row.notification_id).first()
+    found = send(Statement(_FIND, [row.channel, row.notification_id]))[0]
+    return next(iter(instances(Notification, _KNOWN, found)), None)
 
 
-def keep(row: Notification, *, verdict: Notification.Verdict) -> None:
-    """Keep it with what became of it.
+def keep(row: Notification, *, verdict: Notification.Verdict) -> Statement:
+    """What keeps it with what became of it; its unique id refuses it if a twin was faster.
 
-    Raises:
-        IntegrityError: a twin was faster.
-
-    Transaction: the one of its effect.
+    To be sent in the transaction of its effect.
     """
-    row.verdict, row.processed_at = verdict, Now()
-    row.save(force_insert=True)
+    what = (row.channel, row.notification_id, row.event_type, json.dumps(row.headers), row.body)
+    return Statement(_KEEP, [*what, row.digest, verdict.value, row.out_trade_no], rows=1)
 
 
 def settle(known: Notification, *, verdict: Notification.Verdict) -> None:

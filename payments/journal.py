@@ -20,6 +20,7 @@ from typing import Any
 
 from django.db.models import QuerySet, Sum
 
+from idempotency.statements import Statement
 from payments.models import JournalEntry, JournalLine, Observation
 from payments.providers.base import FactKind
 
@@ -27,29 +28,39 @@ ORDERS, HELD = "orders", "held"
 
 Kind = JournalEntry.Kind
 
+# the fact is named by its identity: it may be kept in the same round trip, and has no number here yet
+_BOOK = f"""
+WITH entry AS (
+    INSERT INTO {JournalEntry._meta.db_table} (observation_id, kind)
+    SELECT id, %s FROM {Observation._meta.db_table}
+    WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = %s
+    RETURNING id
+)
+INSERT INTO {JournalLine._meta.db_table} (entry_id, account, amount_minor, currency)
+SELECT entry.id, side.account, side.amount_minor, %s
+FROM entry CROSS JOIN (VALUES (%s, %s::bigint), (%s, %s::bigint)) AS side (account, amount_minor)
+"""  # noqa: S608  the names in it are our own
+
 
 def provider_account(*, channel: str, merchant: str) -> str:
     """The name of a merchant account's own account."""
     return f"provider:{channel}:{merchant}"
 
 
-def book_moved(fact: Observation) -> None:
+def moved(fact: Observation) -> list[Statement]:
     """Book that money came in (`PAID`) or went out (`REFUNDED`) by this fact; nothing if it moved none.
 
-    Transaction: needs the caller's, in which the fact is kept.
+    To be sent after what keeps the fact, in its transaction.
     """
     if not fact.amount_minor or fact.kind == FactKind.CLOSED or fact.merchant != fact.attempt.merchant:
-        return
+        return []
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
-    _book(fact, Kind.MOVED, debit=ours, credit=ORDERS if fact.credited else HELD)
+    return [_booked(fact, Kind.MOVED, debit=ours, credit=ORDERS if fact.credited else HELD)]
 
 
-def book_counted(fact: Observation) -> None:
-    """Book that a fact whose money was held counts for its order from now on.
-
-    Transaction: needs the caller's.
-    """
-    _book(fact, Kind.COUNTED, debit=HELD, credit=ORDERS)
+def counted(fact: Observation) -> list[Statement]:
+    """Book that a fact whose money was held counts for its order from now on."""
+    return [_booked(fact, Kind.COUNTED, debit=HELD, credit=ORDERS)]
 
 
 def trial_balance() -> QuerySet[JournalLine, Any]:
@@ -61,10 +72,8 @@ def trial_balance() -> QuerySet[JournalLine, Any]:
     )
 
 
-def _book(fact: Observation, kind: JournalEntry.Kind, *, debit: str, credit: str) -> None:
+def _booked(fact: Observation, kind: JournalEntry.Kind, *, debit: str, credit: str) -> Statement:
     amount_minor = fact.amount_minor if fact.kind == FactKind.PAID else -fact.amount_minor
-    entry = JournalEntry.objects.create(observation=fact, kind=kind)
-    JournalLine.objects.bulk_create(
-        JournalLine(entry=entry, account=account, amount_minor=amount, currency=fact.currency)
-        for account, amount in ((debit, amount_minor), (credit, -amount_minor))
-    )
+    which = (fact.channel, fact.merchant, fact.provider_txn_id, fact.kind)
+    sides = (debit, amount_minor, credit, -amount_minor)
+    return Statement(_BOOK, [kind.value, *which, fact.currency, *sides], rows=2)

@@ -17,11 +17,12 @@ from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
 
-from payments import anomalies, inbox, journal, position, sequence
+from idempotency.statements import Statement, send
+from payments import anomalies, inbox, journal, position, recording, sequence
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.position import Position, as_id
 from payments.providers.base import Fact, FactKind
-from payments.states import LIVE_ATTEMPTS, NEXT, AttemptStatus, PaymentStatus, RefundStatus
+from payments.states import NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
 Kind = Anomaly.Kind
 
@@ -54,6 +55,17 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
 
     Transaction: needs the caller's; locks the payment's row, then (through the listener) its order's. No network.
     """
+    outcome, writes = observe(fact, source=source)
+    send(*writes)
+    return outcome
+
+
+def observe(fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
+    """As `apply_observation`, for a caller who sends the last writes together with its own.
+
+    Returns:
+        What the fact did, and what has to be sent in this transaction before anything of its payment is read.
+    """
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("apply_observation needs a transaction")
     if fact.kind is FactKind.REFUNDED and fact.paid_txn_id and fact.paid_minor is not None:
@@ -61,10 +73,10 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
     stands = position.lock(fact)
     if stands is None:
         anomalies.file_anomaly(Kind.UNKNOWN_TRADE, fact=fact)
-        return Outcome.ANOMALY
+        return Outcome.ANOMALY, []
     known = stands.find(fact)
     if known is not None:
-        return _told_again(known, fact)
+        return _told_again(known, fact), []
     return _fold(stands, fact, source=source)
 
 
@@ -76,7 +88,7 @@ def rederive(payment: Payment) -> None:
     Args:
         payment: its row locked by the caller in this transaction.
     """
-    _settle(position.read(payment), always=True)
+    send(*_settle(position.read(payment), always=True))
 
 
 def order_listener() -> Callable[..., bool]:
@@ -85,10 +97,10 @@ def order_listener() -> Callable[..., bool]:
     return listener
 
 
-def _fold(stands: Position, fact: Fact, *, source: str) -> Outcome:
+def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
     attempt = stands.attempts[uuid.UUID(hex=fact.out_trade_no)]
     refused = _why_not_credited(stands, attempt, fact)
-    observation = Observation.objects.create(
+    observation = Observation(
         channel=fact.channel,
         merchant=fact.merchant,
         provider_txn_id=fact.provider_txn_id,
@@ -104,22 +116,22 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> Outcome:
         occurred_at=fact.occurred_at,
     )
     stands.facts.append(observation)
-    journal.book_moved(observation)
+    writes = [recording.keep(observation), *journal.moved(observation)]
     if refused is not None:
         _file(refused, stands.payment, attempt, fact)
     if fact.kind is FactKind.PAID:
-        _set_attempt(attempt, AttemptStatus.SUCCEEDED)
+        writes += recording.end_attempt(attempt, AttemptStatus.SUCCEEDED)
         _have_others_closed(stands, attempt)
-        _count_early_refunds(stands, attempt)
+        writes += _count_early_refunds(stands, attempt)
     elif refused is None and fact.kind is FactKind.CLOSED:
-        _set_attempt(attempt, AttemptStatus.CLOSED)
+        writes += recording.end_attempt(attempt, AttemptStatus.CLOSED)
     elif refused is None:
         _end_refund(attempt, fact)
-    _settle(stands)
+    writes += _settle(stands)
     if refused is not None:
-        return Outcome.ANOMALY
+        return Outcome.ANOMALY, writes
     early = fact.kind is FactKind.REFUNDED and not stands.of(attempt, FactKind.PAID)
-    return Outcome.HELD if early else Outcome.APPLIED
+    return Outcome.HELD if early else Outcome.APPLIED, writes
 
 
 def _why_not_credited(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly.Kind | None:
@@ -175,14 +187,14 @@ def _have_others_closed(stands: Position, paid: Attempt) -> None:
         Attempt.objects.filter(pk__in=others).update(next_query_at=Now(), query_count=0)
 
 
-def _count_early_refunds(stands: Position, attempt: Attempt) -> None:
+def _count_early_refunds(stands: Position, attempt: Attempt) -> list[Statement]:
     """What came before its payment counts from now on, if that does."""
     late = stands.uncounted_refunds(attempt) if stands.is_credited(attempt) else []
     for fact in late:
         fact.credited = True
         fact.save(update_fields=["credited"])
-        journal.book_counted(fact)
     inbox.release_held(attempt, facts=len(late))
+    return [statement for fact in late for statement in journal.counted(fact)]
 
 
 def _end_refund(attempt: Attempt, fact: Fact) -> None:
@@ -200,18 +212,8 @@ def _end_refund(attempt: Attempt, fact: Fact) -> None:
         anomalies.resolve(anomaly_id, resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}")
 
 
-def _set_attempt(attempt: Attempt, status: AttemptStatus) -> None:
-    """A live attempt ends; a closed one may turn out to be paid; a paid one stays so."""
-    before = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
-    if status is AttemptStatus.SUCCEEDED:
-        before.add(AttemptStatus.CLOSED)
-    names = [known.value for known in before]
-    if Attempt.objects.filter(pk=attempt.pk, status__in=names).update(status=status.value, next_query_at=None):
-        attempt.status = status.value
-
-
-def _settle(stands: Position, *, always: bool = False) -> None:
-    """Totals and status of the payment, by compare-and-set on its version; and whoever acts on them is told."""
+def _settle(stands: Position, *, always: bool = False) -> list[Statement]:
+    """What sets totals and status of the payment; whoever acts on them is told."""
     payment = stands.payment
     paid_minor, refunded_minor = stands.total_minor(FactKind.PAID), stands.total_minor(FactKind.REFUNDED)
     if refunded_minor > paid_minor:
@@ -227,24 +229,23 @@ def _settle(stands: Position, *, always: bool = False) -> None:
     told = (payment.status, payment.paid_minor, payment.refunded_minor)
     as_before = (*told, payment.reserved_minor) == (status.value, paid_minor, refunded_minor, reserved_minor)
     if as_before and not always:
-        return
+        return []
     if status not in NEXT[PaymentStatus(payment.status)]:
         raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
-    after = {
-        "status": status.value,
-        "paid_minor": paid_minor,
-        "refunded_minor": refunded_minor,
-        "reserved_minor": reserved_minor,
-        "version": payment.version + 1,
-    }
-    if not Payment.objects.filter(pk=payment.pk, version=payment.version).update(**after, updated_at=Now()):
-        raise RuntimeError(f"payment {payment.id.hex} changed under its lock")
-    for name, value in after.items():
-        setattr(payment, name, value)
+    writes = [
+        recording.settle(
+            payment,
+            status=status.value,
+            paid_minor=paid_minor,
+            refunded_minor=refunded_minor,
+            reserved_minor=reserved_minor,
+        )
+    ]
     if told != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
-        sequence.stage(payment)
+        writes.append(sequence.stage(payment))
     if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
         order_listener()(order_id=payment.order_id, event=status.value)
+    return writes
 
 
 def _told_again(known: Observation, fact: Fact) -> Outcome:

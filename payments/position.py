@@ -2,12 +2,43 @@
 
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Q, Sum
+from django.db.models import Sum
 
+from idempotency.statements import Statement, instances, send
 from payments.models import Attempt, Observation, Payment
 from payments.providers.base import Fact, FactKind
 from payments.states import OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
+
+# read by hand and not through the ORM's compiler, which would take longer than everything else about a fact; in
+# their models' order, as `from_db` wants them
+_PAYMENT = (
+    *("id", "order_id", "owner_id", "amount_minor", "currency"),
+    *("status", "version", "paid_minor", "refunded_minor", "reserved_minor"),
+)
+_ATTEMPT = ("id", "payment_id", "channel", "merchant", "amount_minor", "currency", "method", "status")
+_FACT = (
+    *("id", "channel", "merchant", "provider_txn_id", "kind", "attempt_id"),
+    *("amount_minor", "currency", "out_refund_no", "paid_txn_id", "credited"),
+)
+
+_ITS_PAYMENT = f"(SELECT payment_id FROM {Attempt._meta.db_table} WHERE id = %s)"  # noqa: S608  our own names
+_LOCK = f"""
+SELECT {", ".join(_PAYMENT)} FROM {Payment._meta.db_table}
+WHERE id = (SELECT payment_id FROM {Attempt._meta.db_table} WHERE id = %s AND channel = %s)
+FOR NO KEY UPDATE
+"""  # noqa: S608
+_ATTEMPTS = f"""
+SELECT {", ".join(_ATTEMPT)} FROM {Attempt._meta.db_table} WHERE payment_id = {{which}} ORDER BY id
+"""  # noqa: S608
+_IDENTITY = "channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = %s"
+# an array, so that the index of each side of the OR is used
+_FACTS = f"""
+SELECT {", ".join(_FACT)} FROM {Observation._meta.db_table}
+WHERE attempt_id = ANY (ARRAY (SELECT id FROM {Attempt._meta.db_table} WHERE payment_id = {{which}})){{or_that}}
+ORDER BY id
+"""  # noqa: S608
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,26 +113,38 @@ def lock(fact: Fact) -> Position | None:
     attempt_id = as_id(fact.out_trade_no)
     if attempt_id is None:
         return None
-    payment = (
-        Payment.objects.filter(attempts=attempt_id, attempts__channel=fact.channel)
-        .select_for_update(no_key=True, of=("self",))
-        .first()
+    found, *about = send(
+        Statement(_LOCK, [attempt_id, fact.channel]),
+        *_reads(_ITS_PAYMENT, attempt_id, fact.channel, fact.merchant, fact.provider_txn_id, fact.kind.value),
     )
-    return None if payment is None else read(payment, also=fact)
+    return _position(instances(Payment, _PAYMENT, found)[0], about) if found else None
 
 
-def read(payment: Payment, *, also: Fact | None = None) -> Position:
-    """Where a payment stands whose row the caller has locked; with the fact of the identity of `also`."""
-    attempts = {attempt.pk: attempt for attempt in payment.attempts.order_by("id")}
-    about = Q(attempt__in=list(attempts))
-    if also is not None:
-        about |= Q(
-            channel=also.channel,
-            merchant=also.merchant,
-            provider_txn_id=also.provider_txn_id,
-            kind=also.kind.value,
-        )
-    return Position(payment=payment, attempts=attempts, facts=list(Observation.objects.filter(about)))
+def read(payment: Payment) -> Position:
+    """Where a payment stands whose row the caller has locked."""
+    return _position(payment, send(*_reads("%s", payment.pk)))
+
+
+def _reads(which: str, payment: uuid.UUID, *also: str) -> list[Statement]:
+    """What reads the attempts of a payment, and the facts about them; `also` the fact of an identity.
+
+    Args:
+        which: SQL of the payment's id, with a placeholder for `payment`.
+    """
+    or_that = f" OR ({_IDENTITY})" if also else ""
+    return [
+        Statement(_ATTEMPTS.format(which=which), [payment]),
+        Statement(_FACTS.format(which=which, or_that=or_that), [payment, *also]),
+    ]
+
+
+def _position(payment: Payment, about: list[list[tuple[Any, ...]]]) -> Position:
+    attempts, facts = about
+    return Position(
+        payment=payment,
+        attempts={attempt.pk: attempt for attempt in instances(Attempt, _ATTEMPT, attempts)},
+        facts=instances(Observation, _FACT, facts),
+    )
 
 
 def as_id(number: str) -> uuid.UUID | None:

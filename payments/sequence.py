@@ -21,6 +21,7 @@ from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
 
+from idempotency.statements import Statement
 from payments.models import Payment, PaymentEvent
 
 log = logging.getLogger(__name__)
@@ -29,20 +30,20 @@ log = logging.getLogger(__name__)
 OVERDUE_SECONDS = 30
 BATCH = 100
 
+_NOTE = f"""
+INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
+VALUES (%s, %s, %s, %s, %s, 0)
+"""  # noqa: S608  our own table's name
 
-def stage(payment: Payment) -> None:
-    """Note the payment's present status as its next event, and have it acted on.
 
-    Transaction: needs the caller's, in which the status changed and the version with it.
+def stage(payment: Payment) -> Statement:
+    """What notes the payment's present status as its next event; a job that acts on it is staged already.
+
+    Transaction: needs the caller's, in which the status changes and the version with it.
     """
-    PaymentEvent.objects.create(
-        payment=payment,
-        number=payment.version,
-        status=payment.status,
-        paid_minor=payment.paid_minor,
-        refunded_minor=payment.refunded_minor,
-    )
     app.configure_task("payments.handle_events", lock=f"events {payment.id.hex}").defer(payment_id=payment.id.hex)
+    totals = (payment.paid_minor, payment.refunded_minor)
+    return Statement(_NOTE, [payment.id, payment.version, payment.status, *totals], rows=1)
 
 
 def handle(payment_id: UUID) -> int:

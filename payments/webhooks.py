@@ -20,11 +20,12 @@ from prometheus_client import Counter
 
 from idempotency.availability import database_is_away
 from idempotency.locks import ExpiringSet
+from idempotency.statements import Statement, send
 from payments import inbox, refunds, services
 from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Anomaly, Notification
-from payments.observations import Outcome, apply_observation
+from payments.observations import Outcome, observe
 from payments.providers.base import Fact, Notice
 from payments.providers.documents import is_keepable
 from payments.sharing import shared
@@ -150,7 +151,8 @@ def replay(notification_pk: int) -> str:
     notice = _read_again(row)
     try:
         with transaction.atomic():
-            verdict = _fold(row.channel, notice)
+            verdict, writes = _fold(row.channel, notice)
+            send(*writes)
             inbox.settle(row, verdict=verdict)
     except Exception as error:
         if database_is_away(error):
@@ -205,23 +207,31 @@ def _apply_once(row: Notification, notice: Notice) -> str:
     if known is not None and known.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
     with transaction.atomic():
-        verdict = _fold(row.channel, notice)
+        verdict, writes = _fold(row.channel, notice)
         if known is None:
-            inbox.keep(row, verdict=verdict)
+            send(*writes, inbox.keep(row, verdict=verdict))
         else:
+            send(*writes)
             inbox.settle(known, verdict=verdict)
     return verdict
 
 
-def _fold(channel: str, notice: Notice) -> Notification.Verdict:
-    """Fold every fact; of their outcomes, the verdict that a person should see."""
-    outcomes = [apply_observation(fact, source="notification") for fact in notice.facts]
-    if notice.refund is not None and refunds.take_news(notice.refund, channel=channel):
-        outcomes.append(Outcome.ANOMALY)
+def _fold(channel: str, notice: Notice) -> tuple[Notification.Verdict, list[Statement]]:
+    """Fold every fact; of their outcomes, the verdict that a person should see, and the writes that are left."""
+    outcomes, writes = [], list[Statement]()
+    for fact in notice.facts:
+        send(*writes)
+        outcome, writes = observe(fact, source="notification")
+        outcomes.append(outcome)
+    if notice.refund is not None:
+        send(*writes)
+        writes = []
+        if refunds.take_news(notice.refund, channel=channel):
+            outcomes.append(Outcome.ANOMALY)
     for outcome in (Outcome.ANOMALY, Outcome.HELD, Outcome.APPLIED, Outcome.DUPLICATE):
         if outcome in outcomes:
-            return Verdict(outcome.value)
-    return Verdict.IGNORED
+            return Verdict(outcome.value), writes
+    return Verdict.IGNORED, writes
 
 
 def _read_again(row: Notification) -> Notice:
@@ -240,7 +250,7 @@ def _says_the_same(known: Notification, row: Notification) -> bool:
     if known.digest == row.digest:
         return True
     try:
-        return _digest(_read_again(known)) == row.digest
+        return _digest(_read_again(Notification.objects.get(pk=known.pk))) == row.digest
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
         log.info("%s notification %s, as kept, cannot be read: %s", known.channel, known.notification_id, error)
         return False

@@ -22,6 +22,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from idempotency.statements import Statement, send
 from payments import services
 from payments.models import Payment
 from shop import changes, stock
@@ -43,6 +44,13 @@ NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
     OrderStatus.CLOSED: frozenset(),
     OrderStatus.REFUNDED: frozenset(),
 }
+
+# by hand: it stands in the path of every notification, where the ORM's compiler would be a tenth of the time
+_STEP = f"""
+UPDATE {Order._meta.db_table} SET status = %s, version = version + 1{{stamp}}
+WHERE id = %s AND status = %s RETURNING id
+"""  # noqa: S608  our own table's name
+_STAMPS = {OrderStatus.PAID: "paid_at", OrderStatus.CLOSED: "closed_at"}
 
 CLOSING_GRACE_SECONDS = 60  # longer than one closing takes, so that the timer does not run beside it
 
@@ -304,14 +312,13 @@ def _tell_flash_sale(order_id: UUID) -> None:
 def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
     """The one place where a status changes: a conditional update; whether this call was the one that did it."""
     assert after in NEXT[before], f"{before} -> {after} is not a step of an order"  # noqa: S101
-    stamps = {OrderStatus.PAID: "paid_at", OrderStatus.CLOSED: "closed_at"}
-    times = {stamps[after]: timezone.now()} if after in stamps else {}
-    changed = Order.objects.filter(pk=order_id, status=before).update(
-        status=after, version=F("version") + 1, **times
-    )
+    stamp = _STAMPS.get(after)
+    times = [timezone.now()] if stamp else []
+    step = _STEP.format(stamp=f", {stamp} = %s" if stamp else "")
+    changed = bool(send(Statement(step, [after.value, *times, order_id, before.value]))[0])
     if changed:
         changes.tell(order_id)
-    return bool(changed)
+    return changed
 
 
 def _status(order_id: UUID) -> OrderStatus | None:

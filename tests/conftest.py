@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import connection
 from django.test import TransactionTestCase
 
 from idempotency import fastpath
@@ -99,3 +100,14 @@ def a_folder_of_its_own() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def server_side_binding() -> Iterator[None]:
+    """A statement a round trip: what the driver then insists on."""
+    options = connection.settings_dict["OPTIONS"]
+    connection.close()
+    options["server_side_binding"] = True
+    yield
+    connection.close()
+    del options["server_side_binding"]

@@ -20,6 +20,7 @@ from idempotency.ledger.reading import FIND, found_in
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.response import StoredResponse
+from idempotency.statements import takes_several
 
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"
@@ -48,7 +49,7 @@ def hold(identity: Identity) -> Found | bool:
     lock: list[Any] = [lock_id_of(identity.digest)]
     known: list[Any] = [config().body_seconds, identity.scope, identity.key]
     with connection.cursor() as cursor:
-        if _takes_two_statements():
+        if takes_several():
             cursor.execute(f"{_LOCK}; {FIND}", lock + known)
             held = bool(cursor.fetchone()[0])
             cursor.nextset()
@@ -102,9 +103,4 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
 
 def _may_commit() -> bool:
     """Whether the open transaction is ours alone: inside a test case's one, a commit would make its rows stay."""
-    return connection.in_atomic_block and not connection.savepoint_ids and _takes_two_statements()
-
-
-def _takes_two_statements() -> bool:
-    """Whether the driver takes two at once: with server-side binding of parameters it takes one."""
-    return not connection.settings_dict["OPTIONS"].get("server_side_binding")
+    return connection.in_atomic_block and not connection.savepoint_ids and takes_several()

@@ -73,18 +73,7 @@ def test_a_body_that_is_too_large_is_413_and_burns_nothing(caller: Caller, setti
     assert caller.post().status_code == 201
 
 
-@pytest.fixture
-def _server_side_binding() -> Iterator[None]:
-    """A statement a round trip: what the driver then insists on."""
-    options = connection.settings_dict["OPTIONS"]
-    connection.close()
-    options["server_side_binding"] = True
-    yield
-    connection.close()
-    del options["server_side_binding"]
-
-
-@pytest.mark.usefixtures("_server_side_binding")
+@pytest.mark.usefixtures("server_side_binding")
 def test_it_holds_with_server_side_binding(caller: Caller, effects: Effects) -> None:
     first, second = caller.post(), caller.post()
     assert (first.status_code, second.status_code, second["Idempotent-Replayed"]) == (201, 201, "true")

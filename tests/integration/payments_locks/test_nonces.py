@@ -63,7 +63,7 @@ def test_what_failed_is_not_remembered(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as broken:
-        broken.setattr(webhooks, "apply_observation", fail)
+        broken.setattr(webhooks, "observe", fail)
         assert note.send().status_code == 500
     assert note.send().status_code == 204
     assert (replayed(), payment_of(attempt).paid_minor) == (before, 1990)

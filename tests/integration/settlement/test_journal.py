@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Sum
 
+from idempotency.statements import send
 from payments import journal, services
 from payments.models import Attempt, JournalEntry, JournalLine, Observation
 from shop.models import Order
@@ -70,7 +71,7 @@ def test_what_is_not_ours_or_moves_nothing_is_not_booked(open_attempt: OpenAttem
 def test_a_fact_is_booked_once(open_attempt: OpenAttempt) -> None:
     fold(paid(open_attempt()))
     with pytest.raises(IntegrityError, match="journal_once_per_fact"), transaction.atomic():
-        journal.book_moved(Observation.objects.get())
+        send(*journal.moved(Observation.objects.get()))
 
 
 def test_whatever_is_told_the_books_agree_with_the_payments(

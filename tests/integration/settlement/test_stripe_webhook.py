@@ -239,7 +239,7 @@ def test_when_the_effect_fails_it_is_kept_and_the_next_copy_is_applied(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as broken:
-        broken.setattr(webhooks, "apply_observation", fail)
+        broken.setattr(webhooks, "observe", fail)
         answer = send(told(attempt))
     assert (answer.status_code, answer["Retry-After"]) == (500, "1")
     row = Notification.objects.get()

@@ -320,7 +320,7 @@ def test_when_the_effect_fails_it_is_kept_and_the_next_copy_is_applied(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as broken:
-        broken.setattr(webhooks, "apply_observation", fail)
+        broken.setattr(webhooks, "observe", fail)
         for _ in range(2):
             assert asked_again(letter(attempt, notification_id="n-1").send(), channel, 500)
     row = Notification.objects.get()
@@ -380,12 +380,26 @@ def test_an_amount_that_differs_is_acknowledged_but_never_credited(
 
 
 def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
-    """Statements, BEGIN and COMMIT not counted; a copy is one read."""
+    """Round trips, BEGIN and COMMIT not counted, and the statements in them; a copy is one read.
+
+    Of a first copy: whether it is known; where its payment stands; the order's step; the job; all that it writes.
+    """
     attempt = open_attempt()
     note = letter(attempt, notification_id="n-1")
-    counts = []
+    costs = []
     for _ in range(2):
         with CaptureQueriesContext(connection) as captured:
             note.send()
-        counts.append(len([q for q in captured.captured_queries if q["sql"] not in {"BEGIN", "COMMIT"}]))
-    assert counts == [13, 1]
+        asked = [query["sql"] for query in captured.captured_queries if query["sql"] not in {"BEGIN", "COMMIT"}]
+        costs.append([sql.strip().rstrip(";").count(";") + 1 for sql in asked])
+    assert costs == [[1, 3, 1, 1, 6], [1]]
+
+
+@pytest.mark.usefixtures("server_side_binding")
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_where_the_driver_takes_a_statement_at_a_time(open_attempt: OpenAttempt, channel: str) -> None:
+    attempt = open_attempt(channel)
+    for _ in range(2):
+        assert acknowledged(letter(attempt, notification_id="n-1").send(), channel)
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+    assert Notification.objects.get().verdict == "applied"

@@ -1,0 +1,65 @@
+"""The statements that write what a fact changes: fact, attempt and payment. Written by hand, and sent together.
+
+Callers hold the payment's row lock; `payments.observations` decides what is written.
+"""
+
+from idempotency.statements import Statement
+from payments.models import Attempt, Observation, Payment
+from payments.states import LIVE_ATTEMPTS, AttemptStatus
+
+_OBSERVATION = Observation._meta.db_table
+_ATTEMPT = Attempt._meta.db_table
+_PAYMENT = Payment._meta.db_table
+
+_KEEP = f"""
+INSERT INTO {_OBSERVATION} (channel, merchant, provider_txn_id, kind, attempt_id, amount_minor, currency,
+    out_refund_no, paid_txn_id, credited, source, occurred_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""  # noqa: S608  the names in these are our own
+
+_END = f"UPDATE {_ATTEMPT} SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s)"  # noqa: S608
+
+_SETTLE = f"""
+UPDATE {_PAYMENT} SET status = %s, paid_minor = %s, refunded_minor = %s, reserved_minor = %s,
+    version = version + 1, updated_at = statement_timestamp()
+WHERE id = %s AND version = %s
+"""  # noqa: S608
+
+
+def keep(fact: Observation) -> Statement:
+    """Keep a fact; its unique identity refuses a second one."""
+    return Statement(
+        _KEEP,
+        [
+            *(fact.channel, fact.merchant, fact.provider_txn_id, fact.kind, fact.attempt_id),
+            *(fact.amount_minor, fact.currency, fact.out_refund_no, fact.paid_txn_id),
+            *(fact.credited, fact.source, fact.occurred_at),
+        ],
+        rows=1,
+    )
+
+
+def end_attempt(attempt: Attempt, status: AttemptStatus) -> list[Statement]:
+    """A live attempt ends; a closed one may turn out to be paid; a paid one stays so."""
+    before = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
+    if status is AttemptStatus.SUCCEEDED:
+        before.add(AttemptStatus.CLOSED)
+    if attempt.status not in before:
+        return []
+    attempt.status = status.value
+    return [Statement(_END, [status.value, attempt.pk, sorted(known.value for known in before)])]
+
+
+def settle(payment: Payment, **after: int | str) -> Statement:
+    """Its status and totals by compare-and-set on its version, which counts up.
+
+    Args:
+        payment: as it was read under its lock; it has `after`, and the version, from now on.
+        after: ``status``, ``paid_minor``, ``refunded_minor`` and ``reserved_minor``.
+    """
+    known = payment.version
+    for name, value in after.items():
+        setattr(payment, name, value)
+    payment.version = known + 1
+    totals = (payment.paid_minor, payment.refunded_minor, payment.reserved_minor)
+    return Statement(_SETTLE, [payment.status, *totals, payment.pk, known], rows=1)
