@@ -6,29 +6,30 @@ against a view that commits one INSERT. The notifications are signed before the 
 both providers' take turns.
 """
 
+import multiprocessing
 import os
 import random
+import socket
 import statistics
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connections
 from django.db.models import Sum
 from django.utils import timezone
 
 from bench import servers
+from bench.plain_http import ask, post
 from bench.report import write
 from idempotency.ids import new_id
 from payments.journal import trial_balance
@@ -42,19 +43,18 @@ SEED = 20261121
 
 CHANNELS = ("wechat", "alipay")
 
+_fork = multiprocessing.get_context("fork")
+
 
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A request that is ready to be sent.
 
     Attributes:
-        path: where to.
-        acknowledged: the beginning of the answer that says it was taken: status and body.
+        acknowledged: the answer that says it was taken: status and body.
     """
 
-    path: str
-    headers: dict[str, str]
-    body: bytes
+    request: bytes
     acknowledged: tuple[int, bytes]
 
 
@@ -88,9 +88,7 @@ def _prove(port: int, folder: Path, count: int) -> float:
     charged = _charge(folder, count)
     letters = _sign(folder, [number for number in charged for _ in range(COPIES)])
     random.Random(SEED).shuffle(letters)
-    began = time.perf_counter()
-    _send(port, letters)
-    seconds = time.perf_counter() - began
+    seconds = _send(port, letters)
     ours = Payment.objects.filter(attempts__in=[uuid.UUID(hex=number) for number in charged])
     assert ours.filter(status="succeeded").count() == count, "a notification was lost"
     assert ours.aggregate(total=Sum("paid_minor"))["total"] == sum(charged.values()), "the money is not equal"
@@ -191,36 +189,39 @@ def _signed(numbers: list[str], folder: str) -> list[Letter]:
         told = {"id": number, "event": "paid", "trade": trade, "refund": None, "created_at": trade["paid_at"]}
         if trade["channel"] == "wechat":
             headers, body = wechat.notification(told, signed_with="")
-            letters.append(Letter("/webhooks/wechat", headers, body, (204, b"")))
+            letters.append(Letter(post("/webhooks/wechat", headers, body), (204, b"")))
         else:
             form = urlencode(alipay.notification(told)).encode()
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
-            letters.append(Letter("/webhooks/alipay", headers, form, (200, b"success")))
+            letters.append(Letter(post("/webhooks/alipay", headers, form), (200, b"success")))
     return letters
 
 
-def _send(port: int, letters: Sequence[Letter]) -> None:
-    """By `SENDERS` threads, each over a connection of its own.
+def _send(port: int, letters: Sequence[Letter]) -> float:
+    """By `SENDERS` processes, each over a connection of its own; the seconds that it took.
 
     Raises:
         AssertionError: one was not acknowledged.
     """
-    failures: list[str] = []
+    started = _fork.Barrier(SENDERS + 1, timeout=60)
 
     def work(part: Sequence[Letter]) -> None:
-        with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+            started.wait()
             for letter in part:
-                connection.request("POST", letter.path, letter.body, letter.headers)
-                answer = connection.getresponse()
-                if (answer.status, answer.read()) != letter.acknowledged:
-                    failures.append(f"{letter.path}: {answer.status}")
+                assert ask(line, letter.request) == letter.acknowledged, letter.request
 
-    threads = [threading.Thread(target=work, args=(letters[start::SENDERS],)) for start in range(SENDERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, f"{len(failures)} were not acknowledged, the first of them: {failures[0]}"
+    connections.close_all()  # a forked process must not share it
+    senders = [_fork.Process(target=work, args=(letters[start::SENDERS],)) for start in range(SENDERS)]
+    for sender in senders:
+        sender.start()
+    started.wait()
+    began = time.perf_counter()
+    for sender in senders:
+        sender.join()
+    seconds = time.perf_counter() - began
+    assert not any(sender.exitcode for sender in senders), "one was not acknowledged"
+    return seconds
 
 
 def _rates(port: int, folder: Path) -> dict[str, list[float]]:
@@ -229,11 +230,9 @@ def _rates(port: int, folder: Path) -> dict[str, list[float]]:
     for _ in range(ROUNDS):
         numbers = list(_charge(folder, ROUND_COUNT))
         first, copies = _sign(folder, numbers), _sign(folder, numbers)
-        bare = [Letter("/bare/row", {"Content-Length": "0"}, b"", (201, b"")) for _ in numbers]
+        bare = [Letter(post("/bare/row", {}), (201, b"")) for _ in numbers]
         for name, letters in (("bare", bare), ("first", first), ("copy", copies), ("bare again", bare)):
-            began = time.perf_counter()
-            _send(port, letters)
-            rates[name].append(len(letters) / (time.perf_counter() - began))
+            rates[name].append(len(letters) / _send(port, letters))
     return rates
 
 
