@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from django.db import connection
@@ -53,8 +54,19 @@ def instances(model: type[M], columns: Sequence[str], rows: Iterable[tuple[Any, 
 
     Args:
         columns: of the rows, in the order in which the model names its fields.
+
+    Raises:
+        ValueError: they are in another order, in which Django would mix the values up.
     """
+    _refuse_disorder(model, tuple(columns))
     return [model.from_db(connection.alias, columns, row) for row in rows]
+
+
+@cache
+def _refuse_disorder(model: type[Model], columns: tuple[str, ...]) -> None:
+    ordered = tuple(field.attname for field in model._meta.concrete_fields if field.attname in columns)
+    if columns != ordered:
+        raise ValueError(f"{model.__name__} is made of {', '.join(ordered)}, in this order")
 
 
 def takes_several() -> bool:

@@ -34,6 +34,7 @@ WITH entry AS (
     INSERT INTO {JournalEntry._meta.db_table} (observation_id, kind)
     SELECT id, %s FROM {Observation._meta.db_table}
     WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = %s
+    ORDER BY id DESC LIMIT 1
     RETURNING id
 )
 INSERT INTO {JournalLine._meta.db_table} (entry_id, account, amount_minor, currency)

@@ -92,7 +92,10 @@ def rederive(payment: Payment) -> None:
 
 
 def order_listener() -> Callable[..., bool]:
-    """The function named by `PAYMENT_ORDER_LISTENER`: ``(order_id, event) -> bool``, called in our transaction."""
+    """The function named by `PAYMENT_ORDER_LISTENER`: ``(order_id, event) -> bool``, called in our transaction.
+
+    The payment's row and the fact are written after it, so it looks at what it is told alone.
+    """
     listener: Callable[..., bool] = import_string(settings.PAYMENT_ORDER_LISTENER)
     return listener
 
@@ -118,6 +121,8 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
     stands.facts.append(observation)
     writes = [recording.keep(observation), *journal.moved(observation)]
     if refused is not None:
+        send(*writes)  # what is filed about a fact comes after it, also in time
+        writes = []
         _file(refused, stands.payment, attempt, fact)
     if fact.kind is FactKind.PAID:
         writes += recording.end_attempt(attempt, AttemptStatus.SUCCEEDED)
@@ -127,7 +132,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
         writes += recording.end_attempt(attempt, AttemptStatus.CLOSED)
     elif refused is None:
         _end_refund(attempt, fact)
-    writes += _settle(stands)
+    writes = _settle(stands, *writes)
     if refused is not None:
         return Outcome.ANOMALY, writes
     early = fact.kind is FactKind.REFUNDED and not stands.of(attempt, FactKind.PAID)
@@ -212,11 +217,13 @@ def _end_refund(attempt: Attempt, fact: Fact) -> None:
         anomalies.resolve(anomaly_id, resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}")
 
 
-def _settle(stands: Position, *, always: bool = False) -> list[Statement]:
-    """What sets totals and status of the payment; whoever acts on them is told."""
+def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[Statement]:
+    """These writes and what sets totals and status of the payment; whoever acts on them is told."""
     payment = stands.payment
     paid_minor, refunded_minor = stands.total_minor(FactKind.PAID), stands.total_minor(FactKind.REFUNDED)
     if refunded_minor > paid_minor:
+        send(*writes)
+        writes = ()
         anomalies.file_anomaly(
             Kind.REFUND_EXCEEDS_PAID,
             reference=payment.id.hex,
@@ -229,23 +236,22 @@ def _settle(stands: Position, *, always: bool = False) -> list[Statement]:
     told = (payment.status, payment.paid_minor, payment.refunded_minor)
     as_before = (*told, payment.reserved_minor) == (status.value, paid_minor, refunded_minor, reserved_minor)
     if as_before and not always:
-        return []
+        return [*writes]
     if status not in NEXT[PaymentStatus(payment.status)]:
         raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
-    writes = [
-        recording.settle(
-            payment,
-            status=status.value,
-            paid_minor=paid_minor,
-            refunded_minor=refunded_minor,
-            reserved_minor=reserved_minor,
-        )
-    ]
+    settled = recording.settle(
+        payment,
+        status=status.value,
+        paid_minor=paid_minor,
+        refunded_minor=refunded_minor,
+        reserved_minor=reserved_minor,
+    )
+    noted = []
     if told != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
-        writes.append(sequence.stage(payment))
+        noted.append(sequence.stage(payment))
     if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
         order_listener()(order_id=payment.order_id, event=status.value)
-    return writes
+    return [*writes, settled, *noted]
 
 
 def _told_again(known: Observation, fact: Fact) -> Outcome:

@@ -40,14 +40,19 @@ def keep(fact: Observation) -> Statement:
 
 
 def end_attempt(attempt: Attempt, status: AttemptStatus) -> list[Statement]:
-    """A live attempt ends; a closed one may turn out to be paid; a paid one stays so."""
+    """A live attempt ends; a closed one may turn out to be paid; a paid one stays so.
+
+    Args:
+        attempt: as it was read under its payment's lock, without which nobody changes its status.
+    """
     before = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
     if status is AttemptStatus.SUCCEEDED:
         before.add(AttemptStatus.CLOSED)
     if attempt.status not in before:
         return []
     attempt.status = status.value
-    return [Statement(_END, [status.value, attempt.pk, sorted(known.value for known in before)])]
+    names = sorted(known.value for known in before)
+    return [Statement(_END, [status.value, attempt.pk, names], rows=1)]
 
 
 def settle(payment: Payment, **after: int | str) -> Statement:

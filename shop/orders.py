@@ -250,6 +250,8 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
 def on_payment(*, order_id: UUID, event: str) -> bool:
     """What the payments app tells inside the transaction that settles it (setting `PAYMENT_ORDER_LISTENER`).
 
+    It is called before the payment's row and the fact are written, and looks at neither.
+
     Args:
         order_id: whose payment changed.
         event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider);

@@ -1,8 +1,9 @@
 """What is known about money. Fields and constraints only.
 
 Writers: `payments.services` (payments, and attempts until a provider has spoken), `payments.observations` (facts
-and every state that follows from them), `payments.refunds` (refunds), `payments.inbox` (notifications),
-`payments.bills` (comparisons and differences), `payments.journal` (the journal), `payments.sequence` (events).
+and every state that follows from them, by the statements of `payments.recording`), `payments.refunds` (refunds),
+`payments.inbox` (notifications), `payments.bills` (comparisons and differences), `payments.journal` (the journal),
+`payments.sequence` (events).
 Amounts are integers in the currency's minor unit.
 """
 

@@ -59,3 +59,9 @@ def test_nothing_to_send_asks_nobody() -> None:
     with CaptureQueriesContext(connection) as captured:
         assert send() == []
     assert len(captured) == 0
+
+
+@pytest.mark.parametrize("columns", [["id", "last_name", "first_name"], ["id", "nickname"]])
+def test_columns_in_another_order_than_the_models_are_refused(columns: list[str]) -> None:
+    with pytest.raises(ValueError, match="User is made of id"):
+        instances(User, columns, [(1, "a", "b")])

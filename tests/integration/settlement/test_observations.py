@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from payments.models import Anomaly, Attempt, Observation, Payment, Refund
+from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
 from payments.observations import Outcome, apply_observation
 from payments.providers.base import Fact
 from shop.models import Order
@@ -53,6 +53,27 @@ def test_paid_once_however_often_and_by_whomever_it_is_told(open_attempt: OpenAt
     attempt.refresh_from_db()
     assert (attempt.status, attempt.next_query_at) == ("succeeded", None)
     assert Observation.objects.get().source == "notification"
+
+
+@pytest.mark.usefixtures("server_side_binding")
+def test_every_kind_of_fact_where_the_driver_takes_a_statement_at_a_time(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    second = open_attempt("alipay", order_of(attempt))
+    facts = [
+        refunded(attempt, 90, ONE),
+        paid(attempt),
+        refunded(attempt, 1900, OTHER),
+        paid(second),
+        closed(second),
+    ]
+    assert fold(*facts) == [Outcome.HELD, *[Outcome.APPLIED] * 2, Outcome.ANOMALY, Outcome.APPLIED]
+    payment = payment_of(attempt)
+    assert (payment.status, payment.refunded_minor, order_of(attempt).status) == ("refunded", 1990, "refunded")
+    assert [line.amount_minor for line in JournalLine.objects.all() if line.account == "orders"] == [
+        -1990,
+        90,
+        1900,
+    ]
 
 
 @pytest.mark.parametrize("implied", [True, False], ids=["refunds imply the payment", "refunds stand alone"])

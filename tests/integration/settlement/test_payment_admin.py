@@ -289,6 +289,24 @@ class TestTimeline:
         assert [row for row in rows if page(row) not in history] == []
         assert history.count("/admin/payments/journalentry/") == 2
 
+    def test_what_is_filed_about_money_comes_after_it(
+        self, admin_client: Client, open_attempt: OpenAttempt
+    ) -> None:
+        attempt = open_attempt()
+        other = open_attempt("alipay", order_of(attempt))
+        for one in (attempt, other):
+            assert letter(one).send().status_code in {200, 204}
+        told = shown(admin_client, page(payment_of(attempt)))
+        history = told[told.index("payments-history") :]
+        wanted = [
+            "notification TRADE_SUCCESS",
+            "debit provider:alipay:",
+            "anomaly: paid by a second channel",
+            "policy refund of 19.90 CNY asked for",
+        ]
+        places = [history.index(words) for words in wanted]
+        assert places == sorted(places)
+
     def test_what_is_not_filed_under_the_payment_is_found_too(
         self, admin_client: Client, payment: Payment
     ) -> None:
