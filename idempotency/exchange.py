@@ -241,11 +241,18 @@ def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResp
     with traced(exchange):
         replay = exchange.begin()
         if replay is not None:
-            return replay.replay()
+            return told(exchange, replay.replay())
         try:
-            return exchange.finish(handler())
+            return told(exchange, exchange.finish(handler()))
         except BaseException as error:
             return replay_after(error, exchange.fail())
+
+
+def told(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+    """`response`, which Django need not log too if it is a refusal: `traced` tells all ordinary cases alike."""
+    if exchange.outcome in _LEVELS:
+        response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
 
 
 def replay_after(error: BaseException, replay: StoredResponse | None) -> HttpResponseBase:

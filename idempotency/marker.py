@@ -16,6 +16,8 @@ from typing import Any
 from idempotency.fastpath import Script, attempt, get
 from idempotency.response import StoredResponse
 
+_encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make it anew for every answer
+
 _claim_script = Script("claim")
 _finish_script = Script("finish")
 _release_script = Script("release")
@@ -105,7 +107,7 @@ def _written(fingerprint: bytes, answer: StoredResponse) -> bytes:
         "kept": answer.body is not None,
         "body_key_id": answer.body_key_id,
     }
-    return b"F" + json.dumps(head, separators=(",", ":")).encode() + b"\n" + (answer.body or b"")
+    return b"F" + _encoder.encode(head).encode() + b"\n" + (answer.body or b"")
 
 
 def _read(value: bytes | None) -> Running | Finished | None:

@@ -21,7 +21,7 @@ from django.http.response import HttpResponseBase
 from idempotency import fingerprint
 from idempotency.atomic import AtomicExchange
 from idempotency.errors import Problem, problem_response
-from idempotency.exchange import Exchange, identify, replay_after, run, traced
+from idempotency.exchange import Exchange, identify, replay_after, run, told, traced
 from idempotency.middleware import problem_of
 from idempotency.modes import ATOMIC, Mode
 from idempotency.phases import PhasedExchange
@@ -231,10 +231,10 @@ async def _run_async(
                 replay = await sync_to_async(exchange.begin)()
                 if replay is None:
                     try:
-                        return await sync_to_async(exchange.finish)(await handler())
+                        return told(exchange, await sync_to_async(exchange.finish)(await handler()))
                     except BaseException as error:
                         return replay_after(error, await sync_to_async(exchange.fail)())
-                return replay.replay()
+                return told(exchange, replay.replay())
         finally:
             if owns_thread:
                 await sync_to_async(connections.close_all)()

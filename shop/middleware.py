@@ -12,9 +12,13 @@ from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
 from django.conf import settings
+from django.contrib.messages.middleware import MessageMiddleware
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.middleware.locale import LocaleMiddleware
+from django.utils import translation
+from django.utils.cache import patch_vary_headers
 
 from idempotency import logs
 from idempotency.availability import database_is_away
@@ -107,6 +111,27 @@ class RequestIdMiddleware:
         return response
 
 
+class LanguageMiddleware(LocaleMiddleware):
+    """Django's, without its search for a language at the beginning of the path: none of our addresses has one."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        translation.activate(translation.get_language_from_request(request))
+        request.LANGUAGE_CODE = translation.get_language()
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        patch_vary_headers(response, ("Accept-Language",))
+        response.headers.setdefault("Content-Language", translation.get_language())
+        return response
+
+
+class MessagesMiddleware(MessageMiddleware):
+    """Django's, for pages: a call of the API has nobody to show a message to, and need not look for any."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        if not request.path_info.startswith("/api/"):
+            super().process_request(request)
+
+
 class ContentPolicyMiddleware(CSPMiddleware):
     """django-csp's, which builds the header for each answer, with the usual one built once, at the start."""
 
@@ -115,7 +140,7 @@ class ContentPolicyMiddleware(CSPMiddleware):
         self._usual = build_policy()
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        special = any(name.startswith("_csp") for name in (*vars(request), *vars(response)))
+        special = "_csp" in " ".join((*vars(request), *vars(response)))
         if special or settings.DEBUG:
             return super().process_response(request, response)
         response.headers.setdefault(HEADER, self._usual)

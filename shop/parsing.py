@@ -3,11 +3,14 @@
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 from rest_framework.exceptions import ParseError
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import JSONParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 
 from idempotency.errors import Problem
 
@@ -37,6 +40,22 @@ class ShallowJSONParser(JSONParser):
         if _SURROGATE.search(raw):
             _must_be_text(value)
         return value
+
+
+class Negotiation(DefaultContentNegotiation):
+    """As REST framework's, which reads and orders media types for each call; who takes anything needs none."""
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """Who answers, and with which media type. Raises NotAcceptable, which becomes 406."""
+        asked = request._request.META
+        anything = asked.get("HTTP_ACCEPT", "*/*") == "*/*"
+        if anything and format_suffix is None and not asked.get("QUERY_STRING"):  # there stands `?format=`
+            usual = next(iter(renderers))
+            return usual, str(usual.media_type)
+        chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
+        return chosen
 
 
 def _must_be_as_it_is(encodings: str) -> None:

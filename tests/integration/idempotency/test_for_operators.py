@@ -162,6 +162,16 @@ class TestLogs:
         assert len(line["key_digest"]) == 64
         assert "secret-key" not in json.dumps(lines)
 
+    def test_a_refusal_that_is_kept_is_no_warning_and_neither_is_its_replay(
+        self, caller: Caller, lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        kept, unkept = {"name": "a", "answer": 409}, {"name": "a", "answer": 429}
+        assert [caller.post(body=kept).status_code for _ in range(2)] == [409, 409]
+        assert [line["event"] for line in lines] == ["keyed request: refused", "keyed request: replayed"]
+        assert not [record for record in caplog.records if record.name == "django.request"]
+        caller.post(body=unkept, key="k2")
+        assert [record.levelname for record in caplog.records if record.name == "django.request"] == ["WARNING"]
+
     def test_lines_of_others_inside_the_handler_carry_them_too(
         self, caller: Caller, lines: list[dict[str, Any]]
     ) -> None:

@@ -6,6 +6,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from shop.models import Like, Product
+from shop.parsing import Negotiation
+from tests.integration.shop.conftest import Caller
 
 
 def test_a_guest_is_turned_away(transactional_db: None, mug: Product) -> None:
@@ -69,3 +71,24 @@ def test_liking_nothing_is_a_problem(caller: Any, method: str) -> None:
 
     assert response.status_code == 404
     assert response.json()["code"] == "product_not_found"
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/products", "/api/v1/products?format=json", "/api/v1/products?format=xml"]
+)
+@pytest.mark.parametrize(
+    "accept", [None, "*/*", "application/json; indent=2", "text/html, */*;q=0.1", "text/html"]
+)
+def test_who_takes_anything_is_answered_as_by_the_framework(
+    caller: Caller, mug: Product, monkeypatch: pytest.MonkeyPatch, accept: str | None, path: str
+) -> None:
+    headers = {} if accept is None else {"Accept": accept}
+
+    def answer() -> tuple[int, str, bytes]:
+        response = caller.http.get(path, headers={"X-Request-Id": "trace-0042", **headers})
+        return response.status_code, response["Content-Type"], response.content
+
+    ours = answer()
+    monkeypatch.delattr(Negotiation, "select_renderer")
+    assert ours == answer()
+    assert ours[0] == (404 if path.endswith("xml") else 406 if accept == "text/html" else 200)
