@@ -10,6 +10,7 @@ It is made as the pool makes its own ones, beside them: it never takes one away 
 import logging
 import os
 import re
+import select
 import threading
 from typing import Any
 
@@ -17,6 +18,12 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 from redis.sentinel import SentinelConnectionPool
+
+pack_command: Any
+try:
+    from hiredis import pack_command
+except ImportError:  # then redis-py does it in Python
+    pack_command = None
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +53,8 @@ class Line:
         self._connection = pool.connection_class(**pool.connection_kwargs)
         self._open = False
         self._owed = 0
+        self._socket: Any = None
+        self._readable = select.poll()
 
     def belongs_to(self, pool: Any) -> bool:
         """Whether it still leads where `pool` does, and was not brought along by a fork."""
@@ -68,12 +77,20 @@ class Line:
         self._owed += 1
         try:
             if not self._open:
-                self._connection.connect()  # `send_command` would connect too, but not by asking a Sentinel
-                self._open = True
-            self._connection.send_command(*command)
+                self._connect()
+            # redis-py's own does the same, and looks at each argument first for types that we never send
+            packed = self._connection.pack_command(*command) if pack_command is None else [pack_command(command)]
+            self._connection.send_packed_command(packed)
         except BaseException:
             self.close()
             raise
+
+    def _connect(self) -> None:
+        self._connection.connect()  # sending would connect too, but not by asking a Sentinel
+        self._socket = self._connection._sock
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
+        self._open = True
 
     def _read(self) -> Any:
         try:
@@ -94,10 +111,15 @@ class Line:
         try:
             while self._owed:
                 self._read_owed()
-            if self._open and self._connection.can_read(timeout=0):
-                self.close()  # nothing is due, so what can be read is the end
+            if self._open and self._may_have_ended():
+                self.close()
         except RedisConnectionError:
             self.close()  # what was told is lost, which a marker may be; the next command opens the line again
+
+    def _may_have_ended(self) -> bool:
+        """Whether there is something to be read; nothing is due, so it is the end."""
+        # asked of a `poll` that is kept: redis-py's `can_read` makes one each time
+        return self._connection._sock is not self._socket or bool(self._readable.poll(0))
 
     def _read_owed(self) -> None:
         try:

@@ -154,12 +154,8 @@ class Holds:
                 del self._holds[at]
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a message told a waiter: it holds under `token`, until `ends` on the server's clock if unconfirmed."""
-
-    token: int
-    ends: int
+Grant = tuple[int, int]
+"""What a message told a waiter: its token, and until when it holds if unconfirmed, on the server's clock."""
 
 
 class Mail:
@@ -199,9 +195,10 @@ class Mail:
     def deliver(self, data: bytes | str) -> None:
         """A message of the channel: `request`, or `request token end`."""
         request, *grant = (data.decode() if isinstance(data, bytes) else data).split(" ")
+        told = (int(grant[0]), int(grant[1])) if grant else True
         with self._lock:
             if request in self._told:
-                self._told[request] = Grant(int(grant[0]), int(grant[1])) if grant else True
+                self._told[request] = told
                 if bell := self._bells.pop(request, None):
                     bell.ring()
 
@@ -219,6 +216,8 @@ class Mail:
 
     def hangs(self, *, beside: Any = None) -> bool:
         """Whether a bell is still to be rung, other than `beside`."""
+        if not self._bells:
+            return False
         with self._lock:
             return any(bell is not beside for bell in list(self._bells.values()))
 

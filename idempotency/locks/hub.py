@@ -54,6 +54,7 @@ class Hub(ABC):
         self.mail = Mail()
         self.holds = Holds(self.stir)
         self.channel = f"payonce:locks:{self.process}:{id(self):x}"
+        self._own_channel = self.channel.encode()
         self._listeners: dict[str, list[Callable[[str | None], None]]] = {}
 
     @property
@@ -136,6 +137,9 @@ class Hub(ABC):
         if message is None or message["type"] not in {"message", "subscribe"}:
             return
         data, channel = message["data"], message["channel"]
+        if channel == self._own_channel and message["type"] == "message":  # a lock that changes hands, at once
+            self.mail.deliver(data)
+            return
         channel = channel.decode() if isinstance(channel, bytes) else channel
         subscribed = message["type"] == "subscribe"
         if channel == self.channel:

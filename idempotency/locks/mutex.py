@@ -80,7 +80,7 @@ class Mutex:
             LockLost: the caller held it already and lost it since, not by a lease of its own: release it first.
             LockUnavailable: Redis did not answer.
         """
-        return (yield from self._take(wait_seconds=wait_seconds, lease_seconds=lease_seconds))
+        return self._take(wait_seconds=wait_seconds, lease_seconds=lease_seconds)
 
     def _take(
         self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT, within: bool = False

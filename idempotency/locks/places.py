@@ -13,11 +13,12 @@ nothing, and a waiter asks again by a deadline.
 import random
 import struct
 import time
+from functools import lru_cache
 from typing import Any
 
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.holder import Holder
-from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Grant, Hold
+from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold
 from idempotency.locks.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub
 from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait
@@ -195,16 +196,8 @@ class Places:
 
     def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
         """What the scripts have to know of an acquire or a release."""
-        return _TERMS.pack(
-            shared,
-            exclusive,
-            self._capacity,
-            lease_seconds * MICROSECONDS,
-            min(CLAIM_SECONDS, lease_seconds) * MICROSECONDS,
-            PATIENCE_SECONDS * MICROSECONDS,
-            self._fair,
-            hub.counted,
-        )
+        claim_seconds = min(CLAIM_SECONDS, lease_seconds)
+        return _packed(shared, exclusive, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
 
 
 class _Asking:
@@ -228,6 +221,17 @@ class _Asking:
         self._lease_seconds = LEASE_SECONDS if lease_seconds is None else lease_seconds
         terms = places.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=self._lease_seconds)
         self._arguments = [holder.name, request, hub.channel, terms]
+        # made before there is anything to hold: when it is granted, somebody waits behind
+        self._new = Hold(
+            key=places.keys[0],
+            owner=holder.name,
+            token=0,
+            lease_seconds=self._lease_seconds,
+            ends_at=0.0,
+            holder=holder,
+            renew_until=0.0,
+            renews=self._renews,
+        )
 
     def until(self, deadline: float) -> Steps[Hold | None]:
         """Ask; where nothing is free, wait for a message or a while, and ask again."""
@@ -271,33 +275,25 @@ class _Asking:
         seconds = _look_again_seconds(position, (first_end - now) / MICROSECONDS)
         yield Wait(bell, min(seconds, deadline - time.monotonic()))
         told = self._hub.mail.told(self._request)
-        if not isinstance(told, Grant):
+        if not isinstance(told, tuple):
             return None
-        ends_at = sent_at + (told.ends - now) / MICROSECONDS
+        token, ends = told
+        ends_at = sent_at + (ends - now) / MICROSECONDS
         woken_at = time.monotonic()
         if ends_at - woken_at < CLAIM_SECONDS / 2 or not self._watched:
             return None
-        return self._hold(told.token, ends_at, confirmed=False, sent_at=woken_at)
+        return self._hold(token, ends_at, confirmed=False, sent_at=woken_at)
 
     def _hold(self, token: int, ends_at: float, *, confirmed: bool, sent_at: float) -> Hold:
-        key = self._places.keys[0]
-        hold = self._hub.holds.get(key, self._holder.name)
+        hold = self._hub.holds.get(self._new.key, self._new.owner)
         if hold is not None and hold.token != token and not hold.lapsed:
             hold.gone = True  # it ended while this was asked for; its holder must hear that, and releases it first
             raise self._places._lost()
         if hold is None or hold.token != token:
-            hold = Hold(
-                key=key,
-                owner=self._holder.name,
-                token=token,
-                lease_seconds=self._lease_seconds,
-                ends_at=ends_at,
-                holder=self._holder,
-                renew_until=sent_at + self._places._hold_seconds_max,
-                due_at=self._due_at(sent_at, confirmed=confirmed),
-                renews=self._renews,
-                confirmed=confirmed,
-            )
+            hold = self._new
+            hold.token, hold.ends_at, hold.confirmed = token, ends_at, confirmed
+            hold.renew_until = sent_at + self._places._hold_seconds_max
+            hold.due_at = self._due_at(sent_at, confirmed=confirmed)
             if self._watched:
                 self._hub.holds.add(hold)
         elif self._renews and not hold.renews:  # from now on the watchdog has it
@@ -314,6 +310,13 @@ class _Asking:
         if not confirmed:
             return sent_at + CONFIRM_SECONDS
         return sent_at + self._lease_seconds * RENEW_AFTER if self._renews else None
+
+
+@lru_cache(maxsize=1000)
+def _packed(shared: int, exclusive: int, capacity: int, lease: float, claim: float, *flags: bool) -> bytes:
+    """`lease` and `claim` in seconds. Kept from call to call: a process has few kinds of them."""
+    times = (seconds * MICROSECONDS for seconds in (lease, claim, PATIENCE_SECONDS))
+    return _TERMS.pack(shared, exclusive, capacity, *times, *flags)
 
 
 def _look_again_seconds(position: int, left_seconds: float) -> float:

@@ -96,7 +96,7 @@ class Subscriber:
         try:
             if subscription.lead(bell):
                 self._was_led = True
-                while not (rang := bell.wait(0)) and (left := deadline - time.monotonic()) > 0:
+                while not (rang := bell.rang()) and (left := deadline - time.monotonic()) > 0:
                     self._hub.take(subscription.get_message(timeout=left))
         except BaseException as error:  # an interrupt too: it may have come between the socket and the bell
             if subscription.leader is bell:

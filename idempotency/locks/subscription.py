@@ -31,6 +31,12 @@ class Subscription:
         self.broken = False
         self._connection.connect()
         self._connection._sock.settimeout(REST_SECONDS)
+        # it is read past the connection, which is for answers and would connect again where it has been closed
+        self._reader = self._connection._parser
+        self._pushes: dict[str, bool] = {}
+        if str(self._connection.protocol) == "3":
+            self._pushes["push_request"] = True
+            self._reader.set_pubsub_push_handler(_as_it_is)  # redis-py's own prints each message for a log
         # a number of our own for the socket: redis-py may close it at any time, and its number become another's
         self._number = os.dup(self._connection._sock.fileno())
         self._readable = select.poll()
@@ -62,13 +68,15 @@ class Subscription:
     def get_message(self, *, timeout: float) -> dict[str, Any] | None:
         """The next one as redis-py tells it: type, channel and data; None if none came in `timeout` seconds."""
         self._refuse_if_broken()
-        # what came together with the last one is not in the socket any more; asked first, while there is time. The
-        # reader is asked and not the connection, which would connect again where it has been closed
-        if not self._connection._parser.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
+        # what came together with the last one is not in the socket any more; asked first, while there is time
+        if not self._reader.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
             return None
-        kind, channel, data = self._connection.read_response(
-            disable_decoding=True, disconnect_on_error=False, push_request=True
-        )
+        told = self._reader.read_response(disable_decoding=True, **self._pushes)
+        if told is None:  # pushed by the server of its own accord, and no message
+            return None
+        if isinstance(told, Exception):
+            raise told
+        kind, channel, data = told
         return {"type": kind.decode(), "channel": channel, "data": data}
 
     def close(self) -> None:
@@ -83,3 +91,7 @@ class Subscription:
     def _refuse_if_broken(self) -> None:
         if self.broken:  # redis-py would connect it again, to hear nothing
             raise RedisConnectionError("This subscription has ended.")
+
+
+def _as_it_is(message: Any) -> Any:
+    return message

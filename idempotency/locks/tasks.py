@@ -66,20 +66,15 @@ class TaskHub(Hub):
     async def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
         """Perform one step."""
         match step:
-            case Ask(script, keys, arguments):
-                try:
-                    return await whole(script.run_async(self.client.execute_command, keys, arguments))
-                except FAILURES as error:
-                    if is_unavailable(error):
-                        raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
-                    raise
+            case Ask():
+                return await whole(self._ask(step))
             case Wait(bell, seconds):
                 return await bell.wait(seconds)
             case Listen(seconds):
                 return self._ready.is_set() or await self._listen(seconds)
             case Finish(steps):
                 with holder.acting_for(holder.current()):
-                    finishing = asyncio.ensure_future(perform_async(steps, self.answer))
+                    finishing = asyncio.ensure_future(perform_async(steps, self._answer_in_a_task))
                 return await whole(finishing)
             case On(face, steps):
                 return await face.run(steps)
@@ -87,6 +82,18 @@ class TaskHub(Hub):
                 return await asyncio.sleep(seconds)
             case Work(function):
                 return await whole(asyncio.to_thread(function))
+
+    async def _answer_in_a_task(self, step: Step) -> Any:
+        """Perform one step in a task of its own, which nobody cancels: a command needs no other."""
+        return await (self._ask(step) if isinstance(step, Ask) else self.answer(step))
+
+    async def _ask(self, asked: Ask) -> Any:
+        try:
+            return await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
+        except FAILURES as error:
+            if is_unavailable(error):
+                raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
+            raise
 
     async def _listen(self, seconds: float) -> bool:
         if self._reader is None or self._reader.done():

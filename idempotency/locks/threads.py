@@ -1,6 +1,5 @@
 """The face of threads: an operation blocks its thread. A process has a subscriber and a watchdog at a server."""
 
-import contextlib
 import logging
 import os
 import threading
@@ -37,8 +36,14 @@ class ThreadBell:
         self._lock.acquire()
 
     def ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it rang already
+        try:  # noqa: SIM105  `suppress` takes longer, and a lock that changes hands waits for this
             self._lock.release()
+        except RuntimeError:
+            pass  # it rang already
+
+    def rang(self) -> bool:
+        """Whether it has rung; takes that back, as `wait` does."""
+        return self._lock.acquire(blocking=False)
 
     def wait(self, seconds: float) -> bool:
         return self._lock.acquire(timeout=max(seconds, 0.0))

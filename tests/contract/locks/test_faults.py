@@ -853,6 +853,22 @@ def test_a_subscriber_that_cannot_be_started_costs_speed_alone(
     client.close()
 
 
+def test_what_a_server_pushes_beside_messages_breaks_no_subscription(desk: Bench) -> None:
+    client = redis.Redis.from_url(desk.servers.url, protocol=3)
+    subscription = Subscription(client.connection_pool)
+    subscription.subscribe("thing")
+    assert subscription.get_message(timeout=10)
+    (number,) = (each["id"] for each in client.client_list() if int(each["sub"]) == 1)
+    with redis.Redis.from_url(desk.servers.url, single_connection_client=True) as tracking:
+        tracking.execute_command("CLIENT", "TRACKING", "ON", "REDIRECT", number)
+        tracking.get("key")
+        client.set("key", "value")
+        assert subscription.get_message(timeout=10) is None
+    client.publish("thing", "heard")
+    assert subscription.get_message(timeout=10) == {"type": "message", "channel": b"thing", "data": b"heard"}
+    subscription.close()
+
+
 def test_a_subscription_that_was_closed_is_not_connected_again(desk: Bench) -> None:
     subscription = Subscription(redis.Redis.from_url(desk.servers.url).connection_pool)
     subscription.subscribe("thing")
