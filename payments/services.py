@@ -7,6 +7,7 @@ for is known, and asking under it is all that is ever needed.
 
 import logging
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from enum import StrEnum
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
+from procrastinate.contrib.django import app
 
 from payments import channels
 from payments.errors import ChannelOff, ChannelUnavailable, OutcomeUnknown, ProviderError, ProviderRejected
@@ -33,6 +35,8 @@ from payments.providers.base import (
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
 log = logging.getLogger(__name__)
+
+LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: who has begun to pay before it has done so by then
 
 _LIVE = [status.value for status in LIVE_ATTEMPTS]
 _UNOPENED = [AttemptStatus.CREATED.value, AttemptStatus.UNCERTAIN.value]
@@ -151,6 +155,21 @@ def close_attempt(attempt_id: UUID) -> Payment:
     return _while_live(attempt_id, _close)
 
 
+def look_again(attempt_id: UUID) -> None:
+    """Ask about an attempt whose time is over, also if it counts as closed: it may have been paid by its link.
+
+    What was paid goes back by policy if the order is closed; a notification mostly has told it before.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    _ask(provider_of(attempt), attempt)
+
+
 def close_payment(*, order_id: UUID) -> CloseResult:
     """Close every live attempt of the order at its provider, and fold what the providers say.
 
@@ -234,6 +253,11 @@ def _close(channel: Provider, attempt: Attempt) -> None:
     trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
     if trade.status is TradeStatus.PAID and not trade.facts:
         trade = _query(channel, attempt)
+    if trade.may_yet_begin and attempt.expires_at > timezone.now():
+        # before it counts as closed, so that no crash comes between
+        app.configure_task("payments.look_again", schedule_at=attempt.expires_at + LOOK_AGAIN).defer(
+            attempt_id=attempt.out_trade_no
+        )
     fold(trade.facts, source="close")
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from procrastinate import RetryStrategy
 from procrastinate.contrib.django import app
 
-from payments import bills, certificates, reconcile, refunds, sequence
+from payments import bills, certificates, reconcile, refunds, sequence, services
 from payments.errors import ProviderError
 
 
@@ -33,6 +33,19 @@ def submit_refund(refund_id: str) -> None:
         refund_id: 32 hexadecimal characters.
     """
     refunds.submit_refund(UUID(hex=refund_id))
+
+
+@app.task(
+    name="payments.look_again",
+    retry=RetryStrategy(max_attempts=12, exponential_wait=2, retry_exceptions=[ProviderError]),
+)
+def look_again(attempt_id: str) -> None:
+    """Ask once more about what was closed while its link could still be used; the daily bill tells it in the end.
+
+    Args:
+        attempt_id: 32 hexadecimal characters.
+    """
+    services.look_again(UUID(hex=attempt_id))
 
 
 @app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))

@@ -166,16 +166,18 @@ class Alipay:
             return trade_of(answer, out_trade_no=out_trade_no, seller_id=self.merchant)
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        unheard_of = False
         try:
             self._call("alipay.trade.close", {"out_trade_no": out_trade_no})
         except ProviderRejected as refused:
-            if refused.code != NOT_EXIST:
+            unheard_of = refused.code == NOT_EXIST  # the shopper has not arrived yet, and has the link or code
+            if not unheard_of:
                 trade = self.query(out_trade_no=out_trade_no)  # paid, or closed before
                 if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
                     return trade
                 raise
         fact = ended_unpaid(out_trade_no=out_trade_no, seller_id=self.merchant)
-        return Trade(status=TradeStatus.CLOSED, facts=(fact,))
+        return Trade(status=TradeStatus.CLOSED, facts=(fact,), may_yet_begin=unheard_of)
 
     def refund(
         self,

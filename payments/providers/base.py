@@ -138,10 +138,15 @@ class TradeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trade:
-    """The answer of a query: a status for the caller's next step and the facts to fold."""
+    """The answer of a query: a status for the caller's next step and the facts to fold.
+
+    `may_yet_begin`: the provider had not heard of what is closed, and a link or code that was given out makes it
+    anew; so it may be paid until its time is over.
+    """
 
     status: TradeStatus
     facts: tuple[Fact, ...] = ()
+    may_yet_begin: bool = False
 
 
 class RefundStatus(StrEnum):
@@ -254,8 +259,8 @@ class Provider(Protocol):
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         """Close it unpaid. The answer is `CLOSED` (with its fact), or `PAID` if the shopper was faster.
 
-        A number the provider never heard of counts as closed: it can never be paid once `create` is not
-        called again.
+        A number the provider never heard of counts as closed: `create` is not called again. Where the shopper can
+        begin it nevertheless, the answer says so.
         """
         ...
 

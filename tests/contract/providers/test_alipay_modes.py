@@ -94,10 +94,22 @@ def test_one_number_is_one_code_and_one_amount(alipay: Alipay, number: str) -> N
     scan(url)
     with pytest.raises(ProviderRejected, match=r"ACQ\.CONTEXT_INCONSISTENT"):
         code(alipay, number, amount_minor=1)
-    assert alipay.close(out_trade_no=number).status is TradeStatus.CLOSED
+    closed = alipay.close(out_trade_no=number)
+    assert (closed.status, closed.may_yet_begin) == (TradeStatus.CLOSED, False)
     with pytest.raises(ProviderRejected, match=r"ACQ\.TRADE_HAS_CLOSE"):
         code(alipay, number)
     assert scan(url.rsplit("/", 1)[0] + "/nobody").status_code == 404
+
+
+def test_a_code_that_nobody_has_scanned_can_be_paid_after_it_was_closed(
+    alipay: Alipay, sandbox: Sandbox, number: str
+) -> None:
+    url = code(alipay, number)
+    closed = alipay.close(out_trade_no=number)
+    assert (closed.status, closed.may_yet_begin) == (TradeStatus.CLOSED, True)
+    scan(url)
+    assert sandbox.pay(number)["charged_minor"] == 1990
+    assert alipay.query(out_trade_no=number).status is TradeStatus.PAID
 
 
 def test_a_code_whose_answer_never_came_is_asked_for_again(alipay: Alipay, sandbox: Sandbox, number: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -25,6 +25,7 @@ from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus, TradeStatus
 from payments.schedule import delay_seconds
 from payments.states import NEXT, PaymentStatus
+from shop import orders
 from shop.models import Order
 from tests.integration.shop.provider import ScriptedProvider
 
@@ -226,6 +227,48 @@ def test_closing_in_all_its_endings(attempt: Attempt, provider: ScriptedProvider
     provider.pay(attempt.out_trade_no)
     assert services.close_payment(order_id=order_id) is services.CloseResult.PAID
     assert Payment.objects.get().status == "succeeded"
+
+
+def looks_again_at(attempt: Attempt) -> list[datetime]:
+    """When the queue asks about it; its table is not emptied between tests."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT scheduled_at FROM procrastinate_jobs WHERE task_name = %s AND args ->> 'attempt_id' = %s",
+            ["payments.look_again", attempt.out_trade_no],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos (seed 21203): at Alipay a trade begins when the shopper arrives, which may be after the close."""
+    services.submit_attempt(attempt.id)
+    begun = provider.trades.pop(attempt.out_trade_no)  # the shopper has the link, and has not arrived
+    original = provider.close
+    monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
+    order = Order.objects.get(pk=attempt.payment.order_id)
+    assert orders.cancel(order_id=order.pk, user_id=order.user_id).status == "closed"
+    provider.trades[attempt.out_trade_no] = begun
+    provider.pay(attempt.out_trade_no)  # and no callback ever comes
+    assert reconcile.run_due() == 0
+    assert looks_again_at(attempt) == [attempt.expires_at + services.LOOK_AGAIN]
+    tasks.look_again(attempt_id=attempt.out_trade_no)
+    assert Anomaly.objects.get().kind == "paid_after_close"
+    assert Refund.objects.get().amount_minor == 1990
+
+
+def test_what_its_provider_has_closed_or_nobody_can_pay_any_more_is_not_asked_about_again(
+    attempt: Attempt, provider: ScriptedProvider, new_order: Callable[[], Order], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.submit_attempt(attempt.id)
+    services.close_attempt(attempt.id)
+    late = opened(new_order())
+    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now())
+    original = provider.close
+    monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
+    services.close_attempt(late.id)
+    assert (looks_again_at(attempt), looks_again_at(late)) == ([], [])
 
 
 def request(payment: Payment, amount_minor: int, **more: Any) -> Refund:
