@@ -6,6 +6,7 @@ from itertools import combinations
 import pytest
 from django.utils import timezone
 
+from payments import tasks
 from payments.models import Anomaly, Observation, Payment, Refund
 from shop import orders
 from shop.models import Order
@@ -51,14 +52,18 @@ def test_m07_at_stripe_a_canceled_intent_cannot_be_paid(till: Till) -> None:
     till.witness()
 
 
-def test_m07_at_alipay_the_shopper_arrives_after_the_order_was_closed(till: Till) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["told", "its notification is lost"])
+def test_m07_at_alipay_the_shopper_arrives_after_the_order_was_closed(till: Till, lost: bool) -> None:
     """Alipay has no trade to close until somebody follows our signed address, which is good until it expires."""
+    till.sandbox.faults(drop_rate=int(lost))
     order = till.order()
     assert till.start(order, "alipay", method="page").status_code == 201
     assert till.cancel(order).json()["status"] == "closed"
     attempt = till.attempt(order, "alipay")
     till.visit(attempt)
     assert till.pay_if_open(attempt)
+    if lost:
+        tasks.look_again(attempt_id=attempt.out_trade_no)  # the queue does, when the address is good no more
     till.settle()
     assert (till.state(attempt), till.moved(attempt)) == (CLOSED, ALL_BACK)
     assert till.anomalies() == [("paid_after_close", True)]
