@@ -22,7 +22,7 @@ from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
 from bench import servers
-from bench.plain_http import ask
+from bench.plain_http import ask, post
 from bench.report import write
 from shop.models import FlashSale, FlashSalePurchase, Product
 
@@ -148,14 +148,7 @@ def _timed(line: socket.socket, request: bytes) -> tuple[float, int, bytes]:
 
 
 def _request(path: str, token: str, key: str) -> bytes:
-    lines = [
-        f"POST {path} HTTP/1.1",
-        "Host: 127.0.0.1",
-        f"Authorization: Token {token}",
-        f"Idempotency-Key: {key}",
-        "Content-Length: 0",
-    ]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+    return post(path, {"Authorization": f"Token {token}", "Idempotency-Key": key})
 
 
 def _rate(heard: dict[str, Heard]) -> float:

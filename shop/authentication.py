@@ -4,12 +4,11 @@ Building it was the largest single part of what a replay cost. What it asks and 
 unknown token and a user who is not active hear 401.
 """
 
-from typing import Any
-
 from django.contrib.auth.models import User
-from django.db import connection
 from rest_framework import authentication, exceptions
 from rest_framework.authtoken.models import Token
+
+from idempotency.statements import Statement, instances, send
 
 _FIELDS = [field.attname for field in User._meta.concrete_fields]
 _COLUMNS = ", ".join(f'"user"."{field.column}"' for field in User._meta.concrete_fields)
@@ -24,10 +23,8 @@ class TokenAuthentication(authentication.TokenAuthentication):
     """`Authorization: Token …`, one statement."""
 
     def authenticate_credentials(self, key: str) -> tuple[User, Token]:
-        with connection.cursor() as cursor:
-            cursor.execute(_FIND, [key])
-            row: Any = cursor.fetchone()
-        user = None if row is None else User.from_db(connection.alias, _FIELDS, row)
+        (rows,) = send(Statement(_FIND, [key]))
+        user = next(iter(instances(User, _FIELDS, rows)), None)
         if user is None or not user.is_active:
             raise exceptions.AuthenticationFailed
         return user, Token(key=key, user=user)

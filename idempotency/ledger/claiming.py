@@ -20,7 +20,7 @@ from idempotency.ledger.reading import FIND, found_in
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.response import StoredResponse
-from idempotency.statements import takes_several
+from idempotency.statements import Statement, send, takes_several
 
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"
@@ -46,19 +46,11 @@ def hold(identity: Identity) -> Found | bool:
     Returns:
         The committed entry that has the key; else whether we hold the key now, which False says a twin does.
     """
-    lock: list[Any] = [lock_id_of(identity.digest)]
-    known: list[Any] = [config().body_seconds, identity.scope, identity.key]
-    with connection.cursor() as cursor:
-        if takes_several():
-            cursor.execute(f"{_LOCK}; {FIND}", lock + known)
-            held = bool(cursor.fetchone()[0])
-            cursor.nextset()
-        else:
-            cursor.execute(_LOCK, lock)
-            held = bool(cursor.fetchone()[0])
-            cursor.execute(FIND, known)
-        entry = cursor.fetchone()
-    return held if entry is None else found_in(entry)
+    ((held,),), entries = send(
+        Statement(_LOCK, [lock_id_of(identity.digest)], rows=1),
+        Statement(FIND, [config().body_seconds, identity.scope, identity.key]),
+    )
+    return found_in(entries[0]) if entries else bool(held)
 
 
 def await_twin(identity: Identity, *, wait_seconds: float) -> None:

@@ -154,10 +154,6 @@ class Holds:
                 del self._holds[at]
 
 
-Grant = tuple[int, int]
-"""What a message told a waiter: its token, and until when it holds if unconfirmed, on the server's clock."""
-
-
 class Mail:
     """Messages to the waiters of a process, by request. Thread-safe.
 
@@ -181,7 +177,7 @@ class Mail:
             self._bells.pop(request, None)
 
     def told(self, request: str) -> Any:
-        """What was told to `request` last, or None."""
+        """What was told to `request` last: None; True, to look; or a grant: its token, its end if unconfirmed."""
         return self._told.get(request)
 
     def hang(self, request: str, bell: Any) -> None:

@@ -255,6 +255,12 @@ class TestPages:
         assert f"/admin/idempotency/ledgerentry/?q=order:{payment.order_id.hex}" in told
 
 
+def in_this_order(text: str, wanted: list[str]) -> bool:
+    """Whether all of it stands there, each after the one before it."""
+    places = [text.index(words) for words in wanted]
+    return places == sorted(places)
+
+
 class TestTimeline:
     def test_it_tells_everything_in_order_and_links_to_each_row(
         self, admin_client: Client, payment: Payment, bank: Answering
@@ -277,8 +283,7 @@ class TestTimeline:
             "event 4: partially refunded",
             "the money went back.",
         ]
-        places = [history.index(words) for words in wanted]
-        assert places == sorted(places)
+        assert in_this_order(history, wanted)
         rows = [
             *payment.attempts.all(),
             *payment.refunds.all(),
@@ -304,8 +309,7 @@ class TestTimeline:
             "anomaly: paid by a second channel",
             "policy refund of 19.90 CNY asked for",
         ]
-        places = [history.index(words) for words in wanted]
-        assert places == sorted(places)
+        assert in_this_order(history, wanted)
 
     def test_what_is_not_filed_under_the_payment_is_found_too(
         self, admin_client: Client, payment: Payment
