@@ -21,7 +21,7 @@ from idempotency.drf import idempotent
 from idempotency.modes import PHASED
 from payments.providers.base import Payer, PayMethod
 from payments.serializers import PaymentSerializer, represent_payment
-from shop import catalog, checkout, coupons, flashsale, orders, schema
+from shop import catalog, checkout, coupons, flashsale, lifecycle, orders, schema
 from shop.clientip import client_ip
 from shop.errors import PreconditionRequired
 from shop.live import OrderEvents
@@ -262,7 +262,7 @@ class OrderCancel(APIView):
     @idempotent(mode=PHASED)
     def post(self, request: Request, order_id: UUID) -> Response:
         request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
-        order = orders.cancel(order_id=order_id, user_id=_user_id(request))
+        order = lifecycle.cancel(order_id=order_id, user_id=_user_id(request))
         return _with_payment(order, status=202 if order.status == OrderStatus.PENDING else 200)
 
 

@@ -1,8 +1,8 @@
 """What the shop keeps: products with their stock, likes, orders with their items, flash sales, coupons.
 
 Fields, constraints and pure properties only. Writers are `shop.catalog` (products, likes), `shop.stock` (what a
-product's row says of its stock, and its segments), `shop.orders` (orders and items), `shop.flashsale` (sales,
-their purchases and the order that a purchase makes) and `shop.coupons`; nobody else writes.
+product's row says of its stock, and its segments), `shop.orders` (orders and items), `shop.lifecycle` (an order's
+status), `shop.flashsale` (sales and their purchases) and `shop.coupons`; nobody else writes.
 What must never happen is refused here by the database, whatever the code above does.
 """
 
@@ -134,7 +134,7 @@ class Like(models.Model):
 
 
 class OrderStatus(models.TextChoices):
-    """Where an order stands; the allowed steps are `shop.orders.NEXT` and the trigger of migration 0002."""
+    """Where an order stands; the allowed steps are `shop.lifecycle.NEXT` and the trigger of migration 0002."""
 
     PENDING = "pending", _("Awaiting payment")
     PAID = "paid", _("Paid")

@@ -25,7 +25,7 @@ from idempotency.views import idempotent
 from payments.models import Payment
 from payments.providers.base import NextActionType, Payer, PayMethod
 from payments.refunding import refunding
-from shop import basketpages, catalog, checkout, devices, flashsale, orders, problems, salepages, window
+from shop import basketpages, catalog, checkout, devices, flashsale, lifecycle, orders, problems, salepages, window
 from shop.clientip import client_ip
 from shop.decorators import draws_refusals, members_only, posted_only, shows_problems, user_id_of
 from shop.errors import OrderNotFound, ProductNotFound
@@ -205,7 +205,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """Close the order, at the providers first."""
     request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
-    orders.cancel(order_id=order_id, user_id=user_id_of(request))
+    lifecycle.cancel(order_id=order_id, user_id=user_id_of(request))
     return redirect("order", order_id=order_id)
 
 

@@ -316,7 +316,7 @@ PROCRASTINATE_WORKER_DEFAULTS = {"delete_jobs": "successful"}
 ORDER_TTL_SECONDS = 1800
 # how long a process shows the catalogue from its memory without asking (shop.window); 0: not at all
 CATALOGUE_SECONDS = _seconds("CATALOGUE_SECONDS", default=1, longest=60)
-PAYMENT_ORDER_LISTENER = "shop.orders.on_payment"
+PAYMENT_ORDER_LISTENER = "shop.lifecycle.on_payment"
 PAYMENT_EVENT_HANDLER = "shop.fulfilment.on_event"
 
 # for each channel, over all processes (payments.limits)

@@ -15,7 +15,7 @@ from procrastinate.contrib.django import app
 from idempotency.completer import complete_stalled
 from idempotency.reaper import reap
 from idempotency.settling import settle_known
-from shop import checkout, flashsale, orders
+from shop import checkout, flashsale, lifecycle
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def expire_orders(timestamp: int) -> int:
     """
     ends_at, seen = time.monotonic() + CLOSING_SECONDS, set[UUID]()
     while time.monotonic() < ends_at:
-        due = [one for one in orders.due_for_closing(now=timezone.now(), limit=BATCH) if one not in seen]
+        due = [one for one in lifecycle.due_for_closing(now=timezone.now(), limit=BATCH) if one not in seen]
         for order_id in due:
             _close(order_id)
         seen.update(due)
@@ -65,7 +65,7 @@ def expire_orders(timestamp: int) -> int:
 
 def _close(order_id: UUID) -> None:
     try:
-        status = orders.expire(order_id=order_id)
+        status = lifecycle.expire(order_id=order_id)
     except Exception:
         # one order's trouble must not keep the others open; it comes up again when the others had their turn
         log.exception("order %s could not be closed", order_id.hex)

@@ -28,12 +28,13 @@ class Pace(AppConfig):
         from idempotency import completer, settling
         from idempotency.locks import places
         from payments import schedule, sequence
-        from shop import flashsale, orders
+        from shop import lifecycle
+        from shop.flashsale import gate
 
         schedule.FIRST_SECONDS, schedule.LONGEST_SECONDS = 1, 6
         sequence.OVERDUE_SECONDS = 3
-        orders.CLOSING_GRACE_SECONDS = 6
-        flashsale.LEASE_SECONDS = 2.0
+        lifecycle.CLOSING_GRACE_SECONDS = 6
+        gate.LEASE_SECONDS = 2.0
         places.LEASE_SECONDS = 3.0
         completer.RUNS_MAX = 200  # leases are lost all the time here
         completer.LONGEST_SECONDS = 6.0

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from payments import tasks
 from payments.models import Anomaly, Observation, Payment, Refund
-from shop import orders
+from shop import lifecycle
 from shop.models import Order
 from tests.money.till import CHANNELS, PRICE_MINOR, Till
 from tests.threads import at_once
@@ -80,7 +80,7 @@ def test_m08_paid_while_it_expires(till: Till, channel: str, on_its_way: bool) -
         Order.objects.filter(pk=order.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
         charged, _ = at_once(
             lambda: till.pay_if_open(attempt),  # noqa: B023  called before the next turn
-            lambda: bool(orders.expire(order_id=order.pk)),  # noqa: B023
+            lambda: bool(lifecycle.expire(order_id=order.pk)),  # noqa: B023
         )
         till.settle()
         outcome = (till.state(attempt), till.moved(attempt))

@@ -112,7 +112,7 @@ class Line(threading.Thread):
         from django.db import transaction
         from django.utils import timezone
 
-        from shop import orders
+        from shop import lifecycle
         from shop.models import Order
 
         if not self.orders:
@@ -120,7 +120,7 @@ class Line(threading.Thread):
         order_id = self.orders.pop()
         Order.objects.filter(pk=order_id).update(closing_at=timezone.now())
         with transaction.atomic():
-            orders.on_payment(order_id=order_id, event="closed")
+            lifecycle.on_payment(order_id=order_id, event="closed")
         return "closed"
 
 

@@ -21,7 +21,7 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from shop import flashsale, orders, tasks
+from shop import flashsale, lifecycle, tasks
 from shop.guardian import alive
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from tests.concurrency.shop.crowd import Crowd, open_sale
@@ -128,7 +128,7 @@ def test_buying_against_closing(sale: FlashSale) -> None:
 
     def close(order: Order) -> None:
         for _ in range(2):
-            orders.cancel(order_id=order.pk, user_id=order.user_id)
+            lifecycle.cancel(order_id=order.pk, user_id=order.user_id)
             flashsale.returned(order_id=order.pk)
 
     answers = at_once(

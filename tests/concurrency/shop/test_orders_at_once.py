@@ -10,7 +10,7 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from shop import checkout, orders
+from shop import checkout, lifecycle, orders
 from shop.models import Like, Order, OrderItem, Product
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import number_of, settle
@@ -89,7 +89,7 @@ def test_ordering_against_closing_does_not_deadlock(demo: User, mug: Product, po
     old = [_order(demo, both) for _ in range(4)]
 
     at_once(
-        *[lambda o=order: orders.cancel(order_id=o.id, user_id=demo.pk) for order in old],
+        *[lambda o=order: lifecycle.cancel(order_id=o.id, user_id=demo.pk) for order in old],
         *[lambda: _order(demo, both) for _ in range(4)],
     )
 
@@ -126,7 +126,7 @@ def test_a_payment_against_the_end_of_the_order(
     def ends() -> Any:
         if ending == "cancel":
             return Caller(demo).post(f"orders/{order.id.hex}/cancel", key="c").status_code
-        return orders.expire(order_id=order.id)
+        return lifecycle.expire(order_id=order.id)
 
     paid, ended = at_once(pays, ends)
 
@@ -150,7 +150,7 @@ def test_a_local_close_against_a_callback(demo: User, mug: Product, channels: An
 
     def told(event: str) -> bool:
         with transaction.atomic():
-            return orders.on_payment(order_id=order.id, event=event)
+            return lifecycle.on_payment(order_id=order.id, event=event)
 
     paid, _, again = at_once(lambda: told("paid"), lambda: told("closed"), lambda: told("paid"))
 
@@ -166,8 +166,8 @@ def test_many_ends_put_the_units_back_once(demo: User, mug: Product, channels: A
     Order.objects.update(expires_at=timezone.now() - timedelta(minutes=1))
 
     at_once(
-        *[lambda: orders.expire(order_id=order.id)] * 4,
-        *[lambda: orders.cancel(order_id=order.id, user_id=demo.pk)] * 4,
+        *[lambda: lifecycle.expire(order_id=order.id)] * 4,
+        *[lambda: lifecycle.cancel(order_id=order.id, user_id=demo.pk)] * 4,
     )
 
     mug.refresh_from_db()

@@ -13,6 +13,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from shop import flashsale, stock
+from shop.errors import SoldOut
 from shop.models import FlashSale, Order, OrderItem, OrderStatus, Product, StockSegment, StockStrategy
 from tests.concurrency.shop.buyers import Buyers
 from tests.threads import at_once
@@ -131,7 +132,7 @@ def test_a_flash_sale_takes_from_the_same_rows(crowd: list[int], strategy: str) 
         try:
             with transaction.atomic():
                 flashsale.buy(sku="rush", user_id=user)
-        except flashsale.SoldOut as refusal:
+        except SoldOut as refusal:
             return refusal.code
         return "ordered"
 

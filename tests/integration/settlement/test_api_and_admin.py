@@ -250,7 +250,7 @@ def test_checks_name_the_setting() -> None:
 
     assert check_functions(None) == []
     for name in ("PAYMENT_ORDER_LISTENER", "PAYMENT_EVENT_HANDLER"):
-        for wrong in ("nowhere.to.be_found", "shop.orders.CLOSING_GRACE_SECONDS"):
+        for wrong in ("nowhere.to.be_found", "shop.lifecycle.CLOSING_GRACE_SECONDS"):
             with override_settings(**{name: wrong}):
                 assert f"{name} = {wrong!r}" in messages(check_functions(None))
     with override_settings(PAYMENT_CHANNELS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}}):

@@ -25,7 +25,7 @@ from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus, TradeStatus
 from payments.schedule import delay_seconds
 from payments.states import NEXT, PaymentStatus
-from shop import orders
+from shop import lifecycle
 from shop.models import Order
 from tests.integration.shop.provider import ScriptedProvider
 
@@ -248,7 +248,7 @@ def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
     original = provider.close
     monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
     order = Order.objects.get(pk=attempt.payment.order_id)
-    assert orders.cancel(order_id=order.pk, user_id=order.user_id).status == "closed"
+    assert lifecycle.cancel(order_id=order.pk, user_id=order.user_id).status == "closed"
     provider.trades[attempt.out_trade_no] = begun
     provider.pay(attempt.out_trade_no)  # and no callback ever comes
     assert reconcile.run_due() == 0

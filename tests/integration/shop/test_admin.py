@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from django.test import Client
 
-from shop import catalog, checkout, coupons, orders, stock
+from shop import catalog, checkout, coupons, lifecycle, orders, stock
 from shop.models import Like, Order, Product
 
 
@@ -137,7 +137,7 @@ def found(operator: Client, model: str, **query: str) -> list[Any]:
 def test_searches_take_whole_words_and_filters_beside_them(operator: Client, demo: User, order: Order) -> None:
     with transaction.atomic():
         second = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
-        orders.on_payment(order_id=second.id, event="paid")
+        lifecycle.on_payment(order_id=second.id, event="paid")
     for term in ("demo", "mug"):
         assert found(operator, "order", q=term) == [second, order]
         assert found(operator, "order", q=term, status="paid") == [second]
@@ -192,7 +192,7 @@ def test_how_units_are_taken_is_changed_and_they_stay_as_many(
     assert '<td class="field-units">100</td>' in operator.get("/admin/shop/product/?o=4").content.decode()
 
     with transaction.atomic():
-        orders.on_payment(order_id=order.id, event="paid")
+        lifecycle.on_payment(order_id=order.id, event="paid")
     edit(operator, mug, strategy="", segments="")  # a form without them leaves them alone
     assert mug.segments.count() == 4
     edit(operator, mug, strategy="version", segments="4")

@@ -12,7 +12,7 @@ from payments import reconcile
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment
 from payments.providers.base import FactKind
-from shop import orders, tasks
+from shop import lifecycle, tasks
 from shop.models import Order, Product
 from tests.integration.shop.provider import Opened
 from tests.integration.shop.settling import number_of, settle
@@ -162,7 +162,7 @@ class TestPayment:
         assert (tasks.complete_ledger(timestamp=0), entries()) == ({}, ["uncertain", "uncertain"])
 
         wechat.failing = frozenset()
-        assert orders.expire(order_id=Order.objects.get().id) == "closed"
+        assert lifecycle.expire(order_id=Order.objects.get().id) == "closed"
         assert tasks.complete_ledger(timestamp=0) == {"settled": 2}
         assert entries() == ["finished", "finished"]
         assert ask() == [(202, "closed"), (202, "closed")]

@@ -16,8 +16,9 @@ from django.utils import timezone
 from redis.cluster import key_slot
 
 from idempotency import fastpath
-from shop import flashsale, orders, tasks
+from shop import flashsale, lifecycle, tasks
 from shop.errors import AlreadyBought, SoldOut
+from shop.flashsale import gate
 from shop.kept import MOST, Kept
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from tests.contract.idempotency.conftest import use
@@ -159,7 +160,7 @@ class TestBuying:
         assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").status_code == 201
         settle(channels["wechat"].pay(number_of(order_id, "wechat")))
         with transaction.atomic():
-            assert orders.on_payment(order_id=Order.objects.get().pk, event="refunded")
+            assert lifecycle.on_payment(order_id=Order.objects.get().pk, event="refunded")
         assert state(sale) == (1, 1, 99)
         assert caller.post(PATH, key="k2").json()["code"] == "already_bought"
 
@@ -173,7 +174,7 @@ class TestTheDatabase:
 
     def test_two_standing_purchases_of_a_buyer(self, demo: User, sale: FlashSale) -> None:
         first, second = buy_directly(demo), None
-        orders.cancel(order_id=first.pk, user_id=demo.pk)
+        lifecycle.cancel(order_id=first.pk, user_id=demo.pk)
         flashsale.returned(order_id=first.pk)
         second = buy_directly(demo)
         assert FlashSalePurchase.objects.get(order=second).returned_at is None
@@ -246,7 +247,7 @@ class TestAdmissions:
         self, buyers: list[Caller], sale: FlashSale, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         FlashSale.objects.update(units=1)
-        monkeypatch.setattr(flashsale, "LEASE_SECONDS", 0.5)
+        monkeypatch.setattr(gate, "LEASE_SECONDS", 0.5)
         users = list(User.objects.order_by("pk"))
         first = flashsale.admit(sku="sneaker", user_id=users[0].pk)  # and its process dies here
         again = flashsale.admit(sku="sneaker", user_id=users[0].pk)
@@ -321,7 +322,7 @@ class TestRedisIsNotTheJudge:
         FlashSale.objects.update(units=1)
         order = buy_directly(demo)
         with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):  # away while it closes
-            orders.cancel(order_id=order.pk, user_id=demo.pk)
+            lifecycle.cancel(order_id=order.pk, user_id=demo.pk)
         assert codes([buyers[0].post(PATH, key="k")]) == ["sold_out"]
         assert tasks.sweep_flash_sales(timestamp=0) == 1
         assert buyers[0].post(PATH, key="again").status_code == 201
@@ -398,7 +399,8 @@ class TestLooking:
         assert flashsale.look(sku="sneaker", user_id=None).place is None
 
         returned = Order.objects.get(user=users[0])
-        orders.cancel(order_id=returned.pk, user_id=users[0].pk)  # heard by Redis with the commit, without a sweep
+        # heard by Redis with the commit, without a sweep
+        lifecycle.cancel(order_id=returned.pk, user_id=users[0].pk)
         assert flashsale.look(sku="sneaker", user_id=late.pk).left == 1
         assert FlashSalePurchase.objects.get(order=buy_directly(late)).place == UNITS + 1
 
@@ -406,7 +408,7 @@ class TestLooking:
         self, buyers: list[Caller], sale: FlashSale, monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis
     ) -> None:
         FlashSale.objects.update(units=1)
-        monkeypatch.setattr(flashsale, "PLACES_MAX", 2)
+        monkeypatch.setattr(gate, "PLACES_MAX", 2)
         for buyer in buyers:
             buyer.post(PATH, key="k")
         assert redis_server.hlen(PLACES) == 2

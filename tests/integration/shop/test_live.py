@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import connection, connections, transaction
 from django.test import Client
 
-from shop import changes, live, orders
+from shop import changes, lifecycle, live, orders
 from shop.models import Order, OrderStatus, Product
 from tests.conftest import hanging
 
@@ -67,7 +67,7 @@ class Reader:
 
 def pay(order: Order) -> None:
     with transaction.atomic():
-        assert orders.on_payment(order_id=order.id, event="paid")
+        assert lifecycle.on_payment(order_id=order.id, event="paid")
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_a_change_that_was_rolled_back_is_not_told(owner: User, order: Order, re
     with changes.topic(order.id, redis_server).listen() as messages:
         assert messages.take(wait_seconds=20) is None  # from now on it hears everything
         with transaction.atomic():
-            assert orders.on_payment(order_id=order.id, event="paid")
+            assert lifecycle.on_payment(order_id=order.id, event="paid")
             transaction.set_rollback(True)
         pay(order)
         assert messages.take(wait_seconds=20) == "changed"

@@ -12,7 +12,7 @@ from procrastinate.contrib.django import app
 
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown
-from shop import catalog, checkout, orders, stock, tasks
+from shop import catalog, checkout, lifecycle, orders, stock, tasks
 from shop.errors import OrderNotFound, OutOfStock
 from shop.models import Like, Order, OrderItem, OrderStatus, Product
 from tests.integration.shop.settling import number_of, settle
@@ -38,7 +38,7 @@ def minutes_ago(minutes: int) -> Any:
 
 class TestListener:
     def test_paid_once_however_often_it_is_told(self, order: Order) -> None:
-        answers = [orders.on_payment(order_id=order.id, event="paid") for _ in range(3)]
+        answers = [lifecycle.on_payment(order_id=order.id, event="paid") for _ in range(3)]
 
         order.refresh_from_db()
         assert answers == [True] * 3
@@ -46,46 +46,46 @@ class TestListener:
         assert order.paid_at is not None
 
     def test_refunded_follows_paid_and_stays(self, order: Order) -> None:
-        orders.on_payment(order_id=order.id, event="paid")
-        assert [orders.on_payment(order_id=order.id, event="refunded") for _ in range(2)] == [True, True]
-        assert orders.on_payment(order_id=order.id, event="paid") is True
+        lifecycle.on_payment(order_id=order.id, event="paid")
+        assert [lifecycle.on_payment(order_id=order.id, event="refunded") for _ in range(2)] == [True, True]
+        assert lifecycle.on_payment(order_id=order.id, event="paid") is True
 
         order.refresh_from_db()
         assert (order.status, order.version) == ("refunded", 3)
         assert shelf() == {"mug": 98, "poster": 9}
 
     def test_a_refund_before_its_payment_implies_the_payment(self, order: Order) -> None:
-        assert orders.on_payment(order_id=order.id, event="refunded") is True
+        assert lifecycle.on_payment(order_id=order.id, event="refunded") is True
 
         order.refresh_from_db()
         assert order.status == "refunded"
         assert order.paid_at is not None
 
     def test_a_closed_order_takes_no_payment(self, demo: User, order: Order) -> None:
-        orders.cancel(order_id=order.id, user_id=demo.pk)
+        lifecycle.cancel(order_id=order.id, user_id=demo.pk)
 
-        assert orders.on_payment(order_id=order.id, event="paid") is False
-        assert orders.on_payment(order_id=order.id, event="refunded") is True, "the money went back: fine"
+        assert lifecycle.on_payment(order_id=order.id, event="paid") is False
+        assert lifecycle.on_payment(order_id=order.id, event="refunded") is True, "the money went back: fine"
         order.refresh_from_db()
         assert order.status == "closed"
 
     @pytest.mark.parametrize("event", ["paid", "refunded", "closed"])
     def test_an_unknown_order_takes_nothing(self, transactional_db: None, event: str) -> None:
-        assert orders.on_payment(order_id=new_id(), event=event) is False
+        assert lifecycle.on_payment(order_id=new_id(), event=event) is False
 
     def test_an_unknown_event_is_a_mistake(self, order: Order) -> None:
         with pytest.raises(ValueError, match="unknown payment event"):
-            orders.on_payment(order_id=order.id, event="shipped")
+            lifecycle.on_payment(order_id=order.id, event="shipped")
 
     def test_closed_at_the_provider_alone_leaves_time_for_another_attempt(self, order: Order) -> None:
-        assert orders.on_payment(order_id=order.id, event="closed") is True
+        assert lifecycle.on_payment(order_id=order.id, event="closed") is True
         order.refresh_from_db()
         assert order.status == "pending"
 
     @pytest.mark.parametrize("field", ["expires_at", "closing_at"])
     def test_closed_at_the_provider_ends_an_order_that_is_ending(self, order: Order, field: str) -> None:
         age(order, **{field: minutes_ago(1)})
-        assert [orders.on_payment(order_id=order.id, event="closed") for _ in range(2)] == [True, True]
+        assert [lifecycle.on_payment(order_id=order.id, event="closed") for _ in range(2)] == [True, True]
 
         order.refresh_from_db()
         assert order.status == "closed"
@@ -94,8 +94,8 @@ class TestListener:
 
 class TestExpiry:
     def test_an_order_in_time_is_left_alone(self, order: Order) -> None:
-        assert orders.expire(order_id=order.id) == OrderStatus.PENDING
-        assert orders.due_for_closing(now=timezone.now(), limit=10) == []
+        assert lifecycle.expire(order_id=order.id) == OrderStatus.PENDING
+        assert lifecycle.due_for_closing(now=timezone.now(), limit=10) == []
         order.refresh_from_db()
         assert order.closing_at is None
 
@@ -107,7 +107,7 @@ class TestExpiry:
 
         assert tasks.expire_orders(timestamp=0) == 1
         assert tasks.expire_orders(timestamp=0) == 0
-        assert orders.expire(order_id=order.id) == OrderStatus.CLOSED
+        assert lifecycle.expire(order_id=order.id) == OrderStatus.CLOSED
         assert [method for method, _ in channels["wechat"].calls] == ["create", "close"]
         assert shelf() == {"mug": 100, "poster": 10}
 
@@ -116,7 +116,7 @@ class TestExpiry:
         age(order, expires_at=minutes_ago(1))
         channels["wechat"].before_close = channels["wechat"].pay
 
-        assert orders.expire(order_id=order.id) == OrderStatus.PAID
+        assert lifecycle.expire(order_id=order.id) == OrderStatus.PAID
         assert shelf() == {"mug": 98, "poster": 9}
 
     def test_a_late_payment_of_an_expired_but_open_order_is_taken(
@@ -133,13 +133,13 @@ class TestExpiry:
     def test_what_a_crash_cut_off_is_finished(self, order: Order) -> None:
         age(order, closing_at=minutes_ago(5))
 
-        assert orders.due_for_closing(now=timezone.now(), limit=10) == [order.id]
-        assert orders.expire(order_id=order.id) == OrderStatus.CLOSED
+        assert lifecycle.due_for_closing(now=timezone.now(), limit=10) == [order.id]
+        assert lifecycle.expire(order_id=order.id) == OrderStatus.CLOSED
         assert shelf() == {"mug": 100, "poster": 10}
 
     def test_a_closing_that_is_running_is_not_due(self, order: Order) -> None:
         age(order, closing_at=timezone.now())
-        assert orders.due_for_closing(now=timezone.now(), limit=10) == []
+        assert lifecycle.due_for_closing(now=timezone.now(), limit=10) == []
 
     def test_a_stuck_order_lets_the_others_go_first(
         self, demo: User, order: Order, channels: Any, mug: Product
@@ -148,14 +148,14 @@ class TestExpiry:
         age(order, expires_at=minutes_ago(60))
         wechat = channels["wechat"]
         wechat.failing, wechat.failure = frozenset({"close", "query"}), OutcomeUnknown("timed out")
-        assert orders.expire(order_id=order.id) == OrderStatus.PENDING
+        assert lifecycle.expire(order_id=order.id) == OrderStatus.PENDING
 
         with transaction.atomic():
             younger = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
         age(younger, expires_at=minutes_ago(1))
         later = timezone.now() + timedelta(minutes=5)
-        assert orders.due_for_closing(now=later, limit=1) == [younger.id]
-        assert orders.due_for_closing(now=later, limit=2) == [younger.id, order.id]
+        assert lifecycle.due_for_closing(now=later, limit=1) == [younger.id]
+        assert lifecycle.due_for_closing(now=later, limit=2) == [younger.id, order.id]
 
     def test_one_orders_trouble_does_not_stop_the_batch(
         self, demo: User, order: Order, channels: Any, mug: Product, caplog: pytest.LogCaptureFixture
@@ -193,7 +193,7 @@ class TestExpiry:
 
     def test_an_unknown_order_is_an_error(self, transactional_db: None) -> None:
         with pytest.raises(OrderNotFound):
-            orders.expire(order_id=new_id())
+            lifecycle.expire(order_id=new_id())
 
 
 class TestStock:
@@ -259,7 +259,7 @@ class TestDatabase:
             Order.objects.update(status=after, version=9, **TIMES[after])
 
     def test_the_table_of_steps_and_the_trigger_agree(self, order: Order) -> None:
-        allowed = {(before.value, after.value) for before, afters in orders.NEXT.items() for after in afters}
+        allowed = {(before.value, after.value) for before, afters in lifecycle.NEXT.items() for after in afters}
         every = {(a.value, b.value) for a in OrderStatus for b in OrderStatus if a is not b}
         assert every - allowed == {
             *FORBIDDEN_STEPS,

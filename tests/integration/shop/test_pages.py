@@ -11,7 +11,7 @@ from django.utils import timezone
 from idempotency import fastpath
 from idempotency.models import LedgerEntry
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from shop import orders
+from shop import lifecycle, orders
 from shop.models import Order, Product
 from shop.templatetags.shop import money
 from tests.integration.shop.settling import number_of, settle
@@ -343,7 +343,7 @@ class TestPaying:
         self, shopper: Client, demo: User, order: Order, channels: Any
     ) -> None:
         fields = form_of(shopper.get(f"/orders/{order.id.hex}"), f"/orders/{order.id.hex}/pay")
-        orders.cancel(order_id=order.id, user_id=demo.pk)
+        lifecycle.cancel(order_id=order.id, user_id=demo.pk)
         response = pay(shopper, order, "wechat", fields)
         assert (response.status_code, b"This order is closed" in response.content) == (409, True)
 

@@ -13,7 +13,8 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from shop import flashsale, orders
+from shop import flashsale, lifecycle
+from shop.flashsale import looking
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from tests.integration.shop.test_pages import INLINE, form_of
 from tests.running import until
@@ -113,7 +114,7 @@ def test_two_tabs_and_who_comes_too_late(
     assert told.json() == {"state": "soldout", "units": 1, "left": 0, "arrivals": 2, "place": 2}
     assert "no-store" in told["Cache-Control"]
 
-    orders.cancel(order_id=Order.objects.get().pk, user_id=demo.pk)
+    lifecycle.cancel(order_id=Order.objects.get().pk, user_id=demo.pk)
     replayed = late.post(BUY, form_of(late_page, BUY))  # the same refusal, on a page of now, with a fresh form
     assert (replayed.status_code, replayed["Idempotent-Replayed"]) == (409, "true")
     assert late.post(BUY, form_of(replayed, BUY)).status_code == 302
@@ -183,7 +184,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second is made longer here; who asks is looked up each time, the rest is the same for all."""
-    monkeypatch.setattr(flashsale, "KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr(looking, "KEPT_SECONDS", 3600.0)
 
     def statements(who: Client, page: Any) -> int:
         with CaptureQueriesContext(connection) as queries:
@@ -203,7 +204,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
         assert [statements(who, page) for who, page in pages.items()] == [1, 0, 1]
         assert shopper.post(BUY, form_of(pages[shopper], BUY)).status_code == 302
         assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
-        orders.cancel(order_id=Order.objects.get().pk, user_id=demo.pk)
+        lifecycle.cancel(order_id=Order.objects.get().pk, user_id=demo.pk)
         assert [statements(who, page) for who, page in pages.items()] == [3, 0, 1]
     assert told == ["open"] * 6 + ["bought", "soldout", "soldout"] + ["open"] * 3
 
@@ -211,7 +212,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
 def test_a_kept_picture_does_not_outlive_the_sale(
     client: Client, sale: FlashSale, sneaker: Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flashsale, "KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr(looking, "KEPT_SECONDS", 3600.0)
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
         page = client.get(PAGE)
         FlashSale.objects.update(ends_at=timezone.now() + timedelta(seconds=0.3))

@@ -1,0 +1,69 @@
+"""What the database knows of sales and of who has bought."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from shop.errors import FlashSaleNotFound, FlashSaleNotRunning
+from shop.models import FlashSale, FlashSalePurchase
+
+
+def sale_of(sku: str, now: datetime, *, buyer: int | None = None) -> FlashSale | None:
+    """The product's sale that began last, with `bought`; whether it is over, its reader sees."""
+    theirs = standing(sale=OuterRef("pk"), buyer=buyer)
+    return (
+        FlashSale.objects.filter(product__sku=sku, starts_at__lte=now)
+        .select_related("product")
+        .annotate(bought=Exists(theirs))
+        .order_by("-starts_at")
+        .first()
+    )
+
+
+def standing(*, sale: Any, buyer: int | None) -> QuerySet[FlashSalePurchase]:
+    """The buyer's unit of the sale, unless its order is closed."""
+    return FlashSalePurchase.objects.filter(sale=sale, buyer=buyer, returned_at__isnull=True)
+
+
+def running_sale(sku: str, *, buyer: int | None = None) -> FlashSale:
+    """The product's sale that runs, with `bought`.
+
+    Raises:
+        FlashSaleNotFound: the product has none.
+        FlashSaleNotRunning: it has not begun, or is over.
+    """
+    now = timezone.now()
+    sale = sale_of(sku, now, buyer=buyer)
+    if sale is not None and sale.ends_at > now:
+        return sale
+    if sale is None and not FlashSale.objects.filter(product__sku=sku).exists():
+        raise FlashSaleNotFound(sku)
+    raise FlashSaleNotRunning(sku)
+
+
+def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
+    """The user's unit in the product's sale that began last, running or over, with its order."""
+    sale = sale_of(sku, timezone.now())
+    return standing(sale=sale.pk, buyer=user_id).select_related("order").first() if sale is not None else None
+
+
+def place_of(*, order_id: UUID) -> int | None:
+    """The number in the order of arrival that the order was bought under; None for any other order."""
+    return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()
+
+
+def running(*, now: datetime, limit: int) -> list[FlashSale]:
+    """The sales that run, those that end first in front.
+
+    Args:
+        now: aware.
+        limit: most sales to return.
+    """
+    return list(
+        FlashSale.objects.filter(starts_at__lte=now, ends_at__gt=now)
+        .select_related("product")
+        .order_by("ends_at", "pk")[:limit]
+    )
