@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from idempotency.ids import new_id
 from idempotency.models import ConsumedMessage
 from shop import orders, urls
-from shop.api import OrderList, _order_response
+from shop.api.answers import order_response
+from shop.api.orders import OrderList
 from shop.serializers import OrderRequest
 
 
@@ -25,7 +26,7 @@ class BareOrders(OrderList):
         quantities = {item["sku"]: item["quantity"] for item in body.validated_data["items"]}
         with transaction.atomic():
             order = orders.create_order(user_id=request.user.pk, quantities=quantities, note="")
-            return _order_response(order, payment_id=None, status=201)
+            return order_response(order, payment_id=None, status=201)
 
 
 @csrf_exempt

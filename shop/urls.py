@@ -9,7 +9,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 import payments.urls
-import shop.api
+import shop.api.urls
 import shop.demo
 import shop.pages
 from idempotency.drf import TokenList
@@ -28,7 +28,7 @@ api_docs = csp_update({"style-src": [csp.SELF, csp.UNSAFE_INLINE], "img-src": [c
 
 api_v1 = [
     path("idempotency-tokens", TokenList.as_view(), name="idempotency-tokens"),
-    *shop.api.urlpatterns,
+    *shop.api.urls.urlpatterns,
     *payments.urls.api_urlpatterns,
 ]
 

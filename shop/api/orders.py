@@ -1,13 +1,13 @@
-"""The JSON API under `/api/v1/` (CONTRACT [2]): HTTP mapping only; the refusals stand in `shop.errors`.
+"""Orders: placed, listed, read, edited, cancelled, paid.
 
-Every call needs a logged-in caller. A sku inside an order's items that does not exist is 404 `product_not_found`:
-the refusal is about a named thing, is stored under the key and replayed.
+A sku inside an order's items that does not exist is 404 `product_not_found`: the refusal is about a named thing,
+so it is stored under the key and replayed.
 """
 
 from typing import Any
 from uuid import UUID
 
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils.http import parse_etags
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -21,34 +21,14 @@ from idempotency.drf import idempotent
 from idempotency.modes import PHASED
 from payments.providers.base import Payer, PayMethod
 from payments.serializers import PaymentSerializer, represent_payment
-from shop import catalog, checkout, coupons, flashsale, lifecycle, orders, schema
+from shop import checkout, lifecycle, orders, schema
+from shop.api.answers import caller_id, etag_of, order_response
 from shop.clientip import client_ip
 from shop.errors import PreconditionRequired
-from shop.live import OrderEvents
 from shop.models import Order, OrderStatus
-from shop.serializers import (
-    CouponResponse,
-    NoteRequest,
-    OrderRequest,
-    OrderResponse,
-    PaymentRequest,
-    ProductResponse,
-    represent_order,
-    represent_product,
-)
+from shop.serializers import NoteRequest, OrderRequest, OrderResponse, PaymentRequest, represent_order
 
-PRODUCT_MISSING = {404: "product_not_found"}
 ORDER_MISSING = {404: "order_not_found"}
-
-
-def _user_id(request: Request) -> int:
-    user_id = request.user.pk
-    assert user_id is not None  # noqa: S101 - every call here needs authentication
-    return int(user_id)
-
-
-def _etag(version: int) -> str:
-    return f'"{version}"'
 
 
 def _accepted_versions(header: str) -> frozenset[int] | None:
@@ -63,64 +43,9 @@ def _accepted_versions(header: str) -> frozenset[int] | None:
     return frozenset(int(tag) for tag in bare if tag.isascii() and tag.isdigit() and len(tag) < 19)
 
 
-def _order_response(order: Order, *, payment_id: UUID | None, status: int = 200) -> Response:
-    headers = {"ETag": _etag(order.version)}
-    if status == 201:
-        headers["Location"] = reverse("api-order", args=[order.id])
-    return Response(represent_order(order, payment_id=payment_id), status=status, headers=headers)
-
-
 def _with_payment(order: Order, *, status: int = 200) -> Response:
     payment_id = orders.payment_ids(order_ids=[order.id]).get(order.id)
-    return _order_response(order, payment_id=payment_id, status=status)
-
-
-class ProductList(APIView):
-    """The catalogue."""
-
-    @extend_schema(
-        operation_id="products_list",
-        summary="List the products",
-        responses=schema.responses({200: ProductResponse(many=True)}, {}),
-    )
-    def get(self, request: Request) -> Response:
-        products = catalog.list_products(user_id=_user_id(request))
-        return Response([represent_product(product) for product in products])
-
-
-class ProductDetail(APIView):
-    """One product."""
-
-    @extend_schema(
-        operation_id="products_read",
-        summary="Read a product",
-        responses=schema.responses({200: ProductResponse}, PRODUCT_MISSING),
-    )
-    def get(self, request: Request, sku: str) -> Response:
-        return Response(represent_product(catalog.get_product(sku=sku, user_id=_user_id(request))))
-
-
-class ProductLike(APIView):
-    """The caller's like of a product: there or not, so neither call needs a key."""
-
-    @extend_schema(
-        operation_id="products_like",
-        summary="Like a product",
-        request=None,
-        responses=schema.responses({204: None}, PRODUCT_MISSING),
-    )
-    def put(self, request: Request, sku: str) -> Response:
-        catalog.like(sku=sku, user_id=_user_id(request))
-        return Response(status=204)
-
-    @extend_schema(
-        operation_id="products_unlike",
-        summary="Take a like away",
-        responses=schema.responses({204: None}, PRODUCT_MISSING),
-    )
-    def delete(self, request: Request, sku: str) -> Response:
-        catalog.unlike(sku=sku, user_id=_user_id(request))
-        return Response(status=204)
+    return order_response(order, payment_id=payment_id, status=status)
 
 
 class OrderPages(CursorPagination):
@@ -157,7 +82,7 @@ class OrderList(APIView):
     def get(self, request: Request) -> Response:
         paginator = OrderPages()
         page: list[Order] = (
-            paginator.paginate_queryset(orders.list_orders(user_id=_user_id(request)), request, view=self) or []
+            paginator.paginate_queryset(orders.list_orders(user_id=caller_id(request)), request, view=self) or []
         )
         payments = orders.payment_ids(order_ids=[order.id for order in page])
         return paginator.get_paginated_response(
@@ -184,12 +109,12 @@ class OrderList(APIView):
     @idempotent(body=OrderRequest)
     def post(self, request: Request, *, data: dict[str, Any]) -> Response:
         order = orders.create_order(
-            user_id=_user_id(request),
+            user_id=caller_id(request),
             quantities={item["sku"]: item["quantity"] for item in data["items"]},
             note=data["note"],
         )
         request.idempotency.about("order", order.id)  # type: ignore[attr-defined]
-        return _order_response(order, payment_id=None, status=201)
+        return order_response(order, payment_id=None, status=201)
 
 
 class OrderDetail(APIView):
@@ -204,8 +129,8 @@ class OrderDetail(APIView):
         ),
     )
     def get(self, request: Request, order_id: UUID) -> Response:
-        order = orders.get_order(order_id=order_id, user_id=_user_id(request))
-        etag = _etag(order.version)
+        order = orders.get_order(order_id=order_id, user_id=caller_id(request))
+        etag = etag_of(order.version)
         known = [tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))]
         if etag in known or known == ["*"]:
             return Response(status=304, headers={"ETag": etag})
@@ -227,7 +152,7 @@ class OrderDetail(APIView):
         ),
     )
     def patch(self, request: Request, order_id: UUID) -> Response:
-        user_id = _user_id(request)
+        user_id = caller_id(request)
         orders.get_order(order_id=order_id, user_id=user_id)
         header = request.headers.get("If-Match")
         if not header:
@@ -262,7 +187,7 @@ class OrderCancel(APIView):
     @idempotent(mode=PHASED)
     def post(self, request: Request, order_id: UUID) -> Response:
         request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
-        order = lifecycle.cancel(order_id=order_id, user_id=_user_id(request))
+        order = lifecycle.cancel(order_id=order_id, user_id=caller_id(request))
         return _with_payment(order, status=202 if order.status == OrderStatus.PENDING else 200)
 
 
@@ -296,7 +221,7 @@ class OrderPayment(APIView):
         method = PayMethod(data["method"]) if "method" in data else None
         payment = checkout.start_payment(
             order_id=order_id,
-            user_id=_user_id(request),
+            user_id=caller_id(request),
             channel=data["channel"],
             method=method,
             payer=Payer(openid=data.get("openid", ""), client_ip=client_ip(request.META)),
@@ -309,69 +234,6 @@ class OrderPayment(APIView):
             status=202 if checkout.is_uncertain(document, channel=data["channel"], method=method) else 201,
             headers={
                 "Location": reverse("api-payment", args=[payment.id]),
-                "ETag": _etag(payment.version),
+                "ETag": etag_of(payment.version),
             },
         )
-
-
-class FlashSaleOrder(APIView):
-    """Buying in a flash sale."""
-
-    @extend_schema(
-        operation_id="flash_sales_order",
-        summary="Buy in a flash sale",
-        description="One unit a buyer, first come, first served; the answer is an order to be paid until "
-        "`expires_at`. Closing it unpaid puts its unit on sale again, and the buyer may buy again while the sale "
-        "runs. A refusal is kept under its key: to try again, send a fresh one.",
-        parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
-        request=None,
-        examples=[schema.FLASH_SALE_EXAMPLE, schema.SOLD_OUT_EXAMPLE, schema.ALREADY_BOUGHT_EXAMPLE],
-        responses=schema.responses(
-            {201: OrderResponse},
-            {404: "flash_sale_not_found", 409: "sold_out, already_bought, flash_sale_not_running"},
-            keyed=True,
-        ),
-    )
-    @idempotent()
-    def post(self, request: Request, sku: str) -> Response:
-        order = flashsale.buy(sku=sku, user_id=_user_id(request))
-        request.idempotency.about("order", order.id)  # type: ignore[attr-defined]
-        return _order_response(order, payment_id=None, status=201)
-
-
-class CouponDraw(APIView):
-    """Drawing a coupon."""
-
-    @extend_schema(
-        operation_id="coupons_draw",
-        summary="Draw a coupon",
-        description="One a user and campaign, and nobody else's. 200: the caller has drawn before, and gets the "
-        "same code again.",
-        parameters=[schema.IDEMPOTENCY_KEY, schema.REPLAYED],
-        request=None,
-        examples=[schema.COUPON_EXAMPLE, schema.NONE_LEFT_EXAMPLE],
-        responses=schema.responses(
-            {200: CouponResponse, 201: CouponResponse},
-            {404: "campaign_not_found", 409: "none_left"},
-            keyed=True,
-        ),
-    )
-    @idempotent()
-    def post(self, request: Request, campaign: str) -> Response:
-        coupon, fresh = coupons.draw(slug=campaign, user_id=_user_id(request))
-        request.idempotency.about("coupon", coupon.pk)  # type: ignore[attr-defined]
-        return Response({"code": coupon.code}, status=201 if fresh else 200)
-
-
-urlpatterns = [
-    path("products", ProductList.as_view(), name="api-products"),
-    path("products/<slug:sku>", ProductDetail.as_view(), name="api-product"),
-    path("products/<slug:sku>/like", ProductLike.as_view(), name="api-product-like"),
-    path("orders", OrderList.as_view(), name="api-orders"),
-    path("orders/<hexid:order_id>", OrderDetail.as_view(), name="api-order"),
-    path("orders/<hexid:order_id>/cancel", OrderCancel.as_view(), name="api-order-cancel"),
-    path("orders/<hexid:order_id>/payment", OrderPayment.as_view(), name="api-order-payment"),
-    path("flash-sales/<slug:sku>/orders", FlashSaleOrder.as_view(), name="api-flash-sale-order"),
-    path("coupons/<slug:campaign>/draw", CouponDraw.as_view(), name="api-coupon-draw"),
-    path("orders/<hexid:order_id>/events", OrderEvents.as_view(), name="api-order-events"),
-]

@@ -1,0 +1,60 @@
+"""Products and likes."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from shop import catalog, schema
+from shop.api.answers import caller_id
+from shop.serializers import ProductResponse, represent_product
+
+PRODUCT_MISSING = {404: "product_not_found"}
+
+
+class ProductList(APIView):
+    """The catalogue."""
+
+    @extend_schema(
+        operation_id="products_list",
+        summary="List the products",
+        responses=schema.responses({200: ProductResponse(many=True)}, {}),
+    )
+    def get(self, request: Request) -> Response:
+        products = catalog.list_products(user_id=caller_id(request))
+        return Response([represent_product(product) for product in products])
+
+
+class ProductDetail(APIView):
+    """One product."""
+
+    @extend_schema(
+        operation_id="products_read",
+        summary="Read a product",
+        responses=schema.responses({200: ProductResponse}, PRODUCT_MISSING),
+    )
+    def get(self, request: Request, sku: str) -> Response:
+        return Response(represent_product(catalog.get_product(sku=sku, user_id=caller_id(request))))
+
+
+class ProductLike(APIView):
+    """The caller's like of a product: there or not, so neither call needs a key."""
+
+    @extend_schema(
+        operation_id="products_like",
+        summary="Like a product",
+        request=None,
+        responses=schema.responses({204: None}, PRODUCT_MISSING),
+    )
+    def put(self, request: Request, sku: str) -> Response:
+        catalog.like(sku=sku, user_id=caller_id(request))
+        return Response(status=204)
+
+    @extend_schema(
+        operation_id="products_unlike",
+        summary="Take a like away",
+        responses=schema.responses({204: None}, PRODUCT_MISSING),
+    )
+    def delete(self, request: Request, sku: str) -> Response:
+        catalog.unlike(sku=sku, user_id=caller_id(request))
+        return Response(status=204)

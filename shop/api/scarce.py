@@ -1,0 +1,60 @@
+"""What there is less of than people want: flash sales and coupons."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency.drf import idempotent
+from shop import coupons, flashsale, schema
+from shop.api.answers import caller_id, order_response
+from shop.serializers import CouponResponse, OrderResponse
+
+
+class FlashSaleOrder(APIView):
+    """Buying in a flash sale."""
+
+    @extend_schema(
+        operation_id="flash_sales_order",
+        summary="Buy in a flash sale",
+        description="One unit a buyer, first come, first served; the answer is an order to be paid until "
+        "`expires_at`. Closing it unpaid puts its unit on sale again, and the buyer may buy again while the sale "
+        "runs. A refusal is kept under its key: to try again, send a fresh one.",
+        parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
+        request=None,
+        examples=[schema.FLASH_SALE_EXAMPLE, schema.SOLD_OUT_EXAMPLE, schema.ALREADY_BOUGHT_EXAMPLE],
+        responses=schema.responses(
+            {201: OrderResponse},
+            {404: "flash_sale_not_found", 409: "sold_out, already_bought, flash_sale_not_running"},
+            keyed=True,
+        ),
+    )
+    @idempotent()
+    def post(self, request: Request, sku: str) -> Response:
+        order = flashsale.buy(sku=sku, user_id=caller_id(request))
+        request.idempotency.about("order", order.id)  # type: ignore[attr-defined]
+        return order_response(order, payment_id=None, status=201)
+
+
+class CouponDraw(APIView):
+    """Drawing a coupon."""
+
+    @extend_schema(
+        operation_id="coupons_draw",
+        summary="Draw a coupon",
+        description="One a user and campaign, and nobody else's. 200: the caller has drawn before, and gets the "
+        "same code again.",
+        parameters=[schema.IDEMPOTENCY_KEY, schema.REPLAYED],
+        request=None,
+        examples=[schema.COUPON_EXAMPLE, schema.NONE_LEFT_EXAMPLE],
+        responses=schema.responses(
+            {200: CouponResponse, 201: CouponResponse},
+            {404: "campaign_not_found", 409: "none_left"},
+            keyed=True,
+        ),
+    )
+    @idempotent()
+    def post(self, request: Request, campaign: str) -> Response:
+        coupon, fresh = coupons.draw(slug=campaign, user_id=caller_id(request))
+        request.idempotency.about("coupon", coupon.pk)  # type: ignore[attr-defined]
+        return Response({"code": coupon.code}, status=201 if fresh else 200)
