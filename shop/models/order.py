@@ -1,0 +1,124 @@
+"""Orders with their items, and what the warehouse is told about them."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.functional import cached_property
+from django.utils.translation import gettext_lazy as _
+
+from idempotency.ids import new_id
+from shop.models.product import Product
+
+
+class OrderStatus(models.TextChoices):
+    """Where an order stands; the allowed steps are `shop.lifecycle.NEXT` and the trigger of migration 0002."""
+
+    PENDING = "pending", _("Awaiting payment")
+    PAID = "paid", _("Paid")
+    CLOSED = "closed", _("Closed")
+    REFUNDED = "refunded", _("Refunded")
+
+
+class Order(models.Model):
+    """What one user wants to buy, at the prices of the moment they said so.
+
+    Its payment lives in the payments app under this id; there is no foreign key in either direction.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="orders")
+    status = models.CharField(max_length=8, choices=OrderStatus.choices, default=OrderStatus.PENDING)
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+    total_minor = models.BigIntegerField()
+    currency = models.CharField(max_length=3)
+    note = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    # set by the first step of closing: from then on no new payment may start, and the timer ends what a crash cut
+    closing_at = models.DateTimeField(null=True, blank=True, editable=False)
+    paid_at = models.DateTimeField(null=True, blank=True, editable=False)
+    closed_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.CheckConstraint(condition=Q(status__in=OrderStatus.values), name="order_status_is_known"),
+            models.CheckConstraint(condition=Q(version__gte=1), name="order_version_starts_at_one"),
+            models.CheckConstraint(condition=Q(total_minor__gt=0), name="order_total_is_positive"),
+            models.CheckConstraint(condition=Q(currency__regex=r"^[A-Z]{3}$"), name="order_currency_is_iso"),
+            models.CheckConstraint(
+                condition=Q(status="pending", paid_at__isnull=True, closed_at__isnull=True)
+                | Q(status="closed", paid_at__isnull=True, closed_at__isnull=False)
+                | Q(status__in=["paid", "refunded"], paid_at__isnull=False, closed_at__isnull=True),
+                name="order_times_fit_status",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["user", "-id"], name="order_by_user"),
+            models.Index(fields=["expires_at"], name="order_open", condition=Q(status="pending")),
+        )
+
+    def __str__(self) -> str:
+        return self.id.hex
+
+    @cached_property
+    def lines(self) -> list["OrderItem"]:
+        """Its items, which never change; who has just written them sets them, and nobody reads them back."""
+        return list(self.items.all())
+
+
+class OrderItem(models.Model):
+    """One product of an order; sku, name and price are copies, so that a later edit leaves the order as bought."""
+
+    order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="items")
+    product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="+")
+    sku = models.SlugField(max_length=64, db_index=False)
+    name = models.CharField(max_length=120)
+    quantity = models.PositiveIntegerField()
+    price_minor = models.BigIntegerField()
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(fields=["order", "product"], name="item_once_per_order_and_product"),
+            models.CheckConstraint(condition=Q(quantity__gt=0), name="item_quantity_is_positive"),
+            models.CheckConstraint(condition=Q(price_minor__gt=0), name="item_price_is_positive"),
+        )
+
+    @property
+    def subtotal_minor(self) -> int:
+        """Price times quantity, in minor units."""
+        return self.price_minor * self.quantity
+
+
+class Fulfilment(models.Model):
+    """What the warehouse is told about an order: to send it, or to leave it. One an order, made by its payment.
+
+    `number` is that of the last event that was acted on; it only grows, so nothing is told in a wrong order.
+    """
+
+    class Status(models.TextChoices):
+        """What the warehouse does."""
+
+        RELEASED = "released", _("To be sent")
+        RECALLED = "recalled", _("Not to be sent")
+
+    order = models.OneToOneField(Order, on_delete=models.PROTECT, related_name="fulfilment")
+    status = models.CharField(max_length=8, choices=Status)
+    number = models.PositiveBigIntegerField()
+    released_at = models.DateTimeField(null=True, editable=False)
+    recalled_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(status="released", released_at__isnull=False, recalled_at__isnull=True)
+                | Q(status="recalled", recalled_at__isnull=False),
+                name="fulfilment_times_fit_status",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.order_id.hex} {self.status}"

@@ -1,0 +1,124 @@
+"""Products with their stock, and likes."""
+
+from typing import Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Case, F, OuterRef, Q, Subquery, Sum, When
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+SEGMENTS_MAX = 64  # of a product's stock: more than connections that write at once help nobody
+
+
+class StockStrategy(models.TextChoices):
+    """How a product's units are taken; see `shop.stock`."""
+
+    CONDITIONAL = "conditional", _("One row, conditional update")
+    VERSION = "version", _("One row, version and retry")
+    ROW_LOCK = "row_lock", _("One row, locked")
+    SEGMENTED = "segmented", _("Several rows, for a product that many buy at once")
+
+
+class ProductQuerySet(models.QuerySet["Product"]):
+    """Products, and how many units there are of each."""
+
+    def with_units(self) -> Self:
+        """`units` annotated: what can be ordered, wherever the strategy keeps it."""
+        segments = (
+            StockSegment.objects.filter(product=OuterRef("pk"))
+            .order_by()
+            .values("product")
+            .annotate(sum=Sum("units"))
+            .values("sum")
+        )
+        in_segments = When(stock_strategy=StockStrategy.SEGMENTED, then=Coalesce(Subquery(segments), 0))
+        return self.annotate(units=Case(in_segments, default=F("stock"), output_field=models.IntegerField()))
+
+
+class Product(models.Model):
+    """One thing for sale. Units in open orders are already taken off its stock.
+
+    `stock` is what can still be ordered, but for a segmented product: then it is zero, and the units stand in the
+    segments. Who reads the number reads `ProductQuerySet.with_units`.
+    """
+
+    class Picture(models.TextChoices):
+        """Symbols of the sprite `static/shop/art.svg`."""
+
+        PARCEL = "parcel", _("Parcel")
+        MUG = "mug", _("Mug")
+        POSTER = "poster", _("Poster")
+        SNEAKER = "sneaker", _("Sneaker")
+
+    sku = models.SlugField(max_length=64, unique=True)
+    name = models.CharField(max_length=120)
+    description = models.TextField(blank=True)
+    picture = models.CharField(max_length=16, choices=Picture.choices, default=Picture.PARCEL)
+    price_minor = models.BigIntegerField(help_text=_("in the currency's minor unit: 1990 is ¥19.90"))
+    currency = models.CharField(max_length=3, default="CNY", help_text=_("ISO 4217"))
+    stock = models.IntegerField(default=0)
+    # the database's own defaults too, for whoever inserts without naming the columns
+    stock_strategy = models.CharField(
+        max_length=16,
+        choices=StockStrategy.choices,
+        default=StockStrategy.CONDITIONAL,
+        db_default=StockStrategy.CONDITIONAL.value,
+    )
+    stock_segments = models.PositiveSmallIntegerField(default=16, db_default=16)
+    flash_only = models.BooleanField(default=False, help_text=_("sold in flash sales alone, never by an order"))
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+
+    objects = ProductQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.CheckConstraint(condition=Q(stock__gte=0), name="product_stock_never_below_zero"),
+            models.CheckConstraint(
+                condition=Q(stock_strategy__in=StockStrategy.values), name="product_stock_strategy_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(stock=0) | ~Q(stock_strategy="segmented"), name="product_units_stand_in_one_place"
+            ),
+            models.CheckConstraint(
+                condition=Q(stock_segments__gte=1, stock_segments__lte=SEGMENTS_MAX),
+                name="product_stock_segments_are_few",
+            ),
+            models.CheckConstraint(condition=Q(price_minor__gt=0), name="product_price_is_positive"),
+            models.CheckConstraint(condition=Q(currency__regex=r"^[A-Z]{3}$"), name="product_currency_is_iso"),
+            models.CheckConstraint(condition=Q(version__gte=1), name="product_version_starts_at_one"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class StockSegment(models.Model):
+    """A part of a segmented product's units: a row of its own, so that buyers lock different ones."""
+
+    product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="segments", db_index=False)
+    number = models.PositiveSmallIntegerField()
+    units = models.IntegerField()
+
+    class Meta:
+        ordering = ("product", "number")
+        constraints = (
+            models.UniqueConstraint(fields=["product", "number"], name="stock_segment_once_per_number"),
+            models.CheckConstraint(condition=Q(units__gte=0), name="stock_segment_never_below_zero"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.product_id} {self.number}"
+
+
+class Like(models.Model):
+    """A user likes a product; the unique constraint makes liking a constant, however often it arrives."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="likes")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "product"], name="like_once_per_user_and_product"),)

@@ -1,0 +1,111 @@
+"""Flash sales and coupons: one a buyer."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from shop.models.order import Order
+from shop.models.product import Product
+
+
+class FlashSale(models.Model):
+    """Some units of a product, for a while, one a buyer.
+
+    `sold` counts the purchases whose order is not closed. Migration 0004 takes the unit of a closed order back in
+    the statement that closes it.
+    """
+
+    product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="flash_sales")
+    units = models.PositiveIntegerField()
+    sold = models.PositiveIntegerField(default=0, editable=False)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+
+    class Meta:
+        ordering = ("-starts_at", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=["product", "starts_at"], name="flash_sale_one_start_a_product"),
+            models.CheckConstraint(condition=Q(units__gt=0), name="flash_sale_units_are_positive"),
+            models.CheckConstraint(
+                condition=Q(sold__gte=0, sold__lte=F("units")), name="flash_sale_sold_within_units"
+            ),
+            models.CheckConstraint(
+                condition=Q(ends_at__gt=F("starts_at")), name="flash_sale_ends_after_its_start"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.product_id} {self.starts_at:%Y-%m-%d %H:%M}"
+
+
+class FlashSalePurchase(models.Model):
+    """A buyer's one unit of a sale, with the order that it became; `returned_at`: that order was closed unpaid."""
+
+    sale = models.ForeignKey(FlashSale, on_delete=models.PROTECT, related_name="purchases")
+    buyer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    order = models.OneToOneField(Order, on_delete=models.PROTECT, related_name="flash_sale_purchase")
+    place = models.PositiveBigIntegerField(
+        null=True, editable=False, help_text=_("in the order of arrival; none where the database alone admitted")
+    )
+    bought_at = models.DateTimeField(default=timezone.now, editable=False)
+    returned_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["sale", "buyer"], condition=Q(returned_at__isnull=True), name="flash_sale_once_a_buyer"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.sale_id} {self.order_id.hex}"
+
+
+class Campaign(models.Model):
+    """A set of coupons that users draw from, one each."""
+
+    slug = models.SlugField(max_length=64, unique=True)
+    name = models.CharField(max_length=120)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Coupon(models.Model):
+    """One code, and who has drawn it."""
+
+    campaign = models.ForeignKey(Campaign, on_delete=models.PROTECT, related_name="coupons", db_index=False)
+    code = models.CharField(max_length=32, unique=True)
+    drawn_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, editable=False, related_name="+"
+    )
+    drawn_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["campaign", "drawn_by"],
+                condition=Q(drawn_by__isnull=False),
+                name="coupon_once_a_campaign_and_user",
+            ),
+            models.CheckConstraint(
+                condition=Q(drawn_by__isnull=True, drawn_at__isnull=True)
+                | Q(drawn_by__isnull=False, drawn_at__isnull=False),
+                name="coupon_drawn_by_someone_at_some_time",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["campaign", "id"], name="coupon_left", condition=Q(drawn_by__isnull=True)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.campaign_id} {self.pk}"
