@@ -8,6 +8,8 @@ the server's last words had no code; a server that another one has taken over fr
 operator, answers but refuses to write, and PostgreSQL counts that among its internal errors.
 """
 
+import logging
+
 from django.db import (
     DatabaseError,
     DataError,
@@ -21,6 +23,10 @@ from django.db import (
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
+
+from idempotency.errors import Problem, service_unavailable
+
+log = logging.getLogger("idempotency")
 
 READ_ONLY = "25006"  # read_only_sql_transaction; source: PostgreSQL 17, appendix A, "Error codes"
 
@@ -52,6 +58,14 @@ def database_is_away(error: BaseException | None) -> bool:
                 each.close()
         return True
     return any(_is_lost(each) for each in opened)
+
+
+def outage(error: BaseException | None) -> Problem | None:
+    """The 503 for an error of a database that is away, its reason told in the log; None for any other error."""
+    if not database_is_away(error):
+        return None
+    log.warning("The database is away: %s: %s", type(error).__name__, str(error).partition("\n")[0])
+    return service_unavailable()
 
 
 def _named_otherwise(error: BaseException | None) -> Error | None:

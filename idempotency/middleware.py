@@ -12,8 +12,8 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 
-from idempotency.availability import database_is_away
-from idempotency.errors import Problem, answer_sealed, payload_too_large, problem_response, service_unavailable
+from idempotency.availability import outage
+from idempotency.errors import Problem, answer_sealed, payload_too_large, problem_response
 from idempotency.vault import VaultError
 
 log = logging.getLogger("idempotency")
@@ -43,8 +43,8 @@ def problem_of(exception: BaseException | None) -> Problem | None:
     """The problem that an exception means for the caller; None if it is a fault of the program."""
     if isinstance(exception, Problem):
         return exception
-    if database_is_away(exception):
-        return service_unavailable()
+    if (away := outage(exception)) is not None:
+        return away
     if isinstance(exception, RequestDataTooBig):
         return payload_too_large()
     if isinstance(exception, VaultError):

@@ -11,8 +11,8 @@ from django.template.loader import render_to_string
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 
-from idempotency.availability import database_is_away
-from idempotency.errors import Problem, malformed, problem_response, service_unavailable
+from idempotency.availability import outage
+from idempotency.errors import Problem, malformed, problem_response
 from idempotency.middleware import problem_of
 
 API = "/api/"
@@ -43,17 +43,16 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
 
     503 where the database was away outside of a view: the session is saved by a middleware, for one.
     """
-    if database_is_away(sys.exception()):
-        return database_away(request)
+    if (away := outage(sys.exception())) is not None:
+        return database_away(request, away)
     if request.path.startswith(API):
         detail = "Something went wrong on our side. Retry with the same key; nothing is done twice."
         return problem_response(Problem(500, "internal_error", detail), request)
     return defaults.server_error(request)
 
 
-def database_away(request: HttpRequest) -> HttpResponseBase:
+def database_away(request: HttpRequest, problem: Problem) -> HttpResponseBase:
     """503 with Retry-After: what was done is not known; the same request may be sent again, and is done once."""
-    problem = service_unavailable()
     if request.path.startswith(API):
         return problem_response(problem, request)
     return HttpResponse(render_to_string("503.html"), status=problem.status, headers=problem.headers)

@@ -21,7 +21,7 @@ from django.utils import translation
 from django.utils.cache import patch_vary_headers
 
 from idempotency import logs
-from idempotency.availability import database_is_away
+from idempotency.availability import outage
 from idempotency.errors import Problem, malformed, payload_too_large, problem_response
 from shop import fallbacks, health
 
@@ -88,7 +88,8 @@ class DatabaseAwayMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        return fallbacks.database_away(request) if database_is_away(exception) else None
+        away = outage(exception)
+        return None if away is None else fallbacks.database_away(request, away)
 
 
 class RequestIdMiddleware:

@@ -55,10 +55,12 @@ def refuse_writes() -> None:
         cursor.execute("SET default_transaction_read_only = on")
 
 
-def test_what_a_middleware_meets_is_503_too(client: Client) -> None:
+def test_what_a_middleware_meets_is_503_too(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     client.raise_request_exception = False
     refuse_writes()
     away = client.get("/api/remember")
+    assert "The database is away: " in caplog.text, "an operator hears why"
+    assert "read-only transaction" in caplog.text
     assert (away.status_code, away.json()["code"], away["Retry-After"]) == (503, "service_unavailable", "1")
     assert client.get("/api/remember").status_code == 200
 
@@ -73,7 +75,7 @@ def test_what_a_middleware_meets_is_503_too(client: Client) -> None:
     ids=["en", "zh-hans"],
 )
 def test_a_shopper_is_told_in_sentences(
-    client: Client, address: str, language: str, unknown: str, safe: str
+    client: Client, address: str, language: str, unknown: str, safe: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client.raise_request_exception = False
     refuse_writes()
@@ -81,6 +83,7 @@ def test_a_shopper_is_told_in_sentences(
     assert (away.status_code, away["Content-Type"], away["Retry-After"]) == (503, "text/html; charset=utf-8", "1")
     assert unknown in away.content.decode()
     assert safe in away.content.decode()
+    assert "read-only transaction" in caplog.text
     assert client.get(address).status_code == 200
 
 

@@ -54,7 +54,9 @@ def test_while_the_twin_is_running_it_is_409(caller: Caller, effects: Effects, t
     assert (effects(), LedgerEntry.objects.count()) == (1, 1)
 
 
-def test_any_other_trouble_at_the_claim_is_503(caller: Caller, effects: Effects, twin: psycopg.Connection) -> None:
+def test_any_other_trouble_at_the_claim_is_503(
+    caller: Caller, effects: Effects, twin: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = '20ms'")  # shorter than the wait for the twin
     try:
@@ -63,6 +65,7 @@ def test_any_other_trouble_at_the_claim_is_503(caller: Caller, effects: Effects,
     finally:
         connection.close()
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
+    assert "statement timeout" in caplog.text, "an operator hears why"
     assert effects() == 0
 
 
