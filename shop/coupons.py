@@ -3,11 +3,16 @@
 Drawing locks the first free row that nobody else has locked (`FOR UPDATE SKIP LOCKED`), so that draws at the same
 instant take different rows and do not wait for each other. Who draws again gets the code that he has: unique
 (campaign, drawn by) is the judge between his calls.
+
+Who finds no free row waits for those that are locked, in the order of their keys. What he has locked in vain
+before is let go by then: PostgreSQL locks a row first, then looks whether its newest version is still free, and
+keeps the lock if not, which was a deadlock between those who came too late.
 """
 
 import secrets
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from shop.errors import CampaignNotFound, NoneLeft
@@ -34,24 +39,20 @@ def draw(*, slug: str, user_id: int) -> tuple[Coupon, bool]:
     if (mine := _drawn(campaign_id, user_id)) is not None:
         return mine, False
     free = Coupon.objects.filter(campaign=campaign_id, drawn_by__isnull=True).order_by("pk")
-    # the second look waits for the draws under way: one that rolls back leaves its coupon to us
-    coupon = (
-        free.select_for_update(skip_locked=True, no_key=True).first()
-        or free.select_for_update(no_key=True).first()
-    )
-    if coupon is None:
-        if (mine := _drawn(campaign_id, user_id)) is not None:  # another call of his took the last one meanwhile
-            return mine, False
-        raise NoneLeft(slug)
-    coupon.drawn_by_id, coupon.drawn_at = user_id, timezone.now()
     try:
-        with transaction.atomic():
-            coupon.save(update_fields=["drawn_by", "drawn_at"])
+        # the second look waits for the draws under way: one that rolls back leaves its coupon to us
+        coupon = _take(free.select_for_update(skip_locked=True, no_key=True), user_id) or _take(
+            free.select_for_update(no_key=True), user_id
+        )
     except IntegrityError as error:
         if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != ONCE_A_USER:
             raise
         return Coupon.objects.get(campaign=campaign_id, drawn_by=user_id), False
-    return coupon, True
+    if coupon is not None:
+        return coupon, True
+    if (mine := _drawn(campaign_id, user_id)) is not None:  # another call of his took the last one meanwhile
+        return mine, False
+    raise NoneLeft(slug)
 
 
 def open_campaign(*, slug: str, name: str, count: int) -> bool:
@@ -69,6 +70,18 @@ def new_code() -> str:
     """A code that cannot be guessed: `XXXX-XXXX-XXXX`."""
     code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
     return "-".join(code[start : start + 4] for start in range(0, CODE_LENGTH, 4))
+
+
+def _take(free: QuerySet[Coupon, Coupon], user_id: int) -> Coupon | None:
+    """The first of them, drawn; else none, and nothing that was locked on the way."""
+    with transaction.atomic():
+        coupon = free.first()
+        if coupon is None:
+            transaction.set_rollback(True)
+            return None
+        coupon.drawn_by_id, coupon.drawn_at = user_id, timezone.now()
+        coupon.save(update_fields=["drawn_by", "drawn_at"])
+    return coupon
 
 
 def _drawn(campaign_id: int, user_id: int) -> Coupon | None:

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -139,3 +140,19 @@ def someone_waits() -> bool:
         (count,) = cursor.fetchone()
     connections["default"].close()
     return bool(count)
+
+
+def test_who_comes_too_late_holds_nobody_up(campaign: Campaign) -> None:
+    """Their first look locks in vain what is drawn at that instant: kept, such locks would make a deadlock."""
+    users = [User.objects.create(username=f"late{number}") for number in range(40)]
+
+    def draw(user: User) -> bool:
+        try:
+            with transaction.atomic():
+                return coupons.draw(slug="welcome", user_id=user.pk)[1]
+        except NoneLeft:
+            return False
+
+    for _ in range(10):
+        Coupon.objects.update(drawn_by=None, drawn_at=None)
+        assert Counter(at_once(*[partial(draw, user) for user in users])) == {True: COUNT, False: 40 - COUNT}
