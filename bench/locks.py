@@ -125,7 +125,7 @@ def _uncontended(given: argparse.Namespace) -> None:
         note=(
             f"{_rounds(given)} One process, one lock, Redis over a Unix socket, commands counted by the server. "
             "The ratio is taken in slices of 0.2 s within a turn; the raw limit's own row shows the noise. Ours "
-            "is reentrant and gives a fencing token; the peers' are and do neither. Ours keeps its default "
+            "is reentrant and gives a fencing token; the peers' are not, and give none. Ours keeps its default "
             f"lease with its watchdog, the peers' have a lease of {kinds.LEASE_SECONDS} s and none. asyncio "
             "against asyncio's own limit."
         ),

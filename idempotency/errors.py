@@ -1,6 +1,6 @@
 """What goes wrong, as RFC 9457 problems with a stable `code`.
 
-The key's own problems (CONTRACT [1]):
+The key's own problems (docs/contract.md, 1):
 
 =============================== ====== ===========================================================
 code                            status when

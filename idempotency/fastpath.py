@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 
 class Script:
-    """A Lua script of `idempotency/scripts`, run by its digest; sent whole where the server does not know it.
+    """A Lua script of a package's `scripts`, run by its digest; sent whole where the server does not know it.
 
     Every key of a call must carry the same hash tag, or a Redis Cluster refuses it.
     """
 
-    def __init__(self, name: str) -> None:
-        self.text = resources.files("idempotency").joinpath(f"scripts/{name}.lua").read_text()
+    def __init__(self, name: str, *, package: str = "idempotency") -> None:
+        self.text = resources.files(package).joinpath(f"scripts/{name}.lua").read_text()
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, redis: Any, keys: list[str], arguments: list[Any]) -> Any:

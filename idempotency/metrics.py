@@ -19,14 +19,12 @@ log = logging.getLogger("idempotency")
 
 
 class _Silent:
-    """Takes what a counter or histogram takes, and forgets it."""
+    """Takes what a counter takes, and forgets it."""
 
     def labels(self, *_: str, **__: str) -> "_Silent":
         return self
 
     def inc(self, amount: float = 1) -> None: ...
-
-    def observe(self, amount: float) -> None: ...
 
 
 def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:

@@ -1,4 +1,4 @@
-"""`IdempotencyMiddleware`: turns what a keyed view raises into the answers of CONTRACT [1].
+"""`IdempotencyMiddleware`: turns what a keyed view raises into the answers of docs/contract.md, 1.
 
 The check of the key itself happens in `@idempotent`, further in, because authentication, throttling and
 validation come before the key and must be asked again before a replay.

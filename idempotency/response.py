@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
 
 def verdict_on(status: int) -> Verdict:
-    """How an answer of `status` is stored (CONTRACT [1], row "stored")."""
+    """How an answer of `status` is stored (docs/contract.md, 1, row "stored")."""
     if 200 <= status < 400:
         return Verdict.EFFECT
     return Verdict.REFUSAL if status in _REFUSALS else Verdict.NOT_STORED

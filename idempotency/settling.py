@@ -32,8 +32,8 @@ def settle_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> int
     under it begins with what is known. `about` names the subject; of an entry without one nothing is known.
 
     Args:
-        is_known: given the subject, such as ``order:0190…``, whether a retry would hear of an outcome, and of none
-            that is a refusal: those are for a retry to hear and keep. It reads.
+        is_known: given the subject, such as ``order:0190…``, whether its outcome is known and is no refusal, which
+            a retry has to hear and keep. It only reads.
         limit: most entries to look at; the oldest come first.
 
     Returns:

@@ -1,7 +1,8 @@
-"""What a person should look at; the only writer of its table. By then the policy has been carried out."""
+"""What a person should look at: the only writer of its table."""
 
 from typing import Any
 
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from payments.models import Anomaly, Payment
@@ -54,12 +55,24 @@ def reference_of(*, merchant: str, provider_txn_id: str) -> str:
     return f"{merchant}/{provider_txn_id}"
 
 
+def resolve_told(kind: Anomaly.Kind, *, channel: str, reference: str, resolution: str) -> None:
+    """What was filed under this name is settled, unless it was before.
+
+    Transaction: needs the caller's.
+    """
+    _open_ones(kind=kind, channel=channel, reference=reference).update(
+        resolved_at=Now(), resolution=resolution[:160]
+    )
+
+
 def resolve(anomaly_id: int | None, *, resolution: str) -> None:
     """It is settled, unless it was before; nothing for None.
 
     Transaction: needs the caller's.
     """
     if anomaly_id is not None:
-        Anomaly.objects.filter(pk=anomaly_id, resolved_at__isnull=True).update(
-            resolved_at=Now(), resolution=resolution[:160]
-        )
+        _open_ones(pk=anomaly_id).update(resolved_at=Now(), resolution=resolution[:160])
+
+
+def _open_ones(**named: Any) -> QuerySet[Anomaly, Anomaly]:
+    return Anomaly.objects.filter(**named, resolved_at__isnull=True)

@@ -21,7 +21,7 @@ exception            what is known                            what may follow
 ==================== ======================================== =========================================
 
 `PaymentRefused` and its children are business refusals raised by `payments.services`; each carries the `code`
-of CONTRACT.md that the API answers with.
+that the API answers with.
 """
 
 
@@ -73,12 +73,6 @@ class OrderAlreadyPaid(PaymentRefused):
     """The order is already paid."""
 
     code = "order_paid"
-
-
-class OrderNotPayable(PaymentRefused):
-    """The order is closed or refunded and cannot be paid any more."""
-
-    code = "order_closed"
 
 
 class RefundExceedsPaid(PaymentRefused):

@@ -12,7 +12,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from idempotency.statements import Statement, instances, send
-from payments.anomalies import file_anomaly
+from payments.anomalies import file_anomaly, resolve_told
 from payments.models import Anomaly, Attempt, Notification
 
 Verdict = Notification.Verdict
@@ -52,12 +52,12 @@ def settle(known: Notification, *, verdict: Notification.Verdict) -> None:
     Notification.objects.filter(pk=known.pk).update(
         verdict=verdict, processed_at=Now(), detail="", attempts=F("attempts") + 1
     )
-    Anomaly.objects.filter(
-        kind=Anomaly.Kind.NOTIFICATION_FAILED,
+    resolve_told(
+        Anomaly.Kind.NOTIFICATION_FAILED,
         channel=known.channel,
         reference=known.notification_id,
-        resolved_at__isnull=True,
-    ).update(resolved_at=Now(), resolution="processed later")
+        resolution="processed later",
+    )
 
 
 def keep_failed(row: Notification, *, error: Exception) -> None:

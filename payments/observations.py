@@ -1,8 +1,8 @@
 """Facts from outside, folded into state: the only code that changes what is paid, refunded or closed.
 
-Callback, timer, return page and operator all call `apply_observation`. A fact is kept once (unique constraint on
-its identity), totals are derived from the kept facts under the payment's row lock, and the status from the
-totals: so any order, any number of copies and any mixture of sources end in the same state. What must not be
+Callback, timer, return page, daily bill and an operator's question all end in `apply_observation`. A fact is kept
+once (unique constraint on its identity), totals are derived from the kept facts under the payment's row lock, and
+the status from the totals: so any order, any number of copies and any mixture of sources end in the same state. What must not be
 credited is kept too, filed as an anomaly, and given back where the policy says so.
 """
 
@@ -44,7 +44,7 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
 
     Args:
         fact: genuine (its bytes were verified) and complete.
-        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``bill``, ``operator``.
+        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``bill``.
 
     Returns:
         `DUPLICATE` if it was known; `ANOMALY` if it was kept without being credited; `HELD` if it came before
@@ -209,12 +209,11 @@ def _end_refund(attempt: Attempt, fact: Fact) -> None:
     if not refund:
         return
     Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None, message="")
-    troubles = Anomaly.objects.filter(
-        kind=Kind.REFUND_FAILED, channel=attempt.channel, reference=refund.out_refund_no
+    resolution = f"refunded {refund.amount_minor} under {refund.out_refund_no}"
+    anomalies.resolve(refund.anomaly_id, resolution=resolution)
+    anomalies.resolve_told(
+        Kind.REFUND_FAILED, channel=attempt.channel, reference=refund.out_refund_no, resolution=resolution
     )
-    settled = [refund.anomaly_id, *troubles.values_list("pk", flat=True)]
-    for anomaly_id in settled:
-        anomalies.resolve(anomaly_id, resolution=f"refunded {refund.amount_minor} under {refund.out_refund_no}")
 
 
 def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[Statement]:

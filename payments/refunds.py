@@ -1,4 +1,4 @@
-"""Refunds: reserved under the payment's version, so that together they never exceed what was captured.
+"""Refunds: reserved on the payment's row if so much is left, so that together they never exceed what was captured.
 
 The row is committed before the provider hears of it; its id is the refund's number there, so asking twice moves
 nothing twice, and a notification that arrives before our own call returned finds its row.
@@ -171,8 +171,8 @@ def _set(refund: Refund, status: RefundStatus) -> Refund:
 def take_news(told: RefundResult, *, channel: str) -> bool:
     """What a notification tells of a refund that does not go its way; whether a person must look.
 
-    Only one that is open can be stuck: the word may be older than its success. And only one that succeeded is new
-    here as failed: about an open one the timer asks, which frees what is reserved.
+    "Stuck" counts for an open refund only: the word may be older than its success. "Failed" counts for one that
+    had succeeded only: the failure of an open one is found by the timer, which frees what is reserved.
 
     Transaction: needs the caller's; locks the payment's row.
     """

@@ -1,4 +1,4 @@
-"""Payments and refunds as the API shows them (CONTRACT [2])."""
+"""Payments and refunds as the API shows them (docs/contract.md, 2)."""
 
 from typing import Any
 

@@ -104,7 +104,7 @@ class RefundList(APIView):
 @csrf_exempt
 @require_POST
 def wechat_webhook(request: HttpRequest) -> HttpResponse:
-    """`POST /webhooks/wechat` (CONTRACT [3]).
+    """`POST /webhooks/wechat` (docs/contract.md, 3).
 
     Source: WeChat Pay API v3, "payment result notification": any 2xx acknowledges, an error is told as
     ``{"code": "FAIL", "message": …}`` (read 2026-11).
@@ -131,7 +131,7 @@ def _wechat_fail(status: int, message: str) -> JsonResponse:
 @csrf_exempt
 @require_POST
 def alipay_webhook(request: HttpRequest) -> HttpResponse:
-    """`POST /webhooks/alipay` (CONTRACT [3]).
+    """`POST /webhooks/alipay` (docs/contract.md, 3).
 
     Source: Alipay open platform, "asynchronous notification": the body ``success`` acknowledges, anything else
     is sent again (read 2026-11).
@@ -151,7 +151,7 @@ def alipay_webhook(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_POST
 def stripe_webhook(request: HttpRequest) -> HttpResponse:
-    """`POST /webhooks/stripe` (CONTRACT [3]).
+    """`POST /webhooks/stripe` (docs/contract.md, 3).
 
     Source: Stripe, "Receive Stripe events in your webhook endpoint": any 2xx acknowledges, anything else is sent
     again for up to three days (read 2026-11).

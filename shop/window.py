@@ -4,7 +4,7 @@ Nothing else reads it: ordering, the API and the page of one product ask the dat
 acknowledged is seen at every other. The page with all of them may be late. A change of what a product says or
 costs, units that come back or are counted by hand: every process is told at once. An order tells its own process
 alone, because a message for each would cost more than it helps; so the units that another process shows there are
-up to `CATALOGUE_SECONDS` old. If a message is lost, so is all the rest.
+up to `CATALOGUE_SECONDS` old. If a message is lost, all else that is shown may be as old.
 """
 
 from collections.abc import Callable

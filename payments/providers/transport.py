@@ -18,7 +18,7 @@ from payments.providers.documents import UNREADABLE
 # made anew around each call; entering it may wait, and raise ProviderUnavailable instead of letting the call out
 Limits = Callable[[], AbstractContextManager[None]]
 
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client:
@@ -55,7 +55,7 @@ def send(session: httpx.Client, request: httpx.Request, *, limits: Limits = null
     try:
         with limits():
             response = session.send(request)
-    except _NEVER_SENT as error:
+    except NEVER_SENT as error:
         raise ProviderUnavailable(f"{request.url.host} cannot be reached: {type(error).__name__}") from error
     except httpx.HTTPError as error:
         raise OutcomeUnknown(f"no answer from {request.url.host}: {type(error).__name__}") from error

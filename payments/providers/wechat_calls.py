@@ -14,7 +14,7 @@ import httpx
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import rsa
-from payments.providers.transport import Limits, client, reading, send
+from payments.providers.transport import NEVER_SENT, Limits, client, reading, send
 from payments.providers.wechat_keys import KeyRing
 from payments.providers.wechat_signing import Signer, verify
 
@@ -22,7 +22,6 @@ API_V3_KEY_BYTES = 32
 DOWNLOAD_SECONDS_MAX = 120.0
 # to be asked again, under the same number; Source: API v3, "error codes", "refund best practice" (read 2026-11)
 _TOO_OFTEN = frozenset({"FREQUENCY_LIMITED", "FREQUENCY_LIMIT_EXCEED", "RATELIMIT_EXCEEDED"})
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +133,7 @@ class SignedCalls:
                             raise OutcomeUnknown("the download does not end")
                 finally:
                     response.close()
-        except _NEVER_SENT as error:
+        except NEVER_SENT as error:
             raise ProviderUnavailable(f"{request.url.host} cannot be reached: {type(error).__name__}") from error
         except httpx.HTTPError as error:
             raise OutcomeUnknown(f"the download broke off: {type(error).__name__}") from error

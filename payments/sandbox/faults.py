@@ -1,4 +1,4 @@
-"""Misbehaviour on request (CONTRACT [4], `POST /_control/faults`).
+"""Misbehaviour on request (docs/contract.md, 4, `POST /_control/faults`).
 
 ==================== ==================== =========================================================
 fault                value                effect

@@ -1,4 +1,4 @@
-"""What a person sees and what a test turns: the shopper's pages and the control calls (CONTRACT [4])."""
+"""What a person sees and what a test turns: the shopper's pages and the control calls (docs/contract.md, 4)."""
 
 import contextlib
 import json

@@ -1,12 +1,11 @@
 """Redis in front of a sale: who may try to buy, in the order of arrival. It spares SQL and decides nothing."""
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import resources
 from typing import Any
 
 from idempotency import fastpath
+from idempotency.fastpath import Script
 from shop import stock
 from shop.errors import AlreadyBought, SoldOut
 from shop.flashsale.sales import running_sale
@@ -18,21 +17,14 @@ LEASE_SECONDS = 10.0
 PLACES_MAX = 10_000
 
 
-class _Script(fastpath.Script):
-    """A Lua script of `shop/scripts`; its keys are those of one sku, which one hash tag keeps in one slot."""
-
-    def __init__(self, name: str) -> None:
-        self.text = resources.files("shop").joinpath(f"scripts/{name}.lua").read_text()
-        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-
-_admit = _Script("flash_admit")
-_load = _Script("flash_load")
-_settle = _Script("flash_settle")
-_give_back = _Script("flash_give_back")
-_return = _Script("flash_return")
-_look = _Script("flash_look")
-_announce = _Script("flash_announce")
+# the keys of each are those of one sku, which one hash tag keeps in one slot
+_admit = Script("flash_admit", package="shop")
+_load = Script("flash_load", package="shop")
+_settle = Script("flash_settle", package="shop")
+_give_back = Script("flash_give_back", package="shop")
+_return = Script("flash_return", package="shop")
+_look = Script("flash_look", package="shop")
+_announce = Script("flash_announce", package="shop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +140,7 @@ def _ask(sku: str, user_id: int) -> Any:
     return fastpath.attempt(lambda redis: _admit(redis, _keys(sku), [user_id, lease, PLACES_MAX]))
 
 
-def _tell(script: _Script, sku: str, *arguments: int) -> None:
+def _tell(script: Script, sku: str, *arguments: int) -> None:
     """Without waiting: what gets lost, the lease or `reconcile` makes up for."""
     fastpath.attempt(lambda redis: script.tell(redis, _keys(sku), list(arguments)))
 

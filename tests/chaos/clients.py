@@ -1,7 +1,7 @@
 """Shoppers: they order, pay by one channel or two, cancel, refund, rush and draw; and they never give a key up.
 
 An answer that does not come, a 5xx, a 429 or "in progress" is asked for again under the same key, at the next web
-process (FEATURES A18), until there is one or the run ends.
+process (row A18 of docs/guarantees.md), until there is one or the run ends.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""CONTRACT [1], row by row, in atomic mode; each case with Redis there, away, and flushed between the calls."""
+"""docs/contract.md, 1, row by row, in atomic mode; each case with Redis there, away, and flushed between the calls."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

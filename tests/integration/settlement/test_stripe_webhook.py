@@ -1,4 +1,4 @@
-"""CONTRACT [3], `POST /webhooks/stripe`: what is accepted, what is refused, and what each answer leaves behind."""
+"""docs/contract.md, 3, `POST /webhooks/stripe`: what is accepted, what is refused, and what each answer leaves behind."""
 
 import json
 import time

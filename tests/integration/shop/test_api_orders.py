@@ -1,4 +1,4 @@
-"""CONTRACT [2], orders: placing, reading, paging, the note. Keys: CONTRACT [1], through the whole stack."""
+"""docs/contract.md, 2, orders: placing, reading, paging, the note; and its section 1 through the whole stack."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""CONTRACT [2], cancel and payment of an order, with the provider scripted."""
+"""docs/contract.md, 2, cancel and payment of an order, with the provider scripted."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""CONTRACT [2], products and likes."""
+"""docs/contract.md, 2, products and likes."""
 
 from typing import Any
 

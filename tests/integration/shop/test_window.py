@@ -65,7 +65,7 @@ def test_what_this_process_changes_it_shows_at_once(shown: Any, demo: User, mug:
 def test_the_api_and_the_page_of_a_product_never_read_it(
     shown: Any, caller: Caller, stranger: Caller, demo: User, mug: Product, poster: Product
 ) -> None:
-    """What another process has acknowledged, any process answers: CONTRACT [2] knows no window."""
+    """What another process has acknowledged, any process answers at once: docs/contract.md knows no window."""
     Product.objects.filter(pk=mug.pk).update(stock=7, price_minor=2500)
     Like.objects.create(user=demo, product=mug)
     assert shown().stock == 100
