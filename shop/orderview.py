@@ -107,6 +107,12 @@ class RefundView:
         """Whether it may still succeed or fail."""
         return self.refund.status in OPEN_REFUNDS
 
+    @property
+    def currency(self) -> str:
+        """Of a payment that was not taken: what came in, which may be another than the order's."""
+        anomaly = self.refund.anomaly
+        return str(anomaly.detail["currency"]) if anomaly else self.refund.payment.currency
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -141,6 +147,21 @@ class OrderView:
     minutes_left: int
     refunds: list[RefundView]
     refundable_minor: int
+
+    @property
+    def not_taken(self) -> list[RefundView]:
+        """Payments that came in and do not count: of another amount, too late, or a second one."""
+        return [one for one in self.refunds if one.refund.anomaly_id]
+
+    @property
+    def going_back(self) -> bool:
+        """Whether all that the order was paid with is on its way back."""
+        return self.stage is Stage.PAID and not self.refundable_minor
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether its time was over before it was closed; else somebody cancelled it."""
+        return self.order.closing_at is None or self.order.closing_at >= self.order.expires_at
 
     @property
     def final(self) -> bool:
@@ -185,7 +206,7 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     newest = actions[-1] if actions else None
     named = [action for action in actions if by and f"{action.channel}.{action.method}".startswith(by)]
     stage = _stage(order, action=newest, uncertain=uncertain)
-    refunds = [RefundView(refund) for refund in payment.refunds.all()] if payment and payment.paid_minor else []
+    refunds = [RefundView(refund) for refund in payment.refunds.select_related("anomaly")] if payment else []
     return OrderView(
         order=order,
         items=order.lines,

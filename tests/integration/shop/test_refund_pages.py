@@ -1,6 +1,7 @@
 """Asking for a refund on the order's page: what the API does, once; and the phone's ways to pay."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.utils import timezone
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment, Refund
 from payments.providers.base import FactKind
+from shop import lifecycle
 from shop.models import Order, Product
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.test_pages import form_of, pay
@@ -46,8 +48,6 @@ def ask(shopper: Client, order: Order, amount: str, fields: dict[str, str] | Non
 
 def given_back(refund: Refund, channels: Any) -> None:
     fact = channels["wechat"].fact(FactKind.REFUNDED, refund.attempt.out_trade_no)
-    from dataclasses import replace
-
     settle(
         replace(
             fact,
@@ -211,3 +211,68 @@ def test_a_second_payment_that_went_back_is_no_refund_of_the_order(
     assert "¥39.80 · a payment that this order did not need" in page_of(shopper, order)
     assert "Refund on its way" not in shopper.get("/orders").content.decode()
     assert "at most ¥39.80" in page_of(shopper, order), "and what it was paid with can go back"
+
+
+class TestMoneyThatDoesNotCount:
+    """It came in and goes back: the shopper sees both, whatever became of the order."""
+
+    def given_back(self, order: Order, channels: Any) -> None:
+        refund = Refund.objects.get()
+        assert refund.payment.order_id == order.id
+        given_back(refund, channels)
+
+    def test_another_amount_leaves_the_order_to_be_paid(
+        self, shopper: Client, order: Order, channels: Any
+    ) -> None:
+        pay(shopper, order, "wechat")
+        before = shopper.get(f"/orders/{order.id.hex}/status").json()["state"]
+        settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), amount_minor=1000))
+        told = "A payment of ¥10.00 came in that does not count for this order."
+        page = page_of(shopper, order)
+        assert f"{told} It is on its way back to you. The order itself is not paid yet." in page
+        assert "Pay ¥39.80" in page
+        assert shopper.get(f"/orders/{order.id.hex}/status").json()["state"] != before, "the open page is renewed"
+
+        self.given_back(order, channels)
+        assert f"{told} It has been given back to you." in page_of(shopper, order)
+
+    def test_of_another_currency_is_named_in_that(self, shopper: Client, order: Order, channels: Any) -> None:
+        pay(shopper, order, "wechat")
+        settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), currency="USD"))
+        assert "A payment of $39.80 came in" in page_of(shopper, order)
+
+    def test_after_the_order_was_closed(self, shopper: Client, demo: User, order: Order, channels: Any) -> None:
+        pay(shopper, order, "wechat")
+        lifecycle.cancel(order_id=order.id, user_id=demo.pk)
+        page = page_of(shopper, order)
+        assert "It was cancelled. If a payment still comes in for it, it is refunded by itself." in page
+        settle(channels["wechat"].fact(FactKind.PAID, number_of(order.id.hex, "wechat")))
+        page = page_of(shopper, order)
+        assert "A payment of ¥39.80 came in that does not count for this order. It is on its way back" in page
+        assert "If a payment still comes in" not in page
+        assert shopper.get(f"/orders/{order.id.hex}/status").json()["final"] is False
+        self.given_back(order, channels)
+        assert "It has been given back to you." in page_of(shopper, order)
+        assert shopper.get(f"/orders/{order.id.hex}/status").json()["final"] is True
+
+    def test_that_could_not_be_given_back(self, shopper: Client, order: Order, channels: Any) -> None:
+        pay(shopper, order, "wechat")
+        settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), amount_minor=1000))
+        Refund.objects.update(status="failed")
+        assert "It could not be given back yet; we were told and will see to it." in page_of(shopper, order)
+
+
+def test_an_order_whose_time_ran_out_says_so(shopper: Client, order: Order) -> None:
+    Order.objects.update(expires_at=timezone.now())
+    lifecycle.expire(order_id=order.id)
+    assert "Its time ran out." in page_of(shopper, order)
+
+
+def test_an_order_that_is_paid_back_is_not_being_packed(shopper: Client, paid: Order, channels: Any) -> None:
+    assert ask(shopper, paid, "1").status_code == 302
+    assert "We are packing your order." in page_of(shopper, paid), "a part goes back"
+    assert ask(shopper, paid, "38.80").status_code == 302
+    page = page_of(shopper, paid)
+    assert "The whole amount is on its way back, the way you paid." in page
+    assert "packing" not in page
+    assert "Thank you" not in page
