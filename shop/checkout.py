@@ -95,18 +95,24 @@ def takes(*, channel: str, currency: str) -> bool:
     return found is not None and currency in found.currencies
 
 
-def ask_provider(*, order_id: UUID) -> None:
+def ask_provider(*, order_id: UUID) -> bool:
     """Let the providers say what became of the order's open attempts, now; whoever asks is not believed.
+
+    Returns:
+        Whether all of them answered.
 
     Transaction: NONE may be open; one call to a provider for every open attempt, at most one a channel. A provider
     that does not answer changes nothing: the timer asks again.
     """
     open_attempts = Attempt.objects.filter(payment__order_id=order_id, status__in=ASKED)
+    answered = True
     for attempt_id in list(open_attempts.values_list("id", flat=True)):
         try:
             services.query_attempt(attempt_id)
         except ProviderError as error:
+            answered = False
             log.warning("order %s: no answer about attempt %s: %s", order_id.hex, attempt_id.hex, error)
+    return answered
 
 
 def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | None) -> bool:

@@ -22,6 +22,16 @@ PHONE = {"wechat": PayMethod.H5, "alipay": PayMethod.PAGE}
 CODES = {"wechat": PayMethod.NATIVE, "alipay": PayMethod.PRECREATE}
 
 
+def channels_for(currency: str | None) -> list[tuple[str, Any]]:
+    """The channels that are set up here, with their names, in order.
+
+    Args:
+        currency: ISO 4217; only those that take it. None is any.
+    """
+    here = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENT_CHANNELS]
+    return [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
+
+
 class BuyForm(forms.Form):
     """How many of the product."""
 
@@ -115,6 +125,7 @@ class PayForm(forms.Form):
 
     Args:
         currency: ISO 4217, of the order; only channels that take it are offered. None leaves that to the checkout.
+        begun: the channel that the shopper may want to leave, so another one is preset.
     """
 
     channel = forms.ChoiceField(
@@ -130,12 +141,11 @@ class PayForm(forms.Form):
         choices=[(method.value, method.value) for method in (*PHONE.values(), *CODES.values())], required=False
     )
 
-    def __init__(self, *args: Any, currency: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, currency: str | None = None, begun: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        here = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENT_CHANNELS]
-        choices = [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
+        choices = channels_for(currency)
         field = self.fields["channel"]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101
         field.choices = choices
-        if choices:
-            field.initial = choices[0][0]
+        names = [name for name, _label in choices]
+        field.initial = next((name for name in names if name != begun), begun)

@@ -128,8 +128,17 @@ def back(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 
 def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """To the order's page, which knows by then: that someone came back says nothing, the provider is asked."""
-    if not view_of(order_id=order_id, user_id=user_id_of(request)).final:
-        checkout.ask_provider(order_id=order_id)
+    before = view_of(order_id=order_id, user_id=user_id_of(request))
+    if before.final:
+        return redirect("order", order_id=order_id)
+    answered = checkout.ask_provider(order_id=order_id)
+    # else the page shows what came of it
+    if before.payable and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state:
+        none_yet = _(
+            "We have just asked: no payment has come in yet. If you have paid, it shows here soon."
+        )
+        no_answer = _("We have just asked, and the payment service does not answer. We keep asking.")
+        messages.info(request, none_yet if answered else no_answer)
     return redirect("order", order_id=order_id)
 
 
@@ -138,7 +147,7 @@ def _order_page(
 ) -> HttpResponse:
     context: dict[str, Any] = {
         "view": found,
-        "form": form or PayForm(currency=found.order.currency),
+        "form": form or PayForm(currency=found.order.currency, begun=found.chosen),
         "other_method": _other_method(request, found.action),
         "refund_form": refund_form or _refund_form(found),
         "place": flashsale.place_of(order_id=found.order.id),

@@ -220,6 +220,7 @@ LOGIN_REDIRECT_URL = "catalogue"
 LOGOUT_REDIRECT_URL = "catalogue"
 
 LANGUAGE_CODE = "en"
+LOCALE_PATHS = [BASE_DIR / "shop" / "locale"]  # before the words of Django's admin, which comes first as an app
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 TIME_ZONE = "UTC"
 USE_I18N = True

@@ -13,6 +13,7 @@ from idempotency import tokens
 from idempotency.principal import principal_of
 from payments.money import EXPONENTS
 from shop import basket
+from shop.forms import channels_for
 from shop.models import Product
 
 register = template.Library()
@@ -67,6 +68,12 @@ def product_art(picture: str, css_class: str = "") -> SafeString:
         static("shop/art.svg"),
         name,
     )
+
+
+@register.simple_tag
+def ways_to_pay(currency: str) -> str:
+    """The channels that an order in this currency can be paid by here; empty if there is none."""
+    return " · ".join(str(label) for _, label in channels_for(currency))
 
 
 @register.simple_tag

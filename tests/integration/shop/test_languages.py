@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from django.template.loader import render_to_string
 from django.test import Client
+from django.utils.translation import gettext as gettext_of
 from django.utils.translation import override
 
 SHOP = Path(__file__).resolve().parents[3] / "shop"
@@ -67,6 +68,11 @@ def test_the_switch_is_remembered_and_leads_back() -> None:
     )
     assert (answer.status_code, answer.headers["Location"]) == (302, "http://testserver/accounts/login/")
     assert "用户名" in client.get("/accounts/login/", headers={"Accept-Language": "en"}).content.decode()
+
+
+def test_our_words_win_over_those_of_djangos_admin() -> None:
+    with override("zh-hans"):
+        assert gettext_of("Log out") == "退出", "not 注销, which deletes an account"
 
 
 def test_a_moment_is_written_as_the_language_writes_it() -> None:

@@ -59,6 +59,14 @@ class TestCatalogue:
         for sku in ("poster", "sneaker"):
             assert "/buy" not in shopper.get(f"/products/{sku}").content.decode()
 
+    def test_a_product_names_the_channels_that_take_its_currency(
+        self, client: Client, mug: Product, channels: Any
+    ) -> None:
+        assert "<li>WeChat Pay · Alipay</li>" in client.get("/products/mug").content.decode()
+        channels["wechat"].currencies = frozenset({"USD"})
+        page = client.get("/products/mug").content.decode()
+        assert ("<li>Alipay</li>" in page, "WeChat Pay" in page) == (True, False)
+
     def test_an_unknown_product_has_a_page(self, client: Client, transactional_db: None) -> None:
         response = client.get("/products/none")
         assert response.status_code == 404
@@ -330,6 +338,32 @@ class TestPaying:
         asked = len(channels["alipay"].calls)
         shopper.get(f"{path}?out_trade_no={number}")
         assert len(channels["alipay"].calls) == asked, "a paid order needs no more asking"
+
+    def test_who_asks_hears_that_nothing_has_come_in_yet(
+        self, shopper: Client, order: Order, channels: Any
+    ) -> None:
+        path = f"/orders/{order.id.hex}"
+        none_yet, no_answer = (
+            b"We have just asked: no payment has come in yet.",
+            b"does not answer. We keep asking.",
+        )
+        pay(shopper, order, "wechat")
+        assert none_yet in shopper.get(f"{path}?check=1", follow=True).content
+        assert none_yet not in shopper.get(path).content, "said once"
+        wechat = channels["wechat"]
+        wechat.failing, wechat.failure = frozenset({"query"}), ProviderUnavailable("connection refused")
+        assert no_answer in shopper.get(f"{path}/back", follow=True).content
+        wechat.failing = frozenset()
+        wechat.pay(number_of(order.id.hex, "wechat"))
+        paid = shopper.get(f"{path}?check=1", follow=True).content
+        assert (b"Paid. Thank you!" in paid, none_yet in paid) == (True, False)
+
+    def test_another_way_presets_the_first_other_one(self, shopper: Client, order: Order, channels: Any) -> None:
+        preset = re.compile(r'value="(\w+)" required checked')
+        path = f"/orders/{order.id.hex}"
+        assert preset.findall(shopper.get(path).content.decode()) == ["wechat"]
+        pay(shopper, order, "wechat")
+        assert preset.findall(shopper.get(path).content.decode()) == ["alipay"]
 
     def test_paying_a_paid_order_shows_the_result(self, shopper: Client, order: Order, channels: Any) -> None:
         fields = form_of(shopper.get(f"/orders/{order.id.hex}"), f"/orders/{order.id.hex}/pay")
