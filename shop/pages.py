@@ -134,16 +134,19 @@ def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     answered = checkout.ask_provider(order_id=order_id)
     # else the page shows what came of it
     if before.payable and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state:
-        none_yet = _(
-            "We have just asked: no payment has come in yet. If you have paid, it shows here soon."
-        )
+        none_yet = _("We have just asked: no payment has come in yet. If you have paid, it shows here soon.")
         no_answer = _("We have just asked, and the payment service does not answer. We keep asking.")
         messages.info(request, none_yet if answered else no_answer)
     return redirect("order", order_id=order_id)
 
 
 def _order_page(
-    request: HttpRequest, found: OrderView, *, form: PayForm | None = None, refund_form: RefundForm | None = None
+    request: HttpRequest,
+    found: OrderView,
+    *,
+    form: PayForm | None = None,
+    refund_form: RefundForm | None = None,
+    status: int = 400,
 ) -> HttpResponse:
     context: dict[str, Any] = {
         "view": found,
@@ -152,7 +155,7 @@ def _order_page(
         "refund_form": refund_form or _refund_form(found),
         "place": flashsale.place_of(order_id=found.order.id),
     }
-    return render(request, "shop/order.html", context, status=400 if form or refund_form else 200)
+    return render(request, "shop/order.html", context, status=status if form or refund_form else 200)
 
 
 def _refund_form(found: OrderView, fields: Any = None) -> RefundForm:
@@ -226,7 +229,19 @@ def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -
     if problem.code == "provider_unavailable":  # it is reserved, and ended by the completer
         messages.info(request, _("The payment service does not answer. Your refund is noted, and we keep asking."))
         return redirect("order", order_id=order_id)
+    if problem.code == "refund_exceeds_paid":
+        return _too_much(request, problem, found=view_of(order_id=order_id, user_id=user_id_of(request)))
     return problems.render_problem(request, problem)
+
+
+def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> HttpResponse:
+    """The form with what was typed and what is left by now, or the order, where nothing is."""
+    if not found.refundable_minor:
+        messages.info(request, _("All that was paid is back or on its way back. Nothing more was moved."))
+        return redirect("order", order_id=found.order.id)
+    form = _refund_form(found, request.POST)
+    form.add_error("amount", problems.words_for(problem.code).text)
+    return _order_page(request, found, refund_form=form, status=problem.status)
 
 
 @members_only(back_to="order")

@@ -115,6 +115,17 @@
     }
   }
 
+  // Without a network the page cannot update itself, and does not say so.
+  const offline = document.querySelector("[data-offline]");
+  if (offline) {
+    const say = () => {
+      offline.hidden = navigator.onLine;
+    };
+    addEventListener("offline", say);
+    addEventListener("online", say);
+    say();
+  }
+
   // A flash sale: count down by the server's clock, then open the button; show what is left while it runs. Who has
   // bought, or comes after its end, has nothing to wait for.
   const RENEW_MS = 20 * 60 * 1000;

@@ -91,9 +91,28 @@ def test_an_amount_that_is_none_is_said_at_the_field(shopper: Client, paid: Orde
     assert ask(shopper, paid, "1", again).status_code == 302
 
 
+def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(
+    shopper: Client, paid: Order, channels: Any
+) -> None:
+    path = f"/orders/{paid.id.hex}"
+    sent, second_tab = (form_of(shopper.get(path), f"{path}/refund") for _ in range(2))
+    more = ask(shopper, paid, "39.81", sent)
+    assert (more.status_code, b"Nothing was moved; ask for less." in more.content) == (409, True)
+    again = form_of(more, f"{path}/refund")
+    assert (again["amount"], again["reason"]) == ("39.81", "too small")
+    assert ask(shopper, paid, "10", again).status_code == 302
+
+    replayed = ask(shopper, paid, "39.81", sent)
+    assert (replayed.status_code, replayed["Idempotent-Replayed"]) == (409, "true")
+    assert "at most ¥29.80" in replayed.content.decode(), "with what is true by now"
+    assert ask(shopper, paid, "29.80").status_code == 302
+    nothing_left = ask(shopper, paid, "39.80", second_tab)
+    assert nothing_left["Location"] == path
+    assert "All that was paid is back or on its way back. Nothing more was moved." in page_of(shopper, paid)
+    assert sorted(Refund.objects.values_list("amount_minor", flat=True)) == [1000, 2980]
+
+
 def test_refusals_are_sentences(shopper: Client, paid: Order, channels: Any) -> None:
-    more = ask(shopper, paid, "39.81")
-    assert (more.status_code, b"More than is left" in more.content) == (409, True)
     wechat = channels["wechat"]
     wechat.failing, wechat.failure = frozenset({"refund"}), ProviderRejected("NOAUTH", "internal words")
     refused = ask(shopper, paid, "1")
