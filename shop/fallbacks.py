@@ -5,8 +5,9 @@ A problem document under the API, a page elsewhere.
 
 import sys
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
@@ -24,11 +25,22 @@ def no_such_call(request: HttpRequest, address: str = "") -> HttpResponseBase:
     return problem_response(Problem(404, "not_found", "There is no such address."), request)
 
 
+@csrf_exempt
+def no_such_page(request: HttpRequest, address: str) -> HttpResponseBase:
+    """404 elsewhere, as the last of all addresses, for the same reason."""
+    return defaults.page_not_found(request, Http404(address))
+
+
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """404: no such address."""
     if request.path.startswith(API):
         return no_such_call(request)
     return defaults.page_not_found(request, exception)
+
+
+def csrf_refused(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """403: the form was not of this session. Its address leads a GET to the page that the form stands on."""
+    return render(request, "403_csrf.html", status=403)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:

@@ -32,6 +32,13 @@ def channels_for(currency: str | None) -> list[tuple[str, Any]]:
     return [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
 
 
+# as a person says it; what is no number at all, Django says well enough
+HOW_MANY = {
+    "min_value": _("Ask for %(limit_value)s or more."),
+    "max_value": _("An order has %(limit_value)s of one product at most."),
+}
+
+
 class BuyForm(forms.Form):
     """How many of the product."""
 
@@ -40,6 +47,7 @@ class BuyForm(forms.Form):
         min_value=1,
         max_value=MAX_UNITS,
         initial=1,
+        error_messages=HOW_MANY,
         widget=forms.NumberInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
 
@@ -56,7 +64,7 @@ class BasketForm(forms.Form):
         self.skus = list(skus)
         for sku in self.skus:
             self.fields[f"quantity.{sku}"] = forms.IntegerField(
-                label=_("Quantity"), min_value=0, max_value=MAX_UNITS
+                label=_("Quantity"), min_value=0, max_value=MAX_UNITS, error_messages=HOW_MANY
             )
             self.fields[f"held.{sku}"] = forms.IntegerField(
                 min_value=0, max_value=MAX_UNITS, widget=forms.HiddenInput

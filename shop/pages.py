@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.templatetags.static import static
 from django.urls import get_script_prefix, path, reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import get_language
@@ -55,7 +56,12 @@ def _product_page(
     request: HttpRequest, *, sku: str, form: BuyForm, problem: Problem | None = None
 ) -> HttpResponse:
     item = catalog.get_product(sku=sku, user_id=request.user.pk)
-    context = {"product": item, "form": form, "words": problems.words_for(problem.code) if problem else None}
+    context = {
+        "product": item,
+        "no_sale": item.flash_only and not flashsale.is_ahead(sku=sku),
+        "form": form,
+        "words": problems.words_for(problem.code) if problem else None,
+    }
     status = problem.status if problem else 400 if form.is_bound else 200
     return render(request, "shop/product.html", context, status=status)
 
@@ -282,8 +288,15 @@ def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
     return response
 
 
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """Where browsers look for an icon by themselves: on the admin's pages and beside documents."""
+    return redirect(static("shop/icon.svg"))
+
+
 urlpatterns = [
     path("", catalogue, name="catalogue"),
+    path("favicon.ico", favicon),
     path("products/<slug:sku>", product, name="product"),
     path("products/<slug:sku>/buy", buy, name="buy"),
     path("orders", history, name="history"),

@@ -29,7 +29,7 @@ _WORDS = {
     ),
     "out_of_stock": Words(
         _("Not enough left"),
-        _("Somebody was faster: there are fewer left than you asked for. Nothing was ordered; try fewer."),
+        _("There are fewer left than you asked for. Nothing was ordered; try fewer."),
     ),
     "flash_sale_only": Words(
         _("Only in the flash sale"), _("This product cannot be ordered here. It is sold in a flash sale.")

@@ -155,6 +155,7 @@ MIDDLEWARE = [
     "shop.middleware.DatabaseAwayMiddleware",
 ]
 
+CSRF_FAILURE_VIEW = "shop.fallbacks.csrf_refused"
 ROOT_URLCONF = "shop.urls"
 WSGI_APPLICATION = "shop.wsgi.application"
 APPEND_SLASH = False

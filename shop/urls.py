@@ -14,7 +14,7 @@ import shop.demo
 import shop.pages
 from idempotency.drf import TokenList
 from shop.decorators import posted_only
-from shop.fallbacks import no_such_call
+from shop.fallbacks import no_such_call, no_such_page
 from shop.login import LoginView
 
 handler400 = "shop.fallbacks.bad_request"
@@ -41,7 +41,7 @@ urlpatterns = [
     path("api/<path:address>", no_such_call),
     path("webhooks/", include(payments.urls.webhook_urlpatterns)),
     path("admin/", admin.site.urls),
-    path("accounts/login/", LoginView.as_view(), name="login"),
+    path("accounts/login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path(
         "accounts/logout/",
         posted_only(back_to="catalogue", named=False)(auth_views.LogoutView.as_view()),
@@ -52,3 +52,4 @@ urlpatterns = [
 ]
 if settings.SANDBOX_URL:
     urlpatterns.append(path("demo/attempts/<hexid:attempt_id>", shop.demo.shopper_is_led))
+urlpatterns.append(path("<path:address>", no_such_page))

@@ -18,7 +18,7 @@ Lock order: the sale's row, then the product's; closing an order locks the order
 from shop.flashsale.buying import announce, buy, reconcile, returned
 from shop.flashsale.gate import Admission, admit
 from shop.flashsale.looking import Look, Phase, forget, look
-from shop.flashsale.sales import place_of, purchase_of, running
+from shop.flashsale.sales import is_ahead, place_of, purchase_of, running
 
 __all__ = [
     "Admission",
@@ -28,6 +28,7 @@ __all__ = [
     "announce",
     "buy",
     "forget",
+    "is_ahead",
     "look",
     "place_of",
     "purchase_of",

@@ -50,6 +50,11 @@ def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
     return standing(sale=sale.pk, buyer=user_id).select_related("order").first() if sale is not None else None
 
 
+def is_ahead(*, sku: str) -> bool:
+    """Whether a sale of the product runs or is to come."""
+    return FlashSale.objects.filter(product__sku=sku, ends_at__gt=timezone.now()).exists()
+
+
 def place_of(*, order_id: UUID) -> int | None:
     """The number in the order of arrival that the order was bought under; None for any other order."""
     return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import ngettext
 
 from idempotency import tokens
 from idempotency.principal import principal_of
@@ -31,9 +32,11 @@ def money(amount_minor: int, currency: str = "CNY") -> str:
 
 @register.filter
 def clock(milliseconds: int) -> str:
-    """3,723,000 as ``01:02:03``."""
+    """3,723,000 as ``01:02:03``; a day and more has its days in front."""
     seconds = milliseconds // 1000
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    days, hours = divmod(seconds // 3600, 24)
+    left = f"{hours:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{ngettext('%(days)d day', '%(days)d days', days) % {'days': days}} {left}" if days else left
 
 
 @register.simple_tag(takes_context=True)

@@ -149,6 +149,11 @@
       follow();
       return;
     }
+    const inDays = new Intl.NumberFormat(document.documentElement.lang || undefined, {
+      style: "unit",
+      unit: "day",
+      unitDisplay: "long",
+    });
     const opens = performance.now() + Number(clock.dataset.opensIn);
     setTimeout(() => location.replace(sale.dataset.page), RENEW_MS); // the form's token does not live for ever
     const tick = () => {
@@ -160,8 +165,10 @@
         follow();
         return;
       }
-      const parts = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
-      clock.textContent = parts.map((part) => String(part).padStart(2, "0")).join(":");
+      const days = Math.floor(left / 86400);
+      const parts = [Math.floor(left / 3600) % 24, Math.floor(left / 60) % 60, left % 60];
+      const rest = parts.map((part) => String(part).padStart(2, "0")).join(":");
+      clock.textContent = days ? `${inDays.format(days)} ${rest}` : rest;
       setTimeout(tick, (opens - performance.now()) % 1000 || 1000);
     };
     tick();

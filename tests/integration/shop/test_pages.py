@@ -7,13 +7,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
+from django.utils.translation import override
 
 from idempotency import fastpath
 from idempotency.models import LedgerEntry
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from shop import lifecycle, orders
 from shop.models import Order, Product
-from shop.templatetags.shop import money
+from shop.templatetags.shop import clock, money
 from tests.integration.shop.settling import number_of, settle
 
 # what a strict Content-Security-Policy forbids
@@ -133,6 +134,10 @@ class TestBuying:
         assert response.status_code == 409
         assert b"Not enough left" in response.content
         assert form_of(response, "/products/poster/buy")["quantity"] == "11"
+        Product.objects.filter(sku="poster").update(stock=50)
+        more = {**form_of(shopper.get("/products/poster"), "/products/poster/buy"), "quantity": "51"}
+        assert b"Only 50 left" in shopper.post("/products/poster/buy", more).content
+        Product.objects.filter(sku="poster").update(stock=10)
         assert not Order.objects.exists()
 
         # with the old form, after "back": nothing was ordered from it, and nothing says so
@@ -175,6 +180,7 @@ class TestBuying:
         response = shopper.post("/products/mug/buy", fields)
         assert response.status_code == 403
         assert b"open for too long" in response.content
+        assert b'class="button" href="/products/mug/buy"' in response.content, "which leads to the product"
 
     def test_a_guest_is_sent_to_the_login_and_back_to_the_product(self, client: Client, mug: Product) -> None:
         response = client.post("/products/mug/buy", {"quantity": 1})
@@ -460,6 +466,7 @@ class TestHistory:
         mine = [order.id.hex for order in Order.objects.filter(user=demo, created_at__gte=now)]
 
         page = shopper.get("/orders").content.decode()
+        assert mine[0][-6:].upper() in page, "as the order's own page is headed"
         assert re.findall(r'class="row" href="/orders/(\w+)"', page) == mine[:20]
         older = shopper.get(re.findall(r'href="(\?before=\w+)"', page)[0].join(["/orders", ""])).content.decode()
         assert re.findall(r'class="row" href="/orders/(\w+)"', older) == mine[20:]
@@ -495,6 +502,26 @@ def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: 
     assert {client.put(address).status_code for address in pages} == {405}
 
 
+def test_an_unknown_address_has_our_page_with_debug_too(
+    client: Client, transactional_db: None, settings: Any
+) -> None:
+    for settings.DEBUG in (False, True):
+        for ask in (client.get, client.post, Client(enforce_csrf_checks=True).post):
+            answer = ask("/no/such/page")
+            assert (answer.status_code, b"There is nothing here" in answer.content) == (404, True)
+    switched = client.post("/i18n/setlang/", {"language": "en"}, headers={"Referer": "http://testserver/nowhere"})
+    assert switched["Location"] == "http://testserver/nowhere"
+
+
+def test_browsers_find_the_icon_where_they_look_for_it(client: Client, transactional_db: None) -> None:
+    assert client.get("/favicon.ico")["Location"].endswith(".svg")
+
+
+def test_a_member_who_opens_the_login_is_led_on(shopper: Client) -> None:
+    assert shopper.get("/accounts/login/?next=/orders")["Location"] == "/orders"
+    assert shopper.get("/accounts/login/?next=https://elsewhere.invalid/")["Location"] == "/"
+
+
 def test_the_login_names_the_demo_users_only_with_debug(
     client: Client, transactional_db: None, settings: Any
 ) -> None:
@@ -522,3 +549,17 @@ def test_login_goes_on_where_the_shopper_was(client: Client, demo: User, mug: Pr
 )
 def test_money_as_people_write_it(amount_minor: int, currency: str, text: str) -> None:
     assert money(amount_minor, currency) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "language", "text"),
+    [
+        (3723, "en", "01:02:03"),
+        (86_400, "en", "1 day 00:00:00"),
+        (2 * 86_400 + 7, "en", "2 days 00:00:07"),
+        (93_945, "zh-hans", "1 天 02:05:45"),
+    ],
+)
+def test_a_clock_counts_days(seconds: int, language: str, text: str) -> None:
+    with override(language):
+        assert clock(seconds * 1000) == text

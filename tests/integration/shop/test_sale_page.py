@@ -230,6 +230,11 @@ def test_after_its_end_and_where_there_is_none(
     page = shopper.get(PAGE)
     assert "This sale is over" in text(page)
     assert 'http-equiv="refresh"' not in page.content.decode()
+    product = text(shopper.get("/products/sneaker"))
+    assert "there is none at the moment" in product
+    assert "Go to the flash sale" not in product
+    FlashSale.objects.update(ends_at=now + timedelta(hours=1))
+    assert "Go to the flash sale" in text(shopper.get("/products/sneaker"))
     for address in ("/flash-sales/mug", "/flash-sales/nothing"):
         missing = client.get(address)
         assert (missing.status_code, "See what we have" in text(missing)) == (404, True)
