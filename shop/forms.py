@@ -34,8 +34,8 @@ def channels_for(currency: str | None) -> list[tuple[str, Any]]:
 
 # as a person says it; what is no number at all, Django says well enough
 HOW_MANY = {
-    "min_value": _("Ask for %(limit_value)s or more."),
-    "max_value": _("An order has %(limit_value)s of one product at most."),
+    "min_value": _("At least %(limit_value)s."),
+    "max_value": _("At most %(limit_value)s."),
 }
 
 
