@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import SIZES, log_in, open_page
+from tests.browser.test_purchase import buy
 from tests.running import RunningShop
 
 pytestmark = pytest.mark.timeout(120)
@@ -73,6 +74,24 @@ def test_the_basket_with_double_clicks(browser: Browser, shop: RunningShop, size
     with shop.database() as connection:
         (mine,) = connection.execute("SELECT count(*) FROM shop_orderitem WHERE quantity = 3").fetchone() or (0,)
     assert mine == before + 1
+    page.context.close()
+
+
+def test_nothing_scrolls_sideways_on_the_narrowest_phone(browser: Browser, shop: RunningShop) -> None:
+    a_sale(shop, "long-boots", units=1, opens_in_seconds=-7200)  # is over
+    with shop.database() as connection:
+        connection.execute("UPDATE shop_product SET name = %s WHERE sku = 'long-boots'", ["Stiefel" * 7])
+    page = open_page(browser, shop, viewport={"width": 320, "height": 640}, is_mobile=True, has_touch=True)
+    log_in(page)
+    page.goto("/products/mug")
+    page.fill("#id_quantity", "99")
+    page.get_by_role("button", name="Put into the basket").click()
+    expect(page.locator(".count")).to_have_text("99")
+    order_id = buy(page)
+    for path in ("/", "/products/long-boots", "/basket", f"/orders/{order_id}", "/orders", "/nowhere"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") == 320, path
+        assert page.get_by_role("button", name="Log out").bounding_box()["x"] < 320 - 40, path  # type: ignore[index]
     page.context.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import log_in, open_page
-from tests.browser.test_purchase import ORDER, arrived, order_ids, paid_once
+from tests.browser.test_purchase import ORDER, arrived, buy, choose, order_ids, paid_once
 from tests.running import RunningShop
 
 pytestmark = pytest.mark.timeout(120)
@@ -97,3 +97,17 @@ def attempts(api: httpx.Client, order_id: str) -> list[dict[str, Any]]:
     payment = api.get(f"/api/v1/orders/{order_id}").json()["payment"]
     found: list[dict[str, Any]] = api.get(f"/api/v1/payments/{payment}").json()["attempts"]
     return found
+
+
+def test_a_page_without_a_network_does_not_promise_to_update_itself(shopper: Page) -> None:
+    buy(shopper)
+    choose(shopper, "wechat")
+    waiting, offline = shopper.locator(".waiting"), shopper.locator("[data-offline]")
+    expect(waiting).to_be_visible()
+    expect(offline).to_be_hidden()
+    shopper.context.set_offline(True)
+    expect(offline).to_be_visible()
+    expect(waiting).to_be_hidden()
+    shopper.context.set_offline(False)
+    expect(waiting).to_be_visible()
+    expect(offline).to_be_hidden()
