@@ -13,6 +13,11 @@ class LoginView(views.LoginView):
     one. Here the guest's row stays, with his basket and nothing of the member, till its own time is over.
     """
 
+    def get_redirect_url(self) -> str:  # type: ignore[override]  # the stubs are of a later Django
+        """Where the shopper was; not here again, where a member would be led round in a circle."""
+        address = super().get_redirect_url()
+        return "" if address == self.request.path else address
+
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """Log in, in a session with a key of its own."""
         guests = self.request.session

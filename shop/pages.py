@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.templatetags.static import static
 from django.urls import get_script_prefix, path, reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import get_language
@@ -138,7 +137,7 @@ def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     if before.final:
         return redirect("order", order_id=order_id)
     answered = checkout.ask_provider(order_id=order_id)
-    # else the page shows what came of it
+    # where something came of it, the page shows that
     if before.payable and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state:
         none_yet = _("We have just asked: no payment has come in yet. If you have paid, it shows here soon.")
         no_answer = _("We have just asked, and the payment service does not answer. We keep asking.")
@@ -288,15 +287,8 @@ def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
     return response
 
 
-@require_safe
-def favicon(request: HttpRequest) -> HttpResponse:
-    """Where browsers look for an icon by themselves: on the admin's pages and beside documents."""
-    return redirect(static("shop/icon.svg"))
-
-
 urlpatterns = [
     path("", catalogue, name="catalogue"),
-    path("favicon.ico", favicon),
     path("products/<slug:sku>", product, name="product"),
     path("products/<slug:sku>/buy", buy, name="buy"),
     path("orders", history, name="history"),

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import views as auth_views
 from django.urls import include, path
+from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 import payments.urls
@@ -47,6 +48,8 @@ urlpatterns = [
         posted_only(back_to="catalogue", named=False)(auth_views.LogoutView.as_view()),
         name="logout",
     ),
+    # where browsers look by themselves: on the admin's pages, and beside documents
+    path("favicon.ico", RedirectView.as_view(url=f"{settings.STATIC_URL}shop/icon.svg")),
     path("i18n/", include("django.conf.urls.i18n")),
     path("", include(shop.pages.urlpatterns)),
 ]

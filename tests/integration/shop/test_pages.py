@@ -519,6 +519,7 @@ def test_browsers_find_the_icon_where_they_look_for_it(client: Client, transacti
 
 def test_a_member_who_opens_the_login_is_led_on(shopper: Client) -> None:
     assert shopper.get("/accounts/login/?next=/orders")["Location"] == "/orders"
+    assert shopper.get("/accounts/login/?next=/accounts/login/")["Location"] == "/"
     assert shopper.get("/accounts/login/?next=https://elsewhere.invalid/")["Location"] == "/"
 
 
