@@ -2,8 +2,8 @@
 
 Callback, timer, return page, daily bill and an operator's question all end in `apply_observation`. A fact is kept
 once (unique constraint on its identity), totals are derived from the kept facts under the payment's row lock, and
-the status from the totals: so any order, any number of copies and any mixture of sources end in the same state. What must not be
-credited is kept too, filed as an anomaly, and given back where the policy says so.
+the status from the totals: so any order, any number of copies and any mixture of sources end in the same state.
+What must not be credited is kept too, filed as an anomaly, and given back where the policy says so.
 """
 
 import uuid
@@ -22,6 +22,7 @@ from payments import anomalies, inbox, journal, position, recording, sequence
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.position import Position, as_id
 from payments.providers.base import Fact, FactKind
+from payments.schedule import after
 from payments.states import NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
 Kind = Anomaly.Kind
@@ -177,7 +178,7 @@ def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_m
         amount_minor=amount_minor,
         reason=anomaly.kind.replace("_", " "),
         anomaly=anomaly,
-        next_query_at=Now(),
+        next_query_at=after(query_count=0),  # the job comes first
     )
     # staged in this very transaction: either the refund is known and queued, or neither
     app.configure_task("payments.submit_refund", lock=payment.id.hex, queueing_lock=refund.id.hex).defer(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -22,75 +22,19 @@ from payments.errors import (
     RefundExceedsPaid,
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
-from payments.providers.base import FactKind, RefundResult, RefundStatus, TradeStatus
+from payments.providers.base import RefundResult, RefundStatus, TradeStatus
 from payments.schedule import delay_seconds
 from payments.states import NEXT, PaymentStatus
 from shop import lifecycle
 from shop.models import Order
+from tests.integration.settlement.conftest import opened
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    """The other company, scripted; a call made while a transaction is open fails the test."""
-    made = ScriptedProvider("wechat")
-    original = made._begin
-
-    def begin(method: str, out_trade_no: str) -> None:
-        assert not connection.in_atomic_block, "a provider was called inside a transaction"
-        original(method, out_trade_no)
-
-    def refund(*, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
-        begin("refund", out_trade_no)
-        fact = replace(
-            made.fact(FactKind.REFUNDED, out_trade_no),
-            provider_txn_id=f"txn-{out_refund_no}",
-            amount_minor=amount_minor,
-            out_refund_no=out_refund_no,
-        )
-        return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
-
-    monkeypatch.setattr(made, "_begin", begin)
-
-    def query_refund(*, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        begin("query_refund", out_trade_no)
-        return RefundResult(status=RefundStatus.NOT_FOUND)
-
-    monkeypatch.setattr(made, "refund", refund)
-    monkeypatch.setattr(made, "query_refund", query_refund)
-    monkeypatch.setattr("payments.services.provider", {"wechat": made}.__getitem__)
-    return made
-
-
-@pytest.fixture
-def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attempt:
-    return opened(new_order())
-
-
-def opened(order: Order) -> Attempt:
-    with transaction.atomic():
-        return attempts.open_attempt(
-            order_id=order.id,
-            owner_id=order.user_id,
-            amount_minor=order.total_minor,
-            currency="CNY",
-            channel="wechat",
-            description="Mug",
-            expires_at=timezone.now() + timedelta(minutes=30),
-        )
-
-
 def called(provider: ScriptedProvider) -> list[str]:
     return [method for method, _ in provider.calls]
-
-
-@pytest.fixture
-def paid_payment(attempt: Attempt, provider: ScriptedProvider) -> Payment:
-    services.submit_attempt(attempt.id)
-    services.fold((provider.pay(attempt.out_trade_no),), source="notification")
-    return Payment.objects.get()
 
 
 def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[], Order], channels: None) -> None:
