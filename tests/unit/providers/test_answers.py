@@ -69,6 +69,9 @@ def test_wechat_states_and_refusals(wechat: WeChatPay, company: Company) -> None
     company.answer = signed({"code": "USER_PAYING", "message": "wait"}, status=202)
     with pytest.raises(OutcomeUnknown, match="USER_PAYING"):
         wechat.close(out_trade_no=NUMBER)
+    company.answer = signed({"code": "SIGN_ERROR", "message": "not yours"}, status=401)
+    with pytest.raises(ProviderUnavailable, match="SIGN_ERROR"):
+        wechat.close(out_trade_no=NUMBER)
     company.answer = signed({"code": "NO_AUTH", "message": "no"}, status=403)
     with pytest.raises(ProviderRejected, match="NO_AUTH"):
         wechat.close(out_trade_no=NUMBER)
@@ -144,6 +147,14 @@ def test_alipay_states_and_refusals(alipay: Alipay, company: Company) -> None:
             call(out_trade_no=NUMBER)
     with pytest.raises(ProviderRejected):
         alipay.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER)
+    for turned_away in (
+        {"code": "40005", "sub_code": "isv.app-call-limited"},
+        {"code": "40006", "sub_code": "isv.insufficient-isv-permissions"},
+        {"code": "40002", "sub_code": "isv.invalid-signature"},
+    ):
+        company.answer = alipay_says("error", turned_away)
+        with pytest.raises(ProviderUnavailable, match=turned_away["code"]):
+            alipay.close(out_trade_no=NUMBER)
     refund_query = "alipay.trade.fastpay.refund.query"
     for document in ({"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"}, {"code": "10000"}):
         company.answer = alipay_says(refund_query, document)

@@ -95,7 +95,6 @@ def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[
         (400, error(code="amount_too_small"), "amount_too_small"),
         (400, error(), "invalid_request_error"),
         (400, error("idempotency_error"), "idempotency_error"),
-        (401, error(), "invalid_request_error"),
         (402, error("card_error", "card_declined"), "card_declined"),
         (403, error(), "invalid_request_error"),
         (404, error(code="resource_missing"), "resource_missing"),
@@ -112,8 +111,11 @@ def test_a_refusal_is_told_with_stripes_code(
     assert len(company.asked) == 2  # never sent again by the library itself
 
 
-def test_too_many_calls_did_nothing(stripe: StripeIntents, company: Company) -> None:
-    says(company, error(code="rate_limit"), status=429)
+@pytest.mark.parametrize(("status", "document"), [(429, error(code="rate_limit")), (401, error())])
+def test_what_is_turned_away_unread_did_nothing(
+    stripe: StripeIntents, company: Company, status: int, document: Any
+) -> None:
+    says(company, document, status=status)
     with pytest.raises(ProviderUnavailable):
         create(stripe)
 
