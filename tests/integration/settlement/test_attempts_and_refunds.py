@@ -1,8 +1,10 @@
 """Talking to providers: whatever they answer or don't, under one number and never inside a transaction."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
+from procrastinate.contrib.django import app
 
 from payments import anomalies, attempts, reconcile, refunds, services, tasks
 from payments.errors import (
@@ -202,13 +205,50 @@ def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
     assert Refund.objects.get().amount_minor == 1990
 
 
+def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.submit_attempt(attempt.id)
+    begun = provider.trades.pop(attempt.out_trade_no)
+    services.close_attempt(attempt.id)
+    provider.trades[attempt.out_trade_no] = begun  # he logs in, and has not paid yet
+    provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
+    with pytest.raises(OutcomeUnknown):  # so that the queue comes again
+        services.look_again(attempt.id)
+    provider.failing = frozenset()
+    services.look_again(attempt.id)
+    assert called(provider)[-1] == "close"
+    assert provider.query(out_trade_no=attempt.out_trade_no).status is TradeStatus.CLOSED
+
+
+def test_a_look_that_a_killed_worker_left_is_taken_up(attempt: Attempt) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, status, args) VALUES "
+            "('default', 'payments.look_again', 'doing', jsonb_build_object('attempt_id', %s::text)) RETURNING id",
+            [attempt.out_trade_no],
+        )
+        (job,) = cursor.fetchone()
+
+    async def take_up(worker: Any) -> int:
+        async with worker.open_async():
+            return await tasks.take_up_stalled.func(SimpleNamespace(app=worker), 0)
+
+    with app.replace_connector(app.connector.get_worker_connector()) as worker:
+        assert asyncio.run(take_up(worker)) >= 1
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT status::text FROM procrastinate_jobs WHERE id = %s", [job])
+        assert cursor.fetchone() == ("todo",)
+        cursor.execute("DELETE FROM procrastinate_jobs WHERE id = %s", [job])
+
+
 def test_what_its_provider_has_closed_or_nobody_can_pay_any_more_is_not_asked_about_again(
     attempt: Attempt, provider: ScriptedProvider, new_order: Callable[[], Order], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services.submit_attempt(attempt.id)
     services.close_attempt(attempt.id)
     late = opened(new_order())
-    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now())
+    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now() - services.LOOK_AGAIN)
     original = provider.close
     monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
     services.close_attempt(late.id)
