@@ -149,7 +149,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "shop.middleware.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "shop.middleware.ChunkedBodyMiddleware",
+    "shop.middleware.BodyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "shop.middleware.LanguageMiddleware",
     "django.middleware.common.CommonMiddleware",

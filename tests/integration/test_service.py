@@ -18,7 +18,7 @@ from django.test import AsyncRequestFactory, Client
 from gunicorn.config import Config
 
 from shop import tasks
-from shop.middleware import ChunkedBodyMiddleware
+from shop.middleware import BodyMiddleware
 from shop.weblog import Logger
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -150,7 +150,7 @@ def test_a_body_in_chunks_has_its_length_behind_asgi_too() -> None:
     request = AsyncRequestFactory().generic("POST", "/", b"{}", "application/json")
     del request.META["CONTENT_LENGTH"]
     request.META["HTTP_TRANSFER_ENCODING"] = "chunked"
-    ChunkedBodyMiddleware(lambda seen: HttpResponse())(request)
+    BodyMiddleware(lambda seen: HttpResponse())(request)
     assert (request.META["CONTENT_LENGTH"], request.body) == ("2", b"{}")
 
 
