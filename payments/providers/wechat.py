@@ -42,6 +42,7 @@ __all__ = ["PUBLIC_KEY_PREFIX", "WeChatConfig", "WeChatPay", "answer_message", "
 BILL_BYTES_MAX = 50_000_000
 
 _NOT_FOUND = frozenset({"ORDER_NOT_EXIST", "ORDERNOTEXIST", "RESOURCE_NOT_EXISTS"})
+_OVER = _NOT_FOUND | {"ORDER_CLOSED", "ORDERCLOSED"}
 _TRADE_STATES = {
     "SUCCESS": TradeStatus.PAID,
     "REFUND": TradeStatus.PAID,  # refunded, hence paid before
@@ -159,9 +160,11 @@ class WeChatPay(SignedCalls):
         try:
             self._call("POST", path, {"mchid": self.config.mch_id})
         except ProviderRejected as refused:
-            if refused.code == "ORDERPAID":
-                return self.query(out_trade_no=out_trade_no)
-            if refused.code not in _NOT_FOUND | {"ORDER_CLOSED", "ORDERCLOSED"}:
+            if refused.code not in _OVER:
+                # paid, or closed before: the platform has more codes for that than it lists
+                trade = self.query(out_trade_no=out_trade_no)
+                if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
+                    return trade
                 raise
         return Trade(status=TradeStatus.CLOSED, facts=(self._closed_fact(out_trade_no),))
 

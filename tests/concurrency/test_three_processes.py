@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from shop.guardian import alive
+from tests.concurrency.conftest import place
 from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop, until
 from tests.sandbox import ROOT
 
 KEYS = 60
 COPIES = 8
-BODY = {"items": [{"sku": "mug", "quantity": 1}]}
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -47,10 +47,6 @@ def order_count(shop: RunningShop) -> int:
         row = connection.execute("SELECT count(*) FROM shop_order").fetchone()
     assert row is not None
     return int(row[0])
-
-
-def place(client: httpx.Client, key: str) -> httpx.Response:
-    return client.post("/api/v1/orders", json=BODY, headers={"Idempotency-Key": key})
 
 
 def test_a_connection_goes_on_after_a_body_that_nobody_read(

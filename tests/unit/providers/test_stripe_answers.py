@@ -192,6 +192,24 @@ def test_an_intent_whose_payment_failed_is_canceled_to_make_room(stripe: StripeI
     assert company.asked[1][0] == "/v1/payment_intents/pi_1/cancel"
 
 
+def test_a_refused_cancel_hides_no_payment_because_each_closing_asks_first(
+    stripe: StripeIntents, company: Company
+) -> None:
+    answers = iter(
+        [(200, {**INTENT, "status": "requires_action"}), (400, error(code="something_new")), (200, INTENT)]
+    )
+
+    def answer(_: bytes) -> Any:
+        status, document = next(answers)
+        return status, {}, json.dumps(document).encode()
+
+    company.answer = answer
+    with pytest.raises(ProviderRejected, match="something_new"):
+        stripe.close(out_trade_no=NUMBER, reference="pi_1")
+    trade = stripe.close(out_trade_no=NUMBER, reference="pi_1")
+    assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.PAID, [FactKind.PAID])
+
+
 def test_an_intent_without_a_status_leaves_it_unknown(stripe: StripeIntents, company: Company) -> None:
     says(company, {name: value for name, value in INTENT.items() if name != "status"})
     for call in (stripe.query, stripe.close):
