@@ -8,21 +8,28 @@ difference for a person. Comparing a day again is safe: what agrees by then is r
 import csv
 import io
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Self
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import date, timedelta
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from payments import channels, services
+from payments.bill_lines import (
+    SLOW_REFUND_DAYS,
+    Compared,
+    Identity,
+    by_identity,
+    listed_elsewhere,
+    paired,
+    unlisted,
+)
 from payments.errors import ProviderError
-from payments.models import BillComparison, Difference, Observation
+from payments.models import BillComparison, Difference
 from payments.observations import Outcome, apply_observation
 from payments.position import as_id
-from payments.providers.base import BillLine, Fact, FactKind, Provider
+from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
 
 log = logging.getLogger(__name__)
 
@@ -49,38 +56,6 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
-    """A line of the bill beside our fact of the same identity; one of both may be missing."""
-
-    line: BillLine | None
-    fact: Observation | None
-
-    @classmethod
-    def of(cls, line: BillLine, known: Mapping[tuple[str, str], Observation]) -> Self:
-        """A fact of the same number about another trade is not the line's: Alipay's are unique in a trade only."""
-        fact = known.get((line.kind.value, line.provider_txn_id))
-        if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
-            fact = None
-        return cls(line=line, fact=fact)
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """What moved, and the provider's number of it."""
-        told = self.line or self.fact
-        assert told is not None  # noqa: S101  one of both is there
-        return FactKind(told.kind).value, told.provider_txn_id
-
-    @property
-    def difference(self) -> Difference.Kind | None:
-        if self.fact is None:
-            return Kind.MISSING_HERE
-        if self.line is None:
-            return Kind.MISSING_THERE
-        same = (self.line.amount_minor, self.line.currency) == (self.fact.amount_minor, self.fact.currency)
-        return None if same else Kind.AMOUNT
-
-
 def compare(*, channel: str, day: date) -> BillComparison:
     """Fetch the bill of `day` and list every line on which it and our facts differ.
 
@@ -97,13 +72,15 @@ def compare(*, channel: str, day: date) -> BillComparison:
     services.must_be_outside_transactions()
     provider = services.provider(channel)
     lines = provider.bill(day=day)
-    known = _by_identity(provider, lines)
+    known = by_identity(provider, lines)
     for line in lines:
         if (line.kind.value, line.provider_txn_id) not in known:
             _take(provider, line)
-    before = _day_before(provider, day) if _unlisted(provider, day, lines) else ()
+    missing = unlisted(provider, day, lines)
+    elsewhere = listed_elsewhere(provider, day, missing)
+    absent = [one for one in missing if one.identity not in elsewhere]
     with transaction.atomic():
-        return _record(provider, day, lines, before)
+        return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
 
 
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
@@ -159,7 +136,10 @@ def export(differences: Iterable[Difference]) -> Iterator[str]:
 
 
 def _take(provider: Provider, line: BillLine) -> None:
-    """Count what nobody told us of. What is not about a trade of ours, or conflicts, is left to the comparison."""
+    """Count what nobody told us of. What is not about a trade of ours, or conflicts, is left to the comparison.
+
+    So is a refund that has not succeeded: when it does, we are told, or the timer asks.
+    """
     fact = Fact(
         kind=line.kind,
         channel=provider.channel,
@@ -171,44 +151,26 @@ def _take(provider: Provider, line: BillLine) -> None:
         occurred_at=line.occurred_at,
         out_refund_no=line.out_refund_no,
     )
-    if as_id(line.out_trade_no) is None:
+    if as_id(line.out_trade_no) is None or line.refund_status is not RefundStatus.SUCCEEDED:
         return
     with transaction.atomic():
         if apply_observation(fact, source="bill") is Outcome.APPLIED:
             log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
 
 
-def _day_before(provider: Provider, day: date) -> tuple[BillLine, ...]:
-    """At midnight a fact may be of another day for us than for them; empty where that bill cannot be had."""
-    try:
-        return provider.bill(day=day - timedelta(days=1))
-    except ProviderError as error:
-        log.warning("The bill before %s of %s could not be had: %s", day, provider.channel, error)
-        return ()
-
-
-def _of_account(provider: Provider) -> QuerySet[Observation]:
-    """Our facts of money that moved there."""
-    facts = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant)
-    return facts.exclude(kind=FactKind.CLOSED.value).select_related("attempt")
-
-
-def _by_identity(provider: Provider, lines: tuple[BillLine, ...]) -> dict[tuple[str, str], Observation]:
-    """Our facts of the lines' numbers, whatever day we think they were of."""
-    numbers = [line.provider_txn_id for line in lines]
-    facts = _of_account(provider).filter(provider_txn_id__in=numbers)
-    return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
-
-
 def _record(
-    provider: Provider, day: date, lines: tuple[BillLine, ...], before: tuple[BillLine, ...]
+    provider: Provider,
+    day: date,
+    lines: tuple[BillLine, ...],
+    *,
+    absent: list[Compared],
+    elsewhere: Collection[Identity],
 ) -> BillComparison:
-    compared = _pair(provider, lines)
-    listed_before = {one.identity for one in _pair(provider, before) if one.difference is None}
-    absent = [_Compared(line=None, fact=fact) for fact in _unlisted(provider, day, lines)]
-    compared += [one for one in absent if one.identity not in listed_before]
+    compared = paired(provider, lines)
+    theirs = [one.line for one in compared if one.line is not None]
+    compared += absent
     ours = [one.fact for one in compared if one.fact is not None]
-    currencies = [line.currency for line in lines] + [fact.currency for fact in ours]
+    currencies = [line.currency for line in theirs] + [fact.currency for fact in ours]
     comparison, _ = BillComparison.objects.update_or_create(
         channel=provider.channel,
         merchant=provider.merchant,
@@ -216,7 +178,7 @@ def _record(
         defaults={
             "lines": len(lines),
             "currency": next(iter(currencies), ""),
-            "theirs_minor": sum(_signed(line.kind, line.amount_minor) for line in lines),
+            "theirs_minor": sum(_signed(line.kind, line.amount_minor) for line in theirs),
             "ours_minor": sum(_signed(FactKind(fact.kind), fact.amount_minor) for fact in ours),
             "compared_at": Now(),
         },
@@ -226,46 +188,26 @@ def _record(
         [_difference(comparison, kind, one) for kind, one in found], ignore_conflicts=True
     )
     agreed = {one.identity for one in compared} - {one.identity for _, one in found}
-    for difference in open_differences(comparison):
-        if (difference.moved, difference.provider_txn_id) in agreed | listed_before:
-            resolve(difference.pk, resolution="it agrees now")
-    _resolve_before(comparison, agreed)
+    _resolve(open_differences(comparison), agreed.union(elsewhere), "it agrees now")
+    others = Difference.objects.filter(
+        comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
+    ).exclude(comparison=comparison)
+    missed_before = others.filter(kind=Kind.MISSING_THERE.value, comparison__day=day - timedelta(days=1))
+    _resolve(missed_before, agreed, f"it stands in the bill of {day}")
+    # a refund under way when its bill was compared, that nobody asked about
+    while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
+    early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)
+    _resolve(early, elsewhere, "it agrees now")
     return comparison
 
 
-def _resolve_before(comparison: BillComparison, agreed: Collection[tuple[str, str]]) -> None:
-    """What was missed in the bill of the day before, and stands in this one."""
-    missed = Difference.objects.filter(
-        comparison__channel=comparison.channel,
-        comparison__merchant=comparison.merchant,
-        comparison__day=comparison.day - timedelta(days=1),
-        kind=Kind.MISSING_THERE.value,
-        resolved_at__isnull=True,
-    )
-    for difference in missed:
-        if (difference.moved, difference.provider_txn_id) in agreed:
-            resolve(difference.pk, resolution=f"it stands in the bill of {comparison.day}")
+def _resolve(differences: QuerySet[Difference], settled: Collection[Identity], resolution: str) -> None:
+    for difference in differences:
+        if (difference.moved, difference.provider_txn_id) in settled:
+            resolve(difference.pk, resolution=resolution)
 
 
-def _pair(provider: Provider, lines: tuple[BillLine, ...]) -> list[_Compared]:
-    """Every line with its fact, whatever day we think that was of."""
-    by_identity = _by_identity(provider, lines)
-    return [_Compared.of(line, by_identity) for line in lines]
-
-
-def _unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Observation]:
-    """The day's facts that have no line."""
-    listed = {(line.kind.value, line.provider_txn_id) for line in lines}
-    begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
-    end = begin + timedelta(days=1)
-    that_day = Q(occurred_at__gte=begin, occurred_at__lt=end) | Q(
-        occurred_at__isnull=True, observed_at__gte=begin, observed_at__lt=end
-    )
-    facts = _of_account(provider).filter(that_day, amount_minor__gt=0)
-    return [fact for fact in facts if (fact.kind, fact.provider_txn_id) not in listed]
-
-
-def _difference(comparison: BillComparison, kind: Difference.Kind, one: _Compared) -> Difference:
+def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared) -> Difference:
     line, fact = one.line, one.fact
     moved, number = one.identity
     difference = Difference(comparison=comparison, kind=kind, moved=moved, provider_txn_id=number)
@@ -274,7 +216,8 @@ def _difference(comparison: BillComparison, kind: Difference.Kind, one: _Compare
         difference.ours_minor, difference.currency = fact.amount_minor, fact.currency
         difference.payment_id = fact.attempt.payment_id
     if line is not None:
-        difference.out_trade_no, difference.out_refund_no = line.out_trade_no, line.out_refund_no
+        difference.out_trade_no = line.out_trade_no
+        difference.out_refund_no = line.out_refund_no
         difference.theirs_minor, difference.currency = line.amount_minor, line.currency
     return difference
 

@@ -125,10 +125,18 @@ def test_a_bill_gives_no_time_where_it_gives_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "listed"), [("SUCCESS", 1), ("PROCESSING", 0), ("FAIL", 0), ("CHANGE", 0), ("", 0), ("NEW", 0)]
+    ("status", "told"),
+    [
+        ("SUCCESS", ["succeeded"]),
+        ("PROCESSING", ["processing"]),
+        ("CHANGE", ["stuck"]),
+        ("FAIL", []),
+        ("", []),
+        ("NEW", []),
+    ],
 )
-def test_only_a_refund_that_is_done_counts(status: str, listed: int) -> None:
-    assert len(parse(bill({**REFUNDED, "退款状态": status}))) == listed
+def test_a_refund_says_whether_it_is_done(status: str, told: list[str]) -> None:
+    assert [line.refund_status for line in parse(bill({**REFUNDED, "退款状态": status}))] == told
 
 
 def test_what_a_till_took_back_is_left_out() -> None:
