@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, timedelta
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from payments import channels, services
@@ -22,6 +22,7 @@ from payments.bill_lines import (
     Identity,
     by_identity,
     listed_elsewhere,
+    of_account,
     paired,
     unlisted,
 )
@@ -30,12 +31,17 @@ from payments.models import BillComparison, Difference
 from payments.observations import Outcome, apply_observation
 from payments.position import as_id
 from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
+from payments.providers.documents import is_keepable
 
 log = logging.getLogger(__name__)
 
 Kind = Difference.Kind
 
-DAYS_BACK = 3  # a provider that could not be reached for a weekend is asked again
+DAYS_BACK = 3  # looked at in any case; days before that, from an account's first fact on
+BILLS_KEPT_DAYS = 90  # WeChat gives no older ones
+DAYS_A_RUN = 7
+
+NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
 
 COLUMNS = (
     "day",
@@ -79,32 +85,41 @@ def compare(*, channel: str, day: date) -> BillComparison:
     missing = unlisted(provider, day, lines)
     elsewhere = listed_elsewhere(provider, day, missing)
     absent = [one for one in missing if one.identity not in elsewhere]
+    if absent and not lines:
+        told = "The bill of %s for %s is empty, but we have facts of it: %d. It is asked for again."
+        log.warning(told, channel, day, len(absent))
     with transaction.atomic():
         return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
 
 
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
-    """Compare the last `DAYS_BACK` days of every channel that were not compared yet; how many days that were.
+    """Compare `DAYS_A_RUN` of the days that are left of every channel, see `_days_left`; how many days that were.
 
     Args:
         today: in UTC; the days before it are looked at.
         progress: told a line for each day.
 
+    Raises:
+        ExceptionGroup: some days failed, and not because their bills could not be had; all were tried.
+
     Transaction: NONE may be open.
     """
-    done = 0
+    done, failed = 0, list[Exception]()
     for channel, provider in channels.current().items():
-        for back in range(DAYS_BACK, 0, -1):
-            day = today - timedelta(days=back)
-            if BillComparison.objects.filter(channel=channel, merchant=provider.merchant, day=day).exists():
-                continue
+        for day in _days_left(provider, today):
             try:
                 compared = compare(channel=channel, day=day)
             except ProviderError as error:
                 log.warning("The bill of %s for %s could not be had: %s", channel, day, error)
-                continue
-            progress(f"{compared}: {compared.lines} lines, {open_differences(compared).count()} open differences")
-            done += 1
+            except Exception as error:
+                log.exception("The bill of %s for %s could not be compared", channel, day)
+                failed.append(error)
+            else:
+                found = open_differences(compared).count()
+                progress(f"{compared}: {compared.lines} lines, {found} open differences")
+                done += 1
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} bills could not be compared", failed)
     return done
 
 
@@ -153,9 +168,30 @@ def _take(provider: Provider, line: BillLine) -> None:
     )
     if as_id(line.out_trade_no) is None or line.refund_status is not RefundStatus.SUCCEEDED:
         return
+    if not all(is_keepable(number, most=NUMBER_MAX) for number in (line.provider_txn_id, line.out_refund_no)):
+        return
     with transaction.atomic():
         if apply_observation(fact, source="bill") is Outcome.APPLIED:
             log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
+
+
+def _days_left(provider: Provider, today: date) -> list[date]:
+    """The newest days that are not done, oldest first.
+
+    An empty bill is not done while a fact of ours is missing there: it may have been asked for too early. The
+    newest, because a shopper may wait for what only yesterday's bill knows, and an old one that can never be had
+    must not keep the others from their turn; oldest first, because a bill resolves what the one before it missed.
+    """
+    since = today - timedelta(days=DAYS_BACK)
+    first = of_account(provider).order_by("id").first()
+    if first is not None:
+        since = min(since, (first.occurred_at or first.observed_at).astimezone(provider.zone).date())
+    since = max(since, today - timedelta(days=BILLS_KEPT_DAYS))
+    compared = BillComparison.objects.filter(channel=provider.channel, merchant=provider.merchant, day__gte=since)
+    still_open = Difference.objects.filter(comparison=OuterRef("pk"), resolved_at__isnull=True)
+    done = set(compared.exclude(Q(lines=0) & Exists(still_open)).values_list("day", flat=True))
+    days = [since + timedelta(days=after) for after in range((today - since).days)]
+    return [day for day in days if day not in done][-DAYS_A_RUN:]
 
 
 def _record(
@@ -208,16 +244,17 @@ def _resolve(differences: QuerySet[Difference], settled: Collection[Identity], r
 
 
 def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared) -> Difference:
+    """Whatever a provider wrote into its bill, cut to what our columns hold."""
     line, fact = one.line, one.fact
     moved, number = one.identity
-    difference = Difference(comparison=comparison, kind=kind, moved=moved, provider_txn_id=number)
+    difference = Difference(comparison=comparison, kind=kind, moved=moved, provider_txn_id=number[:NUMBER_MAX])
     if fact is not None:
         difference.out_trade_no, difference.out_refund_no = fact.attempt.out_trade_no, fact.out_refund_no
         difference.ours_minor, difference.currency = fact.amount_minor, fact.currency
         difference.payment_id = fact.attempt.payment_id
     if line is not None:
-        difference.out_trade_no = line.out_trade_no
-        difference.out_refund_no = line.out_refund_no
+        difference.out_trade_no = line.out_trade_no[:NUMBER_MAX]
+        difference.out_refund_no = line.out_refund_no[:NUMBER_MAX]
         difference.theirs_minor, difference.currency = line.amount_minor, line.currency
     return difference
 

@@ -348,6 +348,77 @@ def test_a_day_made_up_for_looks_into_the_next_one_s_bill_too(open_attempt: Open
     assert Difference.objects.count() == 0
 
 
+def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
+    broken = DAY - timedelta(days=1)
+    bank.others[broken] = RuntimeError("a line that nobody understands")
+    told: list[str] = []
+    with pytest.raises(ExceptionGroup) as failed:
+        bills.compare_recent(today=DAY + timedelta(days=1), progress=told.append)
+    assert list(map(str, failed.value.exceptions)) == ["a line that nobody understands"]
+    assert f"The bill of wechat for {broken} could not be compared" in caplog.text
+    assert BillComparison.objects.count() == len(told) == bills.DAYS_BACK - 1
+
+
+def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bank.lines = (
+        line(attempt),
+        line(attempt, out_trade_no="e" * 65, provider_txn_id="4" * 65, out_refund_no="r" * 65),
+        refund_line(attempt, 90, "r" * 65),
+    )
+    bills.compare(channel="wechat", day=DAY)
+    assert sorted((kind, moved) for kind, moved, *_ in listed()) == [
+        ("missing_here", "paid"),
+        ("missing_here", "refunded"),
+    ]
+    assert set(Difference.objects.values_list("out_refund_no", flat=True)) == {"r" * 64}
+    assert payment_of(attempt).refunded_minor == 0
+
+
+def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:
+    """The newest first, a few in each run, from the first fact on."""
+    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=17)),), source="query")
+    today = DAY + timedelta(days=1)
+    compared: list[set[date]] = []
+    for _ in range(4):
+        before = set(BillComparison.objects.values_list("day", flat=True))
+        bills.compare_recent(today=today)
+        compared.append(set(BillComparison.objects.values_list("day", flat=True)) - before)
+    assert [len(days) for days in compared] == [7, 7, 4, 0]
+    assert (max(compared[0]), min(compared[0])) == (DAY, DAY - timedelta(days=6))
+    assert min(compared[2]) == DAY - timedelta(days=17)
+
+
+def test_no_bill_is_asked_for_that_is_not_kept_any_more(open_attempt: OpenAttempt, bank: Bank) -> None:
+    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=400)),), source="query")
+    while bills.compare_recent(today=DAY + timedelta(days=1)):
+        pass
+    assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
+
+
+def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
+    open_attempt: OpenAttempt, bank: Bank, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bills.compare(channel="wechat", day=DAY)
+    assert "is empty, but we have facts of it: 1" in caplog.text
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.lines = (line(attempt),)
+    bills.compare_recent(today=DAY + timedelta(days=1))
+    assert (listed(), Difference.objects.get().resolution) == ([], "it agrees now")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+
+
+def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
+    services.fold((paid(open_attempt(), occurred_at=NOON),), source="query")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == bills.DAYS_BACK
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 1
+    bills.resolve(Difference.objects.get().pk, resolution="looked up in their console")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+
+
 def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank, capsys: Any) -> None:
     bank.lines = (line(open_attempt(), out_trade_no="=1+2", provider_txn_id="4200-unknown"),)
     call_command("bills", "compare", "--day", "2026-11-20")
