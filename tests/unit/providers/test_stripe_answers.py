@@ -12,6 +12,7 @@ from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import registry
 from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
+from payments.providers.stripe_facts import bill_line
 from payments.providers.stripe_intents import API_VERSION, StripeIntents
 from tests.unit.providers.conftest import Company
 
@@ -289,6 +290,28 @@ def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIn
     (line,) = stripe.bill(day=date(2026, 9, 21))
     assert (line.kind, line.out_trade_no, line.provider_txn_id) == (FactKind.PAID, "", "txn_1")
     assert (line.out_refund_no, line.amount_minor, line.currency) == (REFUND_NUMBER, 990, "CNY")
+    assert line.takes_back == "re_1"
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        ("succeeded", RefundStatus.SUCCEEDED),
+        ("pending", RefundStatus.PROCESSING),
+        ("requires_action", RefundStatus.PROCESSING),
+        (None, RefundStatus.PROCESSING),
+        ("failed", RefundStatus.FAILED),
+        ("canceled", RefundStatus.FAILED),
+    ],
+)
+def test_a_refund_s_line_says_where_it_stands(status: str | None, meaning: RefundStatus) -> None:
+    """It has one from the beginning, and keeps it."""
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": "r" * 65}
+    refund = {"id": "re_1", "status": status, "amount": 990, "currency": "cny", "metadata": numbers}
+    entry = {"id": "txn_1", "type": "refund", "created": 1_790_000_000, "source": refund}
+    line = bill_line(entry, FactKind.REFUNDED)
+    assert (line.refund_status, line.out_trade_no) == (meaning, NUMBER)
+    assert line.out_refund_no == ""  # no column of ours could hold it
 
 
 def test_secrets_may_stand_in_files(company: Company, tmp_path: Path) -> None:
