@@ -110,6 +110,13 @@ def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) 
         fits(operator)
 
 
+def test_a_number_stands_beside_its_label(operator: Page, payment: dict[str, Any]) -> None:  # noqa: F811
+    for address in rows_of(operator, payment, "TRANSACTION.SUCCESS"):
+        if {"notification", "paymentevent"} & set(address.split("/")):
+            operator.goto(address)
+            expect(operator.locator(".field-attempts label")).to_be_visible()
+
+
 def test_dashboard_and_trial_balance_fit(operator: Page, payment: dict[str, Any], anomaly: int) -> None:  # noqa: F811
     operator.goto(f"{ADMIN}/payment/")
     follow(operator, operator.get_by_role("link", name="Dashboard"))
