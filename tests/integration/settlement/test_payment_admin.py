@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from idempotency import searching
 from idempotency.ids import new_id
+from idempotency.timeline import utc
 from payments import channels as configured
 from payments import decisions, legible, services
 from payments.admin import charts
@@ -771,8 +772,11 @@ class TestAnomalies:
         anomaly.refresh_from_db()
         assert (anomaly.resolution, anomaly.resolved_at is None) == ("shopper told", False)
         assert page(anomaly, "resolve") not in shown(admin_client, page(anomaly))
-        (told,) = done(admin_client, page(anomaly, "resolve"), reason="again")
-        assert told == "It has been resolved before: shopper told"
+        before = f"It has been resolved before, {utc(anomaly.resolved_at)} UTC: shopper told"
+        assert done(admin_client, page(anomaly, "resolve"), reason="again") == [before]
+        late = admin_client.get(page(anomaly, "resolve"), follow=True)
+        assert late.redirect_chain == [(page(anomaly), 302)]
+        assert [str(message) for message in late.context["messages"]] == [before]
         assert audit() == [("admin", "Resolved. Reason: shopper told Result: settled.")]
 
     def test_a_resolution_that_is_too_long(self, admin_client: Client, anomaly: Anomaly) -> None:
@@ -950,6 +954,14 @@ class TestWhoPaidIsNotShown:
         told = shown(admin_client, page(Notification.objects.get()))
         assert "<script>=1" not in told
         assert ("the first 20,000 of" in told) == (len(body) > 20_000)
+
+
+class TestNames:
+    def test_no_minor_unit_and_no_word_of_the_machine(self, admin_client: Client, anomaly: Anomaly) -> None:
+        line = JournalLine.objects.filter(account="held").get()
+        assert str(line) == f"held of entry {line.entry_id}"
+        assert str(anomaly) == f"paid in another amount or currency: {anomaly.reference}"
+        assert str(anomaly) in shown(admin_client, page(anomaly))
 
 
 class TestMoneyInWords:
