@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 
 from idempotency.admin import ReadOnlyAdmin
 from idempotency.conf import config
+from idempotency.timeline import utc
 from payments.decisions import NotDecidable, Operator, Result
 from payments.position import as_id
 
@@ -94,9 +95,14 @@ class MoneyAdmin(ReadOnlyAdmin):
     def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
         """Show what will happen; do it on POST, and say in the row's page what came of it.
 
+        Of a row that was resolved before there is nothing to ask: its page is shown, with when and how.
         Not one of the admin's own views, because those run in a transaction, and this may call a provider.
         """
         form = question.form
+        if settled_at := getattr(row, "resolved_at", None):
+            before = f"It has been resolved before, {utc(settled_at)} UTC: {getattr(row, 'resolution', '')}"
+            messages.warning(request, before)
+            return HttpResponseRedirect(page_of(row))
         if request.method != "POST" or not form.is_valid():
             return self.own_page(request, "confirm.html", question.title, row=row, question=question, form=form)
         by = Operator(user_id=int(request.user.pk or 0), reason=form.cleaned_data["reason"])
