@@ -12,8 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
-from idempotency import admin as ledger_admin
-from idempotency import searching
+from idempotency import adminpages, searching
 from idempotency.filters import newest
 from idempotency.paging import COUNTED_MAX
 from idempotency.searching import WholeTermSearch
@@ -65,7 +64,7 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
         return money(item.subtotal_minor, item.order.currency)
 
 
-class ReadOnlyAdmin(ledger_admin.ReadOnlyAdmin):
+class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
     """As the ledger's: seen, never written, for the domain modules are the only writers."""
 
     list_per_page = 100

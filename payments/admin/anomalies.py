@@ -12,13 +12,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
+from idempotency.adminpages import Tool
 from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import channels, decisions, legible
 from payments.admin.filters import CHANNELS, ToDo
 from payments.admin.forms import ResolutionForm
-from payments.admin.pages import MoneyAdmin, Question, Tool, link, link_to_payment, number_in
+from payments.admin.pages import MoneyAdmin, Question, link, link_to_payment, number_in
 from payments.models import Anomaly, Refund
 from payments.states import OPEN_REFUNDS
 
@@ -46,6 +47,7 @@ class AnomalyAdmin(WholeTermSearch, MoneyAdmin):
 
     list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), newest("channel", CHANNELS))
+    is_decided_about = True
     search_fields = ("reference",)
     search_help_text = "A whole reference, the provider's number of the trade, or the number of a payment."
     # what is open has no time of its end and comes first, oldest first; what was settled last comes next

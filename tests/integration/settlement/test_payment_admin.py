@@ -278,7 +278,7 @@ class TestTimeline:
             "debit provider:wechat:",
             "event 2: succeeded",
             "refund of 5.00 CNY asked for",
-            "came broken Result: reserved.",
+            "came broken. Result: reserved.",
             "refund of 5.00 CNY sent",
             "fact: 5.00 CNY refunded",
             "event 4: partially refunded",
@@ -329,6 +329,13 @@ class TestTimeline:
         told = shown(admin_client, page(attempt.payment))
         assert "anomaly: a notification could not be processed" in told
         assert told.count('class="payments-alarm"') == 2
+
+    def test_only_what_is_decided_about_has_a_way_to_its_change_history(
+        self, admin_client: Client, anomaly: Anomaly
+    ) -> None:
+        assert anomaly.payment is not None
+        for row, has_one in ((anomaly, True), (Notification.objects.get(), True), (anomaly.payment, False)):
+            assert ('class="historylink"' in shown(admin_client, page(row))) is has_one
 
     def test_policy_is_told_with_its_state(self, admin_client: Client, anomaly: Anomaly) -> None:
         assert anomaly.payment is not None
@@ -440,7 +447,7 @@ class TestAsking:
         assert done(admin_client, page(attempt.payment, "ask"), reason="shopper called") == [sentence]
         assert payment_of(attempt).paid_minor == (1990 if trade is TradeStatus.PAID else 0)
         assert order_of(attempt).status == ("paid" if trade is TradeStatus.PAID else order_of(attempt).status)
-        assert audit() == [("admin", f"Asked the provider. Reason: shopper called Result: {sentence}")]
+        assert audit() == [("admin", f"Asked the provider. Reason: shopper called. Result: {sentence}")]
 
     def test_an_uncertain_attempt_that_nobody_heard_of_stays_so(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
@@ -521,7 +528,7 @@ class TestRefunding:
             "succeeded",
         )
         assert told == f"Refund {refund.out_refund_no}: the money went back."
-        name = f"refund {refund.out_refund_no} of 5.00 CNY. Reason: came broken Result:"
+        name = f"refund {refund.out_refund_no} of 5.00 CNY. Reason: came broken. Result:"
         assert audit() == [
             ("admin", f"Asked for {name} reserved."),
             ("admin", f"Sent {name} Refund {refund.out_refund_no}: the money went back."),
@@ -669,7 +676,7 @@ class TestProcessingAgain:
         broken.refresh_from_db()
         assert (broken.verdict, broken.attempts) == ("applied", 2)
         assert Anomaly.objects.get().resolution == "processed later"
-        assert audit() == [("admin", f"Processed again. Reason: repaired Result: {told}")]
+        assert audit() == [("admin", f"Processed again. Reason: repaired. Result: {told}")]
 
     def test_what_was_applied_changes_nothing(self, admin_client: Client, payment: Payment) -> None:
         row = Notification.objects.get()
@@ -725,7 +732,7 @@ class TestProcessingAgain:
             cursor.execute("SET default_transaction_read_only = on")
         (told,) = done(admin_client, page(Notification.objects.get(), "replay"), reason="try")
         assert told == GAVE_UP
-        assert audit() == [("admin", f"Processed again. Reason: try Result: {told}")]
+        assert audit() == [("admin", f"Processed again. Reason: try. Result: {told}")]
 
     def test_every_verdict_has_words(self) -> None:
         assert set(decisions.VERDICT_IS) == set(Notification.Verdict)
@@ -777,7 +784,7 @@ class TestAnomalies:
         late = admin_client.get(page(anomaly, "resolve"), follow=True)
         assert late.redirect_chain == [(page(anomaly), 302)]
         assert [str(message) for message in late.context["messages"]] == [before]
-        assert audit() == [("admin", "Resolved. Reason: shopper told Result: settled.")]
+        assert audit() == [("admin", "Resolved. Reason: shopper told. Result: settled.")]
 
     def test_a_resolution_that_is_too_long(self, admin_client: Client, anomaly: Anomaly) -> None:
         answer = admin_client.post(page(anomaly, "resolve"), {"reason": "x" * 161})
