@@ -17,10 +17,9 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
-from django.utils.timesince import timesince
 
 from idempotency import charts, legible, searching, statistics
-from idempotency.adminpages import ReadOnlyAdmin, Tool
+from idempotency.adminpages import ReadOnlyAdmin, Tool, time_of
 from idempotency.conf import config
 from idempotency.decision_form import DecisionForm
 from idempotency.decisions import NotDecidable
@@ -31,7 +30,7 @@ from idempotency.recovery import NotAbandonable
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import condition, timeline, utc
 
-KEY_SHOWN, SCOPE_SHOWN = 32, 60  # characters, in the list
+KEY_SHOWN, SUBJECT_SHOWN, SCOPE_SHOWN = 32, 21, 60  # characters, in the list
 STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 303, 402, 404, 409, 410, 412, 422)]
 OPEN_SHOWN = 20
 HOURS_SHOWN = 48
@@ -41,7 +40,7 @@ HOURS_SHOWN = 48
 class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     """One key of one caller on one route: its request, its runs, its answer."""
 
-    list_display = ("condition", "short_key", "status", "age", "subject", "short_scope", "mode", "created")
+    list_display = ("condition", "short_key", "status", "short_subject", "short_scope", "mode", "created")
     list_display_links = ("condition", "short_key")
     list_filter = (
         *(NeedsAPerson, "state", "created_at"),
@@ -108,6 +107,14 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     def short_key(self, entry: LedgerEntry) -> str:
         return Truncator(entry.key).chars(KEY_SHOWN)
 
+    @admin.display(description="subject")
+    def short_subject(self, entry: LedgerEntry) -> SafeString | str:
+        """Ids of one moment begin alike: its end is shown too."""
+        whole = entry.subject
+        if len(whole) <= SUBJECT_SHOWN:
+            return whole or "-"
+        return format_html('<span title="{}">{}…{}</span>', whole, whole[: SUBJECT_SHOWN - 7], whole[-6:])
+
     @admin.display(description="scope")
     def short_scope(self, entry: LedgerEntry) -> str:
         return Truncator(entry.scope).chars(SCOPE_SHOWN)
@@ -123,10 +130,6 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     @admin.display(description="lease until (UTC)")
     def lease(self, entry: LedgerEntry) -> str:
         return utc(entry.lease_until)
-
-    @admin.display(description="age")
-    def age(self, entry: LedgerEntry) -> str:
-        return timesince(entry.created_at, depth=1)
 
     @admin.display(description="about")
     def about(self, entry: LedgerEntry) -> SafeString | str:
@@ -234,7 +237,8 @@ def _is_open(entry: LedgerEntry) -> bool:
 class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
     """What consumers have applied."""
 
-    list_display = ("message_id", "consumer", "consumed_at")
+    list_display = ("message_id", "consumer", time_of("consumed_at"))
+    fields = list_display
     list_filter = (Consumer, "consumed_at")
     search_fields = ("message_id",)
     search_help_text = "A whole message id."

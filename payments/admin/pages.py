@@ -120,6 +120,11 @@ def short(number: uuid.UUID) -> str:
     return f"{number.hex[:8]}…{number.hex[-6:]}"
 
 
+def shortened(number: uuid.UUID) -> SafeString:
+    """The same for a list, with the whole number where the mouse rests."""
+    return format_html('<span title="{}">{}</span>', number.hex, short(number))
+
+
 def number_in(term: str) -> uuid.UUID | None:
     """One of our 32-character numbers, with or without dashes; None for anything else."""
     return as_id(term.strip().replace("-", "").lower())

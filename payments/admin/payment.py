@@ -28,6 +28,7 @@ from payments.admin.pages import (
     number_in,
     page_of,
     short,
+    shortened,
 )
 from payments.dashboard import HOURS_SHOWN, NEWEST_MAX
 from payments.legible import money, refund_money
@@ -85,7 +86,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     @admin.display(description="number", ordering="pk")
     def number(self, payment: Payment) -> SafeString:
-        return format_html('<span title="{}">{}</span>', payment.pk.hex, short(payment.pk))
+        return shortened(payment.pk)
 
     @admin.display(description="number")
     def full_number(self, payment: Payment) -> str:
