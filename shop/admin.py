@@ -1,7 +1,7 @@
 """The shop's tables for the operator: products are edited (`shop.productadmin`), sales announced, others read."""
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
@@ -98,7 +98,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
         *map(time_of, ("created_at", "expires_at", "closing_at", "paid_at", "closed_at")),
         "version",
     )
-    readonly_fields = fields
+    readonly_fields: ClassVar[Any] = fields
 
     @admin.display(description="number")
     def short_number(self, order: Order) -> SafeString:

@@ -1,6 +1,5 @@
 """Anomalies in the admin, as a list of work: what is open, the oldest first."""
 
-import json
 from typing import Any
 
 from django.contrib import admin
@@ -8,7 +7,7 @@ from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
@@ -108,9 +107,13 @@ class AnomalyAdmin(WholeTermSearch, MoneyAdmin):
         return utc(anomaly.resolved_at)
 
     @admin.display(description="told")
-    def told(self, anomaly: Anomaly) -> SafeString:
-        text = json.dumps(anomaly.detail, indent=2, ensure_ascii=False)
-        return format_html('<pre class="ledger-body">{}</pre>', text)
+    def told(self, anomaly: Anomaly) -> SafeString | str:
+        lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', legible.told(anomaly))
+        return (
+            format_html('<table class="payments-told"><tbody>{}</tbody></table>', lines)
+            if lines
+            else "nothing more"
+        )
 
     def resolve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Settle it, in words."""

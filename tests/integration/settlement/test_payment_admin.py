@@ -772,6 +772,26 @@ class TestAnomalies:
         assert page(Refund.objects.get()) in detail
         assert "Its money is given back. See that the refund ends" in detail
 
+    def test_what_was_told_is_money_and_words(self, admin_client: Client, anomaly: Anomaly) -> None:
+        lines = dict(legible.told(anomaly))
+        assert (lines["amount"], lines["amount that we asked for"]) == ("0.05 CNY", "19.90 CNY")
+        detail = shown(admin_client, page(anomaly))
+        assert '<th scope="row">amount that we asked for</th><td>19.90 CNY</td>' in detail
+        assert "_minor" not in detail
+
+    def test_each_amount_that_was_told_keeps_its_currency(self, anomaly: Anomaly) -> None:
+        kept = Observation.objects.get()
+        told = {"amount_minor": 5, "currency": "USD", "expected_minor": 1990, "first_minor": 5}
+        anomaly.detail = told
+        assert [words for _, words in legible.told(anomaly)] == [
+            "0.05 USD",
+            "USD",
+            "19.90 CNY",
+            f"0.05 {kept.currency}",
+        ]
+        anomaly.detail, anomaly.payment = {"amount_minor": 500, "message": "no"}, None
+        assert legible.told(anomaly)[0] == ("amount", "500 minor units of an unknown currency")
+
     def test_resolving_takes_it_off_the_list_for_good(self, admin_client: Client, anomaly: Anomaly) -> None:
         asked = shown(admin_client, page(anomaly, "resolve"))
         assert "The policy gives 0.05 CNY back: requested. That goes on, resolved or not." in asked
