@@ -31,7 +31,7 @@ PAYER_MEMBERS = (
 LABELS = {
     "out_trade_no": "our number",
     "amount_minor": "amount",
-    "expected_minor": "amount that we asked for",
+    "expected_minor": "asked for",
     "first_minor": "amount told first",
     "paid_minor": "paid",
     "refunded_minor": "refunded",

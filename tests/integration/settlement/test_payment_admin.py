@@ -774,9 +774,9 @@ class TestAnomalies:
 
     def test_what_was_told_is_money_and_words(self, admin_client: Client, anomaly: Anomaly) -> None:
         lines = dict(legible.told(anomaly))
-        assert (lines["amount"], lines["amount that we asked for"]) == ("0.05 CNY", "19.90 CNY")
+        assert (lines["amount"], lines["asked for"]) == ("0.05 CNY", "19.90 CNY")
         detail = shown(admin_client, page(anomaly))
-        assert '<th scope="row">amount that we asked for</th><td>19.90 CNY</td>' in detail
+        assert '<th scope="row">asked for</th><td>19.90 CNY</td>' in detail
         assert "_minor" not in detail
 
     def test_each_amount_that_was_told_keeps_its_currency(self, anomaly: Anomaly) -> None:
