@@ -130,7 +130,9 @@ class LanguageMiddleware(LocaleMiddleware):
     """Django's, without its search for a language at the beginning of the path: none of our addresses has one."""
 
     def process_request(self, request: HttpRequest) -> None:
-        translation.activate(translation.get_language_from_request(request))
+        # the admin speaks English to everybody: its own words have no translation, and half of one misleads
+        is_admin = request.path_info.startswith("/admin/")
+        translation.activate("en" if is_admin else translation.get_language_from_request(request))
         request.LANGUAGE_CODE = translation.get_language()
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

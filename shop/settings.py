@@ -289,7 +289,7 @@ API_CALLS_PER_MINUTE = _count("API_CALLS_PER_MINUTE", default=60_000)
 API_CALLS_PER_MINUTE_OVERALL = _count("API_CALLS_PER_MINUTE_OVERALL", default=600_000)
 
 SPECTACULAR_SETTINGS = {
-    "TITLE": "PayOnce",
+    "TITLE": "PayOnce API",
     "DESCRIPTION": "Orders and payments that happen exactly once.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
