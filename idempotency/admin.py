@@ -4,7 +4,7 @@ Nothing can be edited. The one thing an operator may do is to close an entry who
 permission of its own (`idempotency.close_ledgerentry`), a reason, and a line in the entry's history.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -12,57 +12,35 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
-from django.utils.timesince import timesince
 
 from idempotency import charts, legible, searching, statistics
+from idempotency.adminpages import ReadOnlyAdmin, Tool, time_of
 from idempotency.conf import config
 from idempotency.decision_form import DecisionForm
 from idempotency.decisions import NotDecidable
 from idempotency.filters import Consumer, NeedsAPerson, newest
 from idempotency.models import ConsumedMessage, LedgerEntry, State
 from idempotency.modes import Mode
-from idempotency.paging import EstimatingPaginator
 from idempotency.recovery import NotAbandonable
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import condition, timeline, utc
 
-KEY_SHOWN, SCOPE_SHOWN = 32, 60  # characters, in the list
+KEY_SHOWN, SUBJECT_SHOWN, SCOPE_SHOWN = 32, 21, 60  # characters, in the list
 STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 303, 402, 404, 409, 410, 412, 422)]
 OPEN_SHOWN = 20
 HOURS_SHOWN = 48
-
-
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """No adding, changing or deleting, by anyone; pages of large tables without counting or sorting them."""
-
-    paginator = EstimatingPaginator
-    show_facets = admin.ShowFacets.NEVER
-    # by a column without an index, PostgreSQL would sort the whole table
-    sortable_by: ClassVar[tuple[str, ...] | None] = ()
-    show_full_result_count = False
-    list_per_page = 50
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(LedgerEntry)
 class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     """One key of one caller on one route: its request, its runs, its answer."""
 
-    list_display = ("condition", "short_key", "status", "age", "subject", "short_scope", "mode", "created")
+    list_display = ("condition", "short_key", "status", "short_subject", "short_scope", "mode", "created")
     list_display_links = ("condition", "short_key")
     list_filter = (
         *(NeedsAPerson, "state", "created_at"),
@@ -75,11 +53,7 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         f" At most {searching.FOUND_MAX:,} are found of each."
     )
     ordering = ("-pk",)
-    change_form_template = "admin/idempotency/ledgerentry/detail.html"
-    change_list_template = "admin/idempotency/ledgerentry/list.html"
-
-    class Media:
-        css = {"all": ["idempotency/admin.css"]}
+    is_decided_about = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LedgerEntry]:
         """The list needs neither the bodies nor the digests."""
@@ -117,14 +91,13 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         ]
         return own + super().get_urls()
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        entry = self.get_object(request, object_id)
-        may_decide = entry is not None and self._may_decide(request) and _is_open(entry)
-        return super().change_view(
-            request, object_id, form_url, {**(extra_context or {}), "may_decide": may_decide, "subtitle": None}
-        )
+    def list_tools(self, request: HttpRequest) -> list[Tool]:
+        return [Tool(address=reverse("admin:idempotency_statistics"), words="Charts")]
+
+    def tools(self, request: HttpRequest, row: LedgerEntry) -> list[Tool]:
+        if not self._may_decide(request) or not _is_open(row):
+            return []
+        return [Tool(address=reverse("admin:idempotency_decide", args=[row.pk]), words="Resolve or abandon")]
 
     @admin.display(description="state", ordering="state")
     def condition(self, entry: LedgerEntry) -> str:
@@ -133,6 +106,14 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     @admin.display(description="key")
     def short_key(self, entry: LedgerEntry) -> str:
         return Truncator(entry.key).chars(KEY_SHOWN)
+
+    @admin.display(description="subject")
+    def short_subject(self, entry: LedgerEntry) -> SafeString | str:
+        """Ids of one moment begin alike: its end is shown too."""
+        whole = entry.subject
+        if len(whole) <= SUBJECT_SHOWN:
+            return whole or "-"
+        return format_html('<span title="{}">{}…{}</span>', whole, whole[: SUBJECT_SHOWN - 7], whole[-6:])
 
     @admin.display(description="scope")
     def short_scope(self, entry: LedgerEntry) -> str:
@@ -149,10 +130,6 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     @admin.display(description="lease until (UTC)")
     def lease(self, entry: LedgerEntry) -> str:
         return utc(entry.lease_until)
-
-    @admin.display(description="age")
-    def age(self, entry: LedgerEntry) -> str:
-        return timesince(entry.created_at, depth=1)
 
     @admin.display(description="about")
     def about(self, entry: LedgerEntry) -> SafeString | str:
@@ -196,17 +173,15 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
             raise PermissionDenied
         hours = statistics.tallied(hours=HOURS_SHOWN)
         still_open = statistics.open_entries()
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Keyed requests",
-            "opts": self.model._meta,
+        context: dict[str, Any] = {
             "charts": charts.by_hour(hours),
             "open": still_open,
             "total_open": sum(state.count for state in still_open),
             "ages": charts.ages(statistics.oldest_open(limit=OPEN_SHOWN)),
             "hours": HOURS_SHOWN,
         }
-        return TemplateResponse(request, "admin/idempotency/ledgerentry/statistics.html", context)
+        template = "admin/idempotency/ledgerentry/statistics.html"
+        return self.own_page(request, template, "Keyed requests", **context)
 
     def decide_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Resolve or abandon an entry: shown first, done on POST."""
@@ -230,17 +205,15 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
             self._log(request, entry, done, form.cleaned_data["note"])
             messages.success(request, f"The entry is {done}; its key is answered with that from now on.")
             return HttpResponseRedirect(detail)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Resolve or abandon",
-            "opts": self.model._meta,
+        context: dict[str, Any] = {
             "entry": entry,
             "about": self.about(entry),
             "condition": condition(entry),
             "form": form,
             "history": self.history(entry),
         }
-        return TemplateResponse(request, "admin/idempotency/ledgerentry/decide.html", context)
+        template = "admin/idempotency/ledgerentry/decide.html"
+        return self.own_page(request, template, "Resolve or abandon", **context)
 
     def _may_decide(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
@@ -264,7 +237,8 @@ def _is_open(entry: LedgerEntry) -> bool:
 class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
     """What consumers have applied."""
 
-    list_display = ("message_id", "consumer", "consumed_at")
+    list_display = ("message_id", "consumer", time_of("consumed_at"))
+    fields = list_display
     list_filter = (Consumer, "consumed_at")
     search_fields = ("message_id",)
     search_help_text = "A whole message id."

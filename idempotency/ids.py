@@ -1,5 +1,6 @@
 """Time-ordered ids that need no coordination and fit a provider's 32-character order number."""
 
+import re
 import secrets
 import time
 import uuid
@@ -24,13 +25,22 @@ def new_id() -> uuid.UUID:
     return uuid.UUID(int=(milliseconds << 80) | _VERSION_7 | (random_a << 64) | _VARIANT | random_b)
 
 
-class HexIdConverter:
-    """URL part `<hexid:name>`: 32 lower-case hexadecimal characters, given to the view as a UUID."""
+NOBODY = uuid.UUID(int=0)  # names no row of ours: `new_id` never makes it
 
-    regex = "[0-9a-f]{32}"
+_WRITTEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+
+
+class HexIdConverter:
+    """URL part `<hexid:name>`: 32 hexadecimal characters, as `new_id` gives them, to the view as a UUID.
+
+    Dashes and capitals are understood. Anything else is `NOBODY`, so that the view says what there is not, and not
+    before it has authenticated who asks.
+    """
+
+    regex = "[^/]+"
 
     def to_python(self, value: str) -> uuid.UUID:
-        return uuid.UUID(hex=value)
+        return uuid.UUID(value) if _WRITTEN.fullmatch(value) else NOBODY
 
     def to_url(self, value: uuid.UUID | str) -> str:
         return value if isinstance(value, str) else value.hex

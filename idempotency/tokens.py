@@ -5,14 +5,17 @@ claim on it, so the same unique constraint that makes a key count once makes a t
 or not. The scope of a token is its holder alone: used for a second, different call it is a reused key.
 """
 
-import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
 
 from django.core import signing
+from django.utils.crypto import salted_hmac
 
 from idempotency.conf import config
 from idempotency.errors import Problem, token_unknown
+from idempotency.keys import token_scope_of
+from idempotency.ledger import find
 
 _SEPARATOR, _SEPARATORS = ":", 2  # of Django's signer: value, time and signature
 
@@ -33,10 +36,23 @@ class Taken:
     expired: bool
 
 
-def issue(principal: str) -> Token:
-    """A new token for `principal` (see `principal_of`); no database, no Redis."""
-    token = _signer(principal).sign(secrets.token_urlsafe(16))
-    return Token(token, datetime.now(UTC) + timedelta(seconds=config().token_seconds))
+def issue(principal: str, *, intent: str = "") -> Token:
+    """A token for `principal` (see `principal_of`); no database, no Redis.
+
+    Args:
+        principal: who may use it.
+        intent: what it is meant for, where all tokens for the same shall count once together, as those of several
+            open pages; empty: a new one that counts alone.
+    """
+    signer = _signer(principal)
+    word = salted_hmac("idempotency.intent", f"{principal} {intent}").hexdigest() if intent else token_urlsafe(16)
+    return Token(signer.sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
+
+
+def is_used(token: Token, *, principal: str) -> bool:
+    """Whether it has counted, or another one of its intent: one query."""
+    key = read(token.token, principal=principal).key
+    return find(scope=token_scope_of(principal=principal), key=key) is not None
 
 
 def read(token: str, *, principal: str) -> Taken:

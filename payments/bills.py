@@ -8,27 +8,40 @@ difference for a person. Comparing a day again is safe: what agrees by then is r
 import csv
 import io
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Self
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import date, timedelta
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from payments import channels, services
+from payments.bill_lines import (
+    SLOW_REFUND_DAYS,
+    Compared,
+    Identity,
+    by_identity,
+    listed_elsewhere,
+    of_account,
+    paired,
+    unlisted,
+)
 from payments.errors import ProviderError
-from payments.models import BillComparison, Difference, Observation
+from payments.models import BillComparison, Difference
 from payments.observations import Outcome, apply_observation
 from payments.position import as_id
-from payments.providers.base import BillLine, Fact, FactKind, Provider
+from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
+from payments.providers.documents import is_keepable
 
 log = logging.getLogger(__name__)
 
 Kind = Difference.Kind
 
-DAYS_BACK = 3  # a provider that could not be reached for a weekend is asked again
+DAYS_BACK = 3  # looked at in any case; days before that, from an account's first fact on
+BILLS_KEPT_DAYS = 90  # WeChat gives no older ones
+DAYS_A_RUN = 7
+
+NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
 
 COLUMNS = (
     "day",
@@ -49,38 +62,6 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
-    """A line of the bill beside our fact of the same identity; one of both may be missing."""
-
-    line: BillLine | None
-    fact: Observation | None
-
-    @classmethod
-    def of(cls, line: BillLine, known: Mapping[tuple[str, str], Observation]) -> Self:
-        """A fact of the same number about another trade is not the line's: Alipay's are unique in a trade only."""
-        fact = known.get((line.kind.value, line.provider_txn_id))
-        if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
-            fact = None
-        return cls(line=line, fact=fact)
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """What moved, and the provider's number of it."""
-        told = self.line or self.fact
-        assert told is not None  # noqa: S101  one of both is there
-        return FactKind(told.kind).value, told.provider_txn_id
-
-    @property
-    def difference(self) -> Difference.Kind | None:
-        if self.fact is None:
-            return Kind.MISSING_HERE
-        if self.line is None:
-            return Kind.MISSING_THERE
-        same = (self.line.amount_minor, self.line.currency) == (self.fact.amount_minor, self.fact.currency)
-        return None if same else Kind.AMOUNT
-
-
 def compare(*, channel: str, day: date) -> BillComparison:
     """Fetch the bill of `day` and list every line on which it and our facts differ.
 
@@ -97,37 +78,48 @@ def compare(*, channel: str, day: date) -> BillComparison:
     services.must_be_outside_transactions()
     provider = services.provider(channel)
     lines = provider.bill(day=day)
-    known = _by_identity(provider, lines)
+    known = by_identity(provider, lines)
     for line in lines:
         if (line.kind.value, line.provider_txn_id) not in known:
             _take(provider, line)
-    before = _day_before(provider, day) if _unlisted(provider, day, lines) else ()
+    missing = unlisted(provider, day, lines)
+    elsewhere = listed_elsewhere(provider, day, missing)
+    absent = [one for one in missing if one.identity not in elsewhere]
+    if absent and not lines:
+        told = "The bill of %s for %s is empty, but we have facts of it: %d. It is asked for again."
+        log.warning(told, channel, day, len(absent))
     with transaction.atomic():
-        return _record(provider, day, lines, before)
+        return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
 
 
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
-    """Compare the last `DAYS_BACK` days of every channel that were not compared yet; how many days that were.
+    """Compare `DAYS_A_RUN` of the days that are left of every channel, see `_days_left`; how many days that were.
 
     Args:
         today: in UTC; the days before it are looked at.
         progress: told a line for each day.
 
+    Raises:
+        ExceptionGroup: some days failed, and not because their bills could not be had; all were tried.
+
     Transaction: NONE may be open.
     """
-    done = 0
+    done, failed = 0, list[Exception]()
     for channel, provider in channels.current().items():
-        for back in range(DAYS_BACK, 0, -1):
-            day = today - timedelta(days=back)
-            if BillComparison.objects.filter(channel=channel, merchant=provider.merchant, day=day).exists():
-                continue
+        for day in _days_left(provider, today):
             try:
                 compared = compare(channel=channel, day=day)
             except ProviderError as error:
                 log.warning("The bill of %s for %s could not be had: %s", channel, day, error)
-                continue
-            progress(f"{compared}: {compared.lines} lines, {open_differences(compared).count()} open differences")
-            done += 1
+            except Exception as error:
+                log.exception("The bill of %s for %s could not be compared", channel, day)
+                failed.append(error)
+            else:
+                found = open_differences(compared).count()
+                progress(f"{compared}: {compared.lines} lines, {found} open differences")
+                done += 1
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} bills could not be compared", failed)
     return done
 
 
@@ -159,7 +151,10 @@ def export(differences: Iterable[Difference]) -> Iterator[str]:
 
 
 def _take(provider: Provider, line: BillLine) -> None:
-    """Count what nobody told us of. What is not about a trade of ours, or conflicts, is left to the comparison."""
+    """Count what nobody told us of. What is not about a trade of ours, or conflicts, is left to the comparison.
+
+    So is a refund that has not succeeded: when it does, we are told, or the timer asks.
+    """
     fact = Fact(
         kind=line.kind,
         channel=provider.channel,
@@ -171,44 +166,47 @@ def _take(provider: Provider, line: BillLine) -> None:
         occurred_at=line.occurred_at,
         out_refund_no=line.out_refund_no,
     )
-    if as_id(line.out_trade_no) is None:
+    if as_id(line.out_trade_no) is None or line.refund_status is not RefundStatus.SUCCEEDED:
+        return
+    if not all(is_keepable(number, most=NUMBER_MAX) for number in (line.provider_txn_id, line.out_refund_no)):
         return
     with transaction.atomic():
         if apply_observation(fact, source="bill") is Outcome.APPLIED:
             log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
 
 
-def _day_before(provider: Provider, day: date) -> tuple[BillLine, ...]:
-    """At midnight a fact may be of another day for us than for them; empty where that bill cannot be had."""
-    try:
-        return provider.bill(day=day - timedelta(days=1))
-    except ProviderError as error:
-        log.warning("The bill before %s of %s could not be had: %s", day, provider.channel, error)
-        return ()
+def _days_left(provider: Provider, today: date) -> list[date]:
+    """The newest days that are not done, oldest first.
 
-
-def _of_account(provider: Provider) -> QuerySet[Observation]:
-    """Our facts of money that moved there."""
-    facts = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant)
-    return facts.exclude(kind=FactKind.CLOSED.value).select_related("attempt")
-
-
-def _by_identity(provider: Provider, lines: tuple[BillLine, ...]) -> dict[tuple[str, str], Observation]:
-    """Our facts of the lines' numbers, whatever day we think they were of."""
-    numbers = [line.provider_txn_id for line in lines]
-    facts = _of_account(provider).filter(provider_txn_id__in=numbers)
-    return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
+    An empty bill is not done while a fact of ours is missing there: it may have been asked for too early. The
+    newest, because a shopper may wait for what only yesterday's bill knows, and an old one that can never be had
+    must not keep the others from their turn; oldest first, because a bill resolves what the one before it missed.
+    """
+    since = today - timedelta(days=DAYS_BACK)
+    first = of_account(provider).order_by("id").first()
+    if first is not None:
+        since = min(since, (first.occurred_at or first.observed_at).astimezone(provider.zone).date())
+    since = max(since, today - timedelta(days=BILLS_KEPT_DAYS))
+    compared = BillComparison.objects.filter(channel=provider.channel, merchant=provider.merchant, day__gte=since)
+    still_open = Difference.objects.filter(comparison=OuterRef("pk"), resolved_at__isnull=True)
+    done = set(compared.exclude(Q(lines=0) & Exists(still_open)).values_list("day", flat=True))
+    days = [since + timedelta(days=after) for after in range((today - since).days)]
+    return [day for day in days if day not in done][-DAYS_A_RUN:]
 
 
 def _record(
-    provider: Provider, day: date, lines: tuple[BillLine, ...], before: tuple[BillLine, ...]
+    provider: Provider,
+    day: date,
+    lines: tuple[BillLine, ...],
+    *,
+    absent: list[Compared],
+    elsewhere: Collection[Identity],
 ) -> BillComparison:
-    compared = _pair(provider, lines)
-    listed_before = {one.identity for one in _pair(provider, before) if one.difference is None}
-    absent = [_Compared(line=None, fact=fact) for fact in _unlisted(provider, day, lines)]
-    compared += [one for one in absent if one.identity not in listed_before]
+    compared = paired(provider, lines)
+    theirs = [one.line for one in compared if one.line is not None]
+    compared += absent
     ours = [one.fact for one in compared if one.fact is not None]
-    currencies = [line.currency for line in lines] + [fact.currency for fact in ours]
+    currencies = [line.currency for line in theirs] + [fact.currency for fact in ours]
     comparison, _ = BillComparison.objects.update_or_create(
         channel=provider.channel,
         merchant=provider.merchant,
@@ -216,7 +214,7 @@ def _record(
         defaults={
             "lines": len(lines),
             "currency": next(iter(currencies), ""),
-            "theirs_minor": sum(_signed(line.kind, line.amount_minor) for line in lines),
+            "theirs_minor": sum(_signed(line.kind, line.amount_minor) for line in theirs),
             "ours_minor": sum(_signed(FactKind(fact.kind), fact.amount_minor) for fact in ours),
             "compared_at": Now(),
         },
@@ -226,55 +224,37 @@ def _record(
         [_difference(comparison, kind, one) for kind, one in found], ignore_conflicts=True
     )
     agreed = {one.identity for one in compared} - {one.identity for _, one in found}
-    for difference in open_differences(comparison):
-        if (difference.moved, difference.provider_txn_id) in agreed | listed_before:
-            resolve(difference.pk, resolution="it agrees now")
-    _resolve_before(comparison, agreed)
+    _resolve(open_differences(comparison), agreed.union(elsewhere), "it agrees now")
+    others = Difference.objects.filter(
+        comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
+    ).exclude(comparison=comparison)
+    missed_before = others.filter(kind=Kind.MISSING_THERE.value, comparison__day=day - timedelta(days=1))
+    _resolve(missed_before, agreed, f"it stands in the bill of {day}")
+    # a refund under way when its bill was compared, that nobody asked about
+    while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
+    early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)
+    _resolve(early, elsewhere, "it agrees now")
     return comparison
 
 
-def _resolve_before(comparison: BillComparison, agreed: Collection[tuple[str, str]]) -> None:
-    """What was missed in the bill of the day before, and stands in this one."""
-    missed = Difference.objects.filter(
-        comparison__channel=comparison.channel,
-        comparison__merchant=comparison.merchant,
-        comparison__day=comparison.day - timedelta(days=1),
-        kind=Kind.MISSING_THERE.value,
-        resolved_at__isnull=True,
-    )
-    for difference in missed:
-        if (difference.moved, difference.provider_txn_id) in agreed:
-            resolve(difference.pk, resolution=f"it stands in the bill of {comparison.day}")
+def _resolve(differences: QuerySet[Difference], settled: Collection[Identity], resolution: str) -> None:
+    for difference in differences:
+        if (difference.moved, difference.provider_txn_id) in settled:
+            resolve(difference.pk, resolution=resolution)
 
 
-def _pair(provider: Provider, lines: tuple[BillLine, ...]) -> list[_Compared]:
-    """Every line with its fact, whatever day we think that was of."""
-    by_identity = _by_identity(provider, lines)
-    return [_Compared.of(line, by_identity) for line in lines]
-
-
-def _unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Observation]:
-    """The day's facts that have no line."""
-    listed = {(line.kind.value, line.provider_txn_id) for line in lines}
-    begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
-    end = begin + timedelta(days=1)
-    that_day = Q(occurred_at__gte=begin, occurred_at__lt=end) | Q(
-        occurred_at__isnull=True, observed_at__gte=begin, observed_at__lt=end
-    )
-    facts = _of_account(provider).filter(that_day, amount_minor__gt=0)
-    return [fact for fact in facts if (fact.kind, fact.provider_txn_id) not in listed]
-
-
-def _difference(comparison: BillComparison, kind: Difference.Kind, one: _Compared) -> Difference:
+def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared) -> Difference:
+    """Whatever a provider wrote into its bill, cut to what our columns hold."""
     line, fact = one.line, one.fact
     moved, number = one.identity
-    difference = Difference(comparison=comparison, kind=kind, moved=moved, provider_txn_id=number)
+    difference = Difference(comparison=comparison, kind=kind, moved=moved, provider_txn_id=number[:NUMBER_MAX])
     if fact is not None:
         difference.out_trade_no, difference.out_refund_no = fact.attempt.out_trade_no, fact.out_refund_no
         difference.ours_minor, difference.currency = fact.amount_minor, fact.currency
         difference.payment_id = fact.attempt.payment_id
     if line is not None:
-        difference.out_trade_no, difference.out_refund_no = line.out_trade_no, line.out_refund_no
+        difference.out_trade_no = line.out_trade_no[:NUMBER_MAX]
+        difference.out_refund_no = line.out_refund_no[:NUMBER_MAX]
         difference.theirs_minor, difference.currency = line.amount_minor, line.currency
     return difference
 

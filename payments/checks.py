@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
 from payments.providers import registry, stripe_settings
+from payments.providers.alipay_certificates import leaves
 
 ENDS_SOON = timedelta(days=30)
 
@@ -89,16 +90,18 @@ def _readable_by_others(channel: str, fields: Mapping[str, str]) -> list[CheckMe
 
 
 def _ending_certificates(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
-    """Ours that end soon, so that there is time to get the next; the platform's come by themselves."""
+    """Files whose last certificate ends soon: there is time to get the next. WeChat's come by themselves."""
     found: list[CheckMessage] = []
     for field in ("MCH_CERT_FILE", "APP_CERT_FILE", "PUBLIC_CERT_FILE"):
         file = fields.get(field, "")
         try:
-            held = x509.load_pem_x509_certificates(Path(file).read_bytes())[0] if file else None
+            held = x509.load_pem_x509_certificates(Path(file).read_bytes()) if file else []
         except (OSError, ValueError):
             continue  # told already
-        if held is not None and datetime.now(UTC) < held.not_valid_after_utc < datetime.now(UTC) + ENDS_SOON:
-            told = f"{channel.upper()}_{field}: {file} expires on {held.not_valid_after_utc:%Y-%m-%d}."
+        # issuers may follow; of Alipay's own, one that takes over may stand beside the one that ends
+        ends = max((one.not_valid_after_utc for one in leaves(held) or held[:1]), default=None)
+        if ends is not None and datetime.now(UTC) < ends < datetime.now(UTC) + ENDS_SOON:
+            told = f"{channel.upper()}_{field}: {file} expires on {ends:%Y-%m-%d}."
             hint = "docs/operations.md, Rotating keys"
             found.append(checks.Warning(told, hint=hint, id="payments.W002"))
     return found

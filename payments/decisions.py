@@ -250,11 +250,16 @@ def _named(refund: Refund) -> str:
     return f"refund {refund.out_refund_no} of {refund_money(refund)}"
 
 
+def _sentence(text: str) -> str:
+    """With a full stop, if it ends without anything of the kind."""
+    return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{text}."
+
+
 def _log(row: models.Model, action: str, *, by: Operator, result: str) -> None:
     LogEntry.objects.log_actions(
         user_id=by.user_id,
         queryset=[row],
         action_flag=CHANGE,
-        change_message=f"{action}. Reason: {by.reason} Result: {result}",
+        change_message=f"{action}. Reason: {_sentence(by.reason)} Result: {result}",
         single_object=True,
     )

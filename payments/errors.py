@@ -11,7 +11,8 @@ exception            what is known                            what may follow
 `ProviderUnavailable` the request did not reach the provider  try again later, same number
                      (connection refused, DNS, pool full,
                      no room within our own limits), or it
-                     was turned away unread: too many calls
+                     was turned away unread: too many calls,
+                     or a key of ours that it does not take
 `OutcomeUnknown`     the request left; the answer is missing, ask (`query`) under the same number; never
                      a 5xx, unsigned or unreadable, or tells  a new number
                      that the work goes on
@@ -44,7 +45,7 @@ class ProviderRejected(ProviderError):
 
 
 class ProviderUnavailable(ProviderError):
-    """The request never reached the provider, or was turned away for coming too often."""
+    """The request never reached the provider, or was turned away unread: it said nothing about what was asked."""
 
 
 class ChannelOff(ProviderUnavailable):

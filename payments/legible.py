@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from idempotency.redaction import redacted
-from payments.models import Anomaly, Notification, Refund
+from payments.models import Anomaly, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
 
 SHOWN_MAX = 20_000  # characters of a body
@@ -26,6 +26,18 @@ PAYER_MEMBERS = (
     *("billing_details", "customer", "customer_details", "customer_email", "receipt_email", "shipping", "source"),
     *("payment_method", "payment_method_details", "payment_method_data", "client_secret", "ip"),
 )
+
+# of what an anomaly keeps; other names are their own label
+LABELS = {
+    "out_trade_no": "our number",
+    "amount_minor": "amount",
+    "expected_minor": "asked for",
+    "first_minor": "amount told first",
+    "paid_minor": "paid",
+    "refunded_minor": "refunded",
+    "first_sha256": "SHA-256 of what came first",
+    "sha256": "SHA-256 of what came now",
+}
 
 WAITS = "waits for a person"
 
@@ -54,11 +66,40 @@ def refund_money(refund: Refund) -> str:
 
 def at_stake(anomaly: Anomaly) -> str:
     """The money that an anomaly is about; a dash where it is about none, or nobody knows."""
-    told: Mapping[str, Any] = anomaly.detail
-    currency = told.get("currency") or (anomaly.payment.currency if anomaly.payment else "")
+    known: Mapping[str, Any] = anomaly.detail
+    currency = known.get("currency") or _currency_of_payment(anomaly)
     if anomaly.kind == Anomaly.Kind.REFUND_EXCEEDS_PAID:
-        return money(told.get("refunded_minor", 0) - told.get("paid_minor", 0), currency)
-    return money(told["amount_minor"], currency) if told.get("amount_minor") and currency else "-"
+        return money(known.get("refunded_minor", 0) - known.get("paid_minor", 0), currency)
+    return money(known["amount_minor"], currency) if known.get("amount_minor") and currency else "-"
+
+
+def told(anomaly: Anomaly) -> list[tuple[str, str]]:
+    """What was told, each with its label; amounts as money, in the currency that each was told or asked for in."""
+    known: Mapping[str, Any] = anomaly.detail
+    told_in = known.get("currency") or _currency_of_payment(anomaly)
+    currencies = {
+        "expected_minor": _currency_of_payment(anomaly),
+        "first_minor": _first_currency(anomaly) or told_in,
+    }
+    lines = []
+    for name, value in known.items():
+        label = LABELS.get(name, name.replace("_", " "))
+        if name.endswith("_minor"):
+            lines.append((label, money(value, currencies.get(name, told_in) or "an unknown currency")))
+        else:
+            lines.append((label, str(value)))
+    return lines
+
+
+def _currency_of_payment(anomaly: Anomaly) -> str:
+    return anomaly.payment.currency if anomaly.payment else ""
+
+
+def _first_currency(anomaly: Anomaly) -> str:
+    """That of the fact that was told again with other content."""
+    merchant, _, number = anomaly.reference.partition("/")
+    facts = Observation.objects.filter(channel=anomaly.channel, merchant=merchant, provider_txn_id=number)
+    return facts.values_list("currency", flat=True).first() or ""
 
 
 def policy(anomaly: Anomaly) -> str:

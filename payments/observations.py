@@ -2,8 +2,8 @@
 
 Callback, timer, return page, daily bill and an operator's question all end in `apply_observation`. A fact is kept
 once (unique constraint on its identity), totals are derived from the kept facts under the payment's row lock, and
-the status from the totals: so any order, any number of copies and any mixture of sources end in the same state. What must not be
-credited is kept too, filed as an anomaly, and given back where the policy says so.
+the status from the totals: so any order, any number of copies and any mixture of sources end in the same state.
+What must not be credited is kept too, filed as an anomaly, and given back where the policy says so.
 """
 
 import uuid
@@ -22,6 +22,7 @@ from payments import anomalies, inbox, journal, position, recording, sequence
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.position import Position, as_id
 from payments.providers.base import Fact, FactKind
+from payments.schedule import after
 from payments.states import NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
 Kind = Anomaly.Kind
@@ -114,7 +115,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
         out_refund_no=fact.out_refund_no,
         paid_txn_id=fact.paid_txn_id,
         credited=refused is None
-        and (fact.kind is FactKind.PAID or stands.is_credited(attempt, paid_txn_id=fact.paid_txn_id)),
+        and (fact.kind is FactKind.PAID or _takes_back_what_counts(stands, attempt, fact)),
         source=source,
         occurred_at=fact.occurred_at,
     )
@@ -143,16 +144,24 @@ def _why_not_credited(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly
     if fact.merchant != attempt.merchant:
         # another account's word neither pays nor closes our trade, nor gives our money back
         return Kind.MERCHANT_MISMATCH
-    if fact.kind is FactKind.CLOSED:
-        return None
-    if fact.currency != attempt.currency:
-        return Kind.AMOUNT_MISMATCH
-    return _why_not_taken(stands, attempt, fact) if fact.kind is FactKind.PAID else None
+    if fact.kind is FactKind.PAID:
+        return _why_not_taken(stands, attempt, fact)
+    if fact.kind is FactKind.REFUNDED:
+        # what was charged in another currency goes back in that one; before its charge is known, ours is expected
+        charged_in = {charge.currency for charge in stands.charges(attempt, paid_txn_id=fact.paid_txn_id)}
+        return None if fact.currency in (charged_in or {attempt.currency}) else Kind.AMOUNT_MISMATCH
+    return None
+
+
+def _takes_back_what_counts(stands: Position, attempt: Attempt, fact: Fact) -> bool:
+    """Whether a refund is of a charge that is credited; of two charges in two currencies, that in its own."""
+    charges = stands.charges(attempt, paid_txn_id=fact.paid_txn_id)
+    return any(charge.credited and charge.currency == fact.currency for charge in charges)
 
 
 def _why_not_taken(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly.Kind | None:
     """Why the order does not take this money; asked last, because the order then is paid."""
-    if fact.amount_minor != attempt.amount_minor:
+    if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
         return Kind.AMOUNT_MISMATCH
     if stands.payment.paid_minor:
         return Kind.PAID_TWICE
@@ -177,7 +186,7 @@ def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_m
         amount_minor=amount_minor,
         reason=anomaly.kind.replace("_", " "),
         anomaly=anomaly,
-        next_query_at=Now(),
+        next_query_at=after(query_count=0),  # the job comes first
     )
     # staged in this very transaction: either the refund is known and queued, or neither
     app.configure_task("payments.submit_refund", lock=payment.id.hex, queueing_lock=refund.id.hex).defer(
@@ -194,7 +203,7 @@ def _have_others_closed(stands: Position, paid: Attempt) -> None:
 
 def _count_early_refunds(stands: Position, attempt: Attempt) -> list[Statement]:
     """What came before its payment counts from now on, if that does."""
-    late = stands.uncounted_refunds(attempt) if stands.is_credited(attempt) else []
+    late = stands.uncounted_refunds(attempt)
     for fact in late:
         fact.credited = True
         fact.save(update_fields=["credited"])

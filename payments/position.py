@@ -66,21 +66,23 @@ class Position:
         """The attempt's facts of that kind."""
         return [fact for fact in self.facts if fact.attempt_id == attempt.pk and fact.kind == kind]
 
-    def is_credited(self, attempt: Attempt, *, paid_txn_id: str = "") -> bool:
-        """Whether what it was paid with counts for the order; of several charges, that of the number."""
+    def charges(self, attempt: Attempt, *, paid_txn_id: str = "") -> list[Observation]:
+        """What it was paid with; of several charges, that of the number."""
         charges = self.of(attempt, FactKind.PAID)
-        named = [fact for fact in charges if fact.provider_txn_id == paid_txn_id]
-        return any(fact.credited for fact in named or charges)
+        return [fact for fact in charges if fact.provider_txn_id == paid_txn_id] or charges
 
     def uncounted_refunds(self, attempt: Attempt) -> list[Observation]:
-        """Refunds that came before their payment; those of another account, currency or charge never count."""
-        charges = {"", *(fact.provider_txn_id for fact in self.of(attempt, FactKind.PAID) if fact.credited)}
+        """Refunds that came before their payment, if that counts; those of another account, currency or charge
+        never do.
+        """
+        charges = {fact.provider_txn_id for fact in self.of(attempt, FactKind.PAID) if fact.credited}
         return [
             fact
             for fact in self.of(attempt, FactKind.REFUNDED)
-            if not fact.credited
+            if charges
+            and not fact.credited
             and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
-            and fact.paid_txn_id in charges
+            and fact.paid_txn_id in {"", *charges}
         ]
 
     def total_minor(self, kind: FactKind) -> int:

@@ -2,20 +2,26 @@
 
 The row is committed before the provider hears of it; its id is the refund's number there, so asking twice moves
 nothing twice, and a notification that arrives before our own call returned finds its row.
+
+`submitted_at` is when the last request began of whose outcome nothing is known. It is the compare-and-set between
+processes that make requests, and keeps a refusal of one from being taken for a word about another: what an earlier
+request may still move stays reserved, or the same money could be asked for under a second number.
 """
 
 import logging
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from idempotency.ids import new_id
 from payments import services
 from payments.anomalies import file_anomaly, reference_of
-from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
 from payments.models import Anomaly, Observation, Payment, Refund
 from payments.observations import rederive
 from payments.position import as_id
@@ -32,6 +38,9 @@ _TROUBLES = {
     AtProvider.UNFUNDED: RefundStatus.REQUESTED,
     AtProvider.STUCK: RefundStatus.PROCESSING,
 }
+
+# for so long a request without an answer may still be carried out; longer than a provider takes for one
+IN_DOUBT = timedelta(minutes=10)
 
 _OPEN = [status.value for status in OPEN_REFUNDS]
 
@@ -88,34 +97,26 @@ def submit_refund(refund_id: UUID) -> Refund:
     if refund.status not in _OPEN:
         return refund
     channel = services.provider_of(refund.attempt)
-    number, charged = refund.attempt.out_trade_no, _charge(refund)
+    charged, before, began = _charge(refund), refund.submitted_at, timezone.now()
     try:
-        result = None
-        if refund.submitted_at is not None:
-            result = _ask(channel, refund, charged)
+        result = _ask(channel, refund, charged) if before is not None else None
         if result is None or result.status is AtProvider.NOT_FOUND:
-            if not _still_open(refund).update(submitted_at=Now()):
-                refund.refresh_from_db()  # withdrawn, or ended by another's question
+            if not _still_open(refund).filter(submitted_at=before).update(submitted_at=began):
+                refund.refresh_from_db()  # withdrawn, ended by another's question, or another's request goes out
                 return refund
-            result = channel.refund(
-                out_trade_no=number,
-                out_refund_no=refund.out_refund_no,
-                amount_minor=refund.amount_minor,
-                paid_minor=charged.amount_minor,
-                currency=charged.currency,
-                reason=refund.reason,
-                notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
-                reference=charged.provider_txn_id,  # not the attempt's: our number may have been charged twice
-            )
+            result = _request(channel, refund, charged)
     except OutcomeUnknown as error:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
         return _set(refund, RefundStatus.UNCERTAIN)
+    except ProviderUnavailable:
+        _still_open(refund).filter(submitted_at=began).update(submitted_at=before)  # ours was none
+        raise
     except ProviderRejected as error:
-        return _stand(refund, RefundStatus.FAILED, message=str(error))
+        return _refused(refund, began=began, before=before, message=str(error))
     services.fold(result.facts, source="refund")
     if result.status in _TROUBLES:
         why = result.message or "the provider closed it without moving money"
-        return _stand(refund, _TROUBLES[result.status], message=why)
+        return _stand(refund, _still_open(refund), status=_TROUBLES[result.status], message=why)
     if result.status is AtProvider.PROCESSING:
         _end_or_go_on(refund, RefundStatus.PROCESSING)
     refund.refresh_from_db()
@@ -138,6 +139,19 @@ def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
         rederive(payment)
     refund.refresh_from_db()
     return refund
+
+
+def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
+    return channel.refund(
+        out_trade_no=refund.attempt.out_trade_no,
+        out_refund_no=refund.out_refund_no,
+        amount_minor=refund.amount_minor,
+        paid_minor=charged.amount_minor,
+        currency=charged.currency,
+        reason=refund.reason,
+        notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
+        reference=charged.provider_txn_id,  # not the attempt's: our number may have been charged twice
+    )
 
 
 def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
@@ -190,12 +204,25 @@ def take_news(told: RefundResult, *, channel: str) -> bool:
     return stuck or came_back
 
 
-def _stand(refund: Refund, status: RefundStatus, *, message: str) -> Refund:
-    """It has failed, or stays open and waits for a person."""
+def _refused(refund: Refund, *, began: datetime, before: datetime | None, message: str) -> Refund:
+    """Our request was refused: that ends the refund, unless another request may still be carried out.
+
+    Args:
+        began: when ours did; where another one began since, that one's outcome counts.
+        before: when one began that has had no answer, if one has.
+    """
+    ours = _still_open(refund).filter(submitted_at=began)
+    if before is not None and began - before < IN_DOUBT:
+        return _stand(refund, ours, status=RefundStatus.UNCERTAIN, submitted_at=before, message=message)
+    return _stand(refund, ours, status=RefundStatus.FAILED, message=message)
+
+
+def _stand(refund: Refund, row: QuerySet[Refund], *, message: str, **after: object) -> Refund:
+    """It has failed, or stays open and waits for a person; nothing, if it is not `row` any more."""
     with transaction.atomic():
         payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
         # whoever folds a success holds the same lock: it stands, or comes after and resolves what is filed here
-        if _end_or_go_on(refund, status, message=message[:255]):
+        if row.update(message=message[:255], **after):
             _file(refund, payment, message=message)
             rederive(payment)  # what was reserved for one that failed is free again
     refund.refresh_from_db()

@@ -158,7 +158,8 @@ def close_attempt(attempt_id: UUID) -> Payment:
 def look_again(attempt_id: UUID) -> None:
     """Ask about an attempt whose time is over, also if it counts as closed: it may have been paid by its link.
 
-    What was paid goes back by policy if the order is closed; a notification mostly has told it before.
+    What was paid goes back by policy if the order is closed; a notification mostly has told it before. Who has
+    begun to pay there, and not done so yet, finds it closed.
 
     Raises:
         ProviderError: no trustworthy answer; nothing changed.
@@ -167,7 +168,9 @@ def look_again(attempt_id: UUID) -> None:
     """
     must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)
-    _ask(provider_of(attempt), attempt)
+    channel = provider_of(attempt)
+    if _ask(channel, attempt) is TradeStatus.PENDING:
+        _close(channel, attempt)
 
 
 def close_payment(*, order_id: UUID) -> CloseResult:
@@ -253,11 +256,9 @@ def _close(channel: Provider, attempt: Attempt) -> None:
     trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
     if trade.status is TradeStatus.PAID and not trade.facts:
         trade = _query(channel, attempt)
-    if trade.may_yet_begin and attempt.expires_at > timezone.now():
+    if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
         # before it counts as closed, so that no crash comes between
-        app.configure_task("payments.look_again", schedule_at=attempt.expires_at + LOOK_AGAIN).defer(
-            attempt_id=attempt.out_trade_no
-        )
+        app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
     fold(trade.facts, source="close")
 
 

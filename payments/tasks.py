@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from procrastinate import RetryStrategy
+from procrastinate import JobContext, RetryStrategy
 from procrastinate.contrib.django import app
 
 from payments import bills, certificates, reconcile, refunds, sequence, services
@@ -37,7 +37,7 @@ def submit_refund(refund_id: str) -> None:
 
 @app.task(
     name="payments.look_again",
-    retry=RetryStrategy(max_attempts=12, exponential_wait=2, retry_exceptions=[ProviderError]),
+    retry=RetryStrategy(max_attempts=12, exponential_wait=2),  # for hours, also where the database was away
 )
 def look_again(attempt_id: str) -> None:
     """Ask once more about what was closed while its link could still be used; the daily bill tells it in the end.
@@ -46,6 +46,21 @@ def look_again(attempt_id: str) -> None:
         attempt_id: 32 hexadecimal characters.
     """
     services.look_again(UUID(hex=attempt_id))
+
+
+@app.periodic(cron="*/5 * * * *")
+@app.task(name="payments.take_up_stalled", queueing_lock="payments.take_up_stalled", pass_context=True)
+async def take_up_stalled(context: JobContext, timestamp: int) -> int:
+    """Every five minutes: a `look_again` whose worker was killed. For all other work a timer looks at its rows.
+
+    Args:
+        context: of the worker, whose connection is used.
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    jobs = list(await context.app.job_manager.get_stalled_jobs(task_name=look_again.name))
+    for job in jobs:
+        await context.app.job_manager.retry_job(job)
+    return len(jobs)
 
 
 @app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))

@@ -1,7 +1,7 @@
 """The shop's tables for the operator: products are edited (`shop.productadmin`), sales announced, others read."""
 
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
@@ -9,15 +9,16 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext_lazy as _
 from rest_framework.authtoken.models import TokenProxy
 
-from idempotency import admin as ledger_admin
-from idempotency import searching
+from idempotency import adminpages, searching
+from idempotency.adminpages import time_of
 from idempotency.filters import newest
 from idempotency.paging import COUNTED_MAX
 from idempotency.searching import WholeTermSearch
 from payments.admin.filters import Opened
+from payments.admin.pages import shortened
+from payments.legible import money
 from shop import flashsale, orders
 from shop.models import (
     Campaign,
@@ -31,11 +32,10 @@ from shop.models import (
     Product,
 )
 from shop.productadmin import ProductAdmin
-from shop.templatetags.shop import money
 
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
-admin.site.index_title = _("Shop, payments and ledger")
+admin.site.index_title = "Shop, payments and ledger"
 # its pages show API tokens in full; `manage.py drf_create_token` makes one for whom it is for
 if admin.site.is_registered(TokenProxy):
     admin.site.unregister(TokenProxy)
@@ -56,16 +56,16 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    @admin.display(description=_("price"))
+    @admin.display(description="price")
     def price(self, item: OrderItem) -> str:
         return money(item.price_minor, item.order.currency)
 
-    @admin.display(description=_("subtotal"))
+    @admin.display(description="subtotal")
     def subtotal(self, item: OrderItem) -> str:
         return money(item.subtotal_minor, item.order.currency)
 
 
-class ReadOnlyAdmin(ledger_admin.ReadOnlyAdmin):
+class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
     """As the ledger's: seen, never written, for the domain modules are the only writers."""
 
     list_per_page = 100
@@ -75,11 +75,17 @@ class ReadOnlyAdmin(ledger_admin.ReadOnlyAdmin):
 class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Orders by status and time; the search takes an order number, a user name or a SKU."""
 
-    list_display = ("number", "status", "user", "total", "created_at", "paid_at", "closed_at", "version")
+    list_display = (
+        "short_number",
+        "status",
+        "user",
+        "total",
+        *map(time_of, ("created_at", "paid_at", "closed_at")),
+    )
     list_filter = (Opened, newest("status", OrderStatus.choices))
     list_select_related = ("user",)
     search_fields = ("id",)
-    search_help_text = _("a whole order number or user name, or of the newest orders a whole SKU")
+    search_help_text = "a whole order number or user name, or of the newest orders a whole SKU"
     ordering = ("-id",)
     inlines = (OrderItemInline,)
     fields = (
@@ -89,24 +95,24 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
         "total",
         "payment",
         "note",
-        "created_at",
-        "expires_at",
-        "closing_at",
-        "paid_at",
-        "closed_at",
+        *map(time_of, ("created_at", "expires_at", "closing_at", "paid_at", "closed_at")),
         "version",
     )
-    readonly_fields = fields
+    readonly_fields: ClassVar[Any] = fields
 
-    @admin.display(description=_("number"), ordering="id")
+    @admin.display(description="number")
+    def short_number(self, order: Order) -> SafeString:
+        return shortened(order.id)
+
+    @admin.display(description="number")
     def number(self, order: Order) -> str:
         return order.id.hex
 
-    @admin.display(description=_("total"), ordering="total_minor")
+    @admin.display(description="total")
     def total(self, order: Order) -> str:
         return money(order.total_minor, order.currency)
 
-    @admin.display(description=_("payment"))
+    @admin.display(description="payment")
     def payment(self, order: Order) -> SafeString | str:
         payment_id = orders.payment_ids(order_ids=[order.id]).get(order.id)
         if payment_id is None:
@@ -129,11 +135,12 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
 class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Who likes what."""
 
-    list_display = ("product", "user", "created_at")
+    list_display = ("product", "user", time_of("created_at"))
+    fields = list_display
     list_filter = ("product",)
     list_select_related = ("product", "user")
     search_fields = ("user",)
-    search_help_text = _("a whole user name or SKU")
+    search_help_text = "a whole user name or SKU"
 
     def search(self, rows: QuerySet[Like], term: str) -> QuerySet[Like]:
         products = list(Product.objects.filter(sku=term).values_list("pk", flat=True))
@@ -144,12 +151,14 @@ class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
 class FlashSaleAdmin(ReadOnlyAdmin):
     """What is, was and will be sold to few. A new one can be announced; what was announced is not changed."""
 
-    list_display = ("product", "starts_at", "ends_at", "units", "sold", "version")
+    list_display = ("product", time_of("starts_at"), time_of("ends_at"), "units", "sold", "version")
     list_filter = ("product",)
     list_select_related = ("product",)
     search_fields = ("product__sku",)
     date_hierarchy = "starts_at"
-    fields = ("product", "units", "starts_at", "ends_at")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("product", "units", "starts_at", "ends_at") if obj is None else self.list_display
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_add_permission(self, request)
@@ -164,16 +173,28 @@ class FlashSaleAdmin(ReadOnlyAdmin):
         obj.pk = flashsale.announce(product_id=obj.product_id, **told).pk
 
 
+class OfSale(admin.RelatedFieldListFilter):
+    """By the sale; all of them with their products in one statement."""
+
+    def field_choices(self, field: Any, request: HttpRequest, model_admin: Any) -> Any:
+        return [(str(sale.pk), str(sale)) for sale in FlashSale.objects.select_related("product")]
+
+
 @admin.register(FlashSalePurchase)
 class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Who bought, in the order of arrival."""
 
-    list_display = ("sale", "place", "buyer", "order", "bought_at", "returned_at")
-    list_filter = ("sale", ("returned_at", admin.EmptyFieldListFilter))
-    list_select_related = ("sale", "buyer", "order")
+    list_display = ("sale", "place", "buyer", "short_order", time_of("bought_at"), time_of("returned_at"))
+    fields = ("sale", "place", "buyer", "order", time_of("bought_at"), time_of("returned_at"))
+    list_filter = (("sale", OfSale), ("returned_at", admin.EmptyFieldListFilter))
+    list_select_related = ("sale__product", "buyer")
     search_fields = ("buyer",)
-    search_help_text = _("a whole user name or SKU")
+    search_help_text = "a whole user name or SKU"
     ordering = ("-sale_id", "place", "pk")  # not by a column of the sale: an index gives one sale after the other
+
+    @admin.display(description="order")
+    def short_order(self, purchase: FlashSalePurchase) -> SafeString:
+        return shortened(purchase.order_id)
 
     def search(self, rows: QuerySet[FlashSalePurchase], term: str) -> QuerySet[FlashSalePurchase]:
         sales = list(FlashSale.objects.filter(product__sku=term).values_list("pk", flat=True))
@@ -184,16 +205,16 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
 class CampaignAdmin(ReadOnlyAdmin):
     """Coupon campaigns; the page of one tells how far it is drawn."""
 
-    list_display = ("slug", "name", "created_at")
+    list_display = ("slug", "name", time_of("created_at"))
     search_fields = ("slug", "name")
-    fields = ("slug", "name", "coupons_drawn", "coupons_left", "created_at")
+    fields = ("slug", "name", "coupons_drawn", "coupons_left", time_of("created_at"))
     readonly_fields = fields
 
-    @admin.display(description=_("drawn"))
+    @admin.display(description="drawn")
     def coupons_drawn(self, campaign: Campaign) -> str:
         return _counted(campaign, drawn=True)
 
-    @admin.display(description=_("left"))
+    @admin.display(description="left")
     def coupons_left(self, campaign: Campaign) -> str:
         return _counted(campaign, drawn=False)
 
@@ -202,19 +223,18 @@ class CampaignAdmin(ReadOnlyAdmin):
 class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
     """Drawn coupons with their users, and free ones, whose code nobody needs to see."""
 
-    list_display = ("number", "campaign", "shown_code", "drawn_by", "drawn_at")
+    list_display = ("number", "campaign", "shown_code", "drawn_by", time_of("drawn_at"))
     list_filter = ("campaign", ("drawn_at", admin.EmptyFieldListFilter))
     list_select_related = ("campaign", "drawn_by")
     search_fields = ("code",)
-    search_help_text = _("a whole user name or code")
-    fields = ("number", "campaign", "shown_code", "drawn_by", "drawn_at")
-    readonly_fields = fields
+    search_help_text = "a whole user name or code"
+    fields = readonly_fields = list_display
 
-    @admin.display(description=_("number"), ordering="pk")
+    @admin.display(description="number", ordering="pk")
     def number(self, coupon: Coupon) -> int:
         return coupon.pk
 
-    @admin.display(description=_("code"))
+    @admin.display(description="code")
     def shown_code(self, coupon: Coupon) -> str:
         return "-" if coupon.drawn_by_id is None else coupon.code
 

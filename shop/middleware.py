@@ -2,6 +2,7 @@
 what no page of ours needs.
 """
 
+import contextlib
 import io
 import re
 import uuid
@@ -25,6 +26,7 @@ from idempotency.availability import outage
 from idempotency.errors import Problem, malformed, payload_too_large, problem_response
 from shop import fallbacks, health
 
+REST_MAX_BYTES = 4 * 1024 * 1024  # of a body that nobody has read; after a longer one the connection ends
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
@@ -42,8 +44,11 @@ class ProbesMiddleware:
         return self.get_response(request) if probe is None else probe(request)
 
 
-class ChunkedBodyMiddleware:
+class BodyMiddleware:
     """A body in chunks gets the length that it has, up to the limit of all bodies; above it, 413.
+
+    What nobody has read of a body is read in the end: a server ends the connection after a large one without a
+    word, and a caller who keeps connections would lose the next request on it, which is the retry.
 
     Django, and REST framework after it, take a body without Content-Length for an empty one. A WSGI server that
     ends the stream with the body says so (`wsgi.input_terminated`); behind ASGI the body has been read already.
@@ -56,8 +61,17 @@ class ChunkedBodyMiddleware:
         if "HTTP_TRANSFER_ENCODING" in request.META and not request.META.get("CONTENT_LENGTH"):
             problem = _with_its_length(request)
             if problem is not None:
-                return problem_response(problem, request)
-        return self.get_response(request)
+                return _after_the_rest(request, problem_response(problem, request))
+        return _after_the_rest(request, self.get_response(request))
+
+
+def _after_the_rest(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """`response`, when up to `REST_MAX_BYTES` of the body have been read."""
+    left = REST_MAX_BYTES if isinstance(request, WSGIRequest) and request.META.get("wsgi.input_terminated") else 0
+    with contextlib.suppress(Exception):  # each server has its own for a caller who went away
+        while left > 0 and (part := request.META["wsgi.input"].read(65_536)):
+            left -= len(part)
+    return response
 
 
 def _with_its_length(request: Any) -> Problem | None:
@@ -116,7 +130,9 @@ class LanguageMiddleware(LocaleMiddleware):
     """Django's, without its search for a language at the beginning of the path: none of our addresses has one."""
 
     def process_request(self, request: HttpRequest) -> None:
-        translation.activate(translation.get_language_from_request(request))
+        # the admin speaks English to everybody: its own words have no translation, and half of one misleads
+        is_admin = request.path_info.startswith("/admin/")
+        translation.activate("en" if is_admin else translation.get_language_from_request(request))
         request.LANGUAGE_CODE = translation.get_language()
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

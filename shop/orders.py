@@ -106,6 +106,11 @@ def get_order(*, order_id: UUID, user_id: int) -> Order:
     return order
 
 
+def latest_id(*, user_id: int) -> UUID | None:
+    """The user's newest order."""
+    return Order.objects.filter(user_id=user_id).order_by("-id").values_list("id", flat=True).first()
+
+
 def payment_ids(*, order_ids: Iterable[UUID]) -> dict[UUID, UUID]:
     """Order id -> id of its payment, for those that have one. The payments app is asked: orders hold no link."""
     return dict(Payment.objects.filter(order_id__in=list(order_ids)).values_list("order_id", "id"))

@@ -19,8 +19,10 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_safe
 
+from idempotency import tokens
 from idempotency.errors import Problem
 from idempotency.modes import ATOMIC, PHASED
+from idempotency.principal import principal_of
 from idempotency.views import idempotent
 from payments.models import Payment
 from payments.providers.base import NextActionType, Payer, PayMethod
@@ -31,6 +33,8 @@ from shop.decorators import draws_refusals, members_only, posted_only, shows_pro
 from shop.errors import OrderNotFound, ProductNotFound
 from shop.forms import CODES, PHONE, BuyForm, PayForm, RefundForm
 from shop.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
+
+REFUSALS_MAX = 20  # of one product between two orders, for which open pages still share a token
 
 
 @require_safe
@@ -59,10 +63,24 @@ def _product_page(
         "product": item,
         "no_sale": item.flash_only and not flashsale.is_ahead(sku=sku),
         "form": form,
+        "token": _token_to_buy(request, sku) if request.user.is_authenticated else "",
         "words": problems.words_for(problem.code) if problem else None,
     }
     status = problem.status if problem else 400 if form.is_bound else 200
     return render(request, "shop/product.html", context, status=status)
+
+
+def _token_to_buy(request: HttpRequest, sku: str) -> str:
+    """The same for every page of the product that is open, so that two tabs make one order; after it, another.
+
+    A refusal uses its token up as well, so a page that is opened after it has the next.
+    """
+    principal, latest = principal_of(request), orders.latest_id(user_id=user_id_of(request))
+    for number in range(REFUSALS_MAX):
+        token = tokens.issue(principal, intent=f"buy {sku} after {latest} and {number}")
+        if not tokens.is_used(token, principal=principal):
+            return token.token
+    return tokens.issue(principal).token
 
 
 def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResponse:

@@ -15,14 +15,13 @@ from django.core import signing
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext_lazy as _
 
 from idempotency.ids import new_id
 from idempotency.inbox import consume_once
+from payments.legible import money
 from payments.money import EXPONENTS
 from shop import catalog, stock, window
 from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
-from shop.templatetags.shop import money
 
 ARRANGED = ("strategy", "segments")
 SALT = "shop.admin.product"
@@ -33,37 +32,45 @@ class NotSaved(Exception):
     """Nothing of a form was saved; its sentence is for the editor."""
 
 
+class TooFewUnits(NotSaved):
+    """The form can be sent again with another difference, so what was typed is kept."""
+
+
 class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
     """A product; for an existing one, its stock is moved by a difference.
 
     Attributes:
         number: of this very page, as the editor got it; the same in every copy that is sent.
+        refused: why the same form was just not saved; it is then shown again, under that word.
     """
 
+    refused = ""
     stock_difference = forms.IntegerField(
-        label=_("Stock difference"),
+        label="Stock difference",
         required=False,
         initial=0,
-        help_text=_("Units to add, or with a minus sign to take away; 0 leaves the stock alone."),
+        help_text="Units to add, or with a minus sign to take away; 0 leaves the stock alone.",
     )
     strategy = forms.ChoiceField(
-        label=_("How units are taken"),
+        label="How units are taken",
         required=False,
         choices=StockStrategy.choices,
-        help_text=_("May be changed while orders are on their way."),
+        help_text="May be changed while orders are on their way.",
     )
     segments = forms.IntegerField(
-        label=_("Segments"),
+        label="Segments",
         required=False,
         min_value=1,
         max_value=SEGMENTS_MAX,
-        help_text=_("Of a product with several rows: about as many as orders that are written at once."),
+        help_text="Of a product with several rows: about as many as orders that are written at once.",
     )
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     class Meta:
         model = Product
         fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
+        labels = {"price_minor": "Price, in minor units"}
+        help_texts = {"price_minor": "1990 is 19.90 CNY."}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,16 +88,20 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         """One whose minor unit is known: everything else would be shown and charged at another price."""
         currency = str(self.cleaned_data["currency"])
         if currency not in EXPONENTS:
-            raise forms.ValidationError(_("One of %(known)s."), params={"known": ", ".join(EXPONENTS)})
+            raise forms.ValidationError("One of %(known)s.", params={"known": ", ".join(EXPONENTS)})
         return currency
 
     def clean(self) -> dict[str, Any] | None:
         """An edit that does not say what it is an edit of is none."""
         if self.instance.pk is not None and not self.number:
-            raise forms.ValidationError(
-                _("This page is more than a day old, or not of this product; load it again.")
-            )
+            raise forms.ValidationError("This page is more than a day old, or not of this product; load it again.")
         return super().clean()
+
+    def clean_stock_difference(self) -> int | None:
+        if self.refused:
+            raise forms.ValidationError(self.refused)
+        difference: int | None = self.cleaned_data["stock_difference"]
+        return difference
 
     def arrangement(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """How units were taken when the editor looked, and how they are to be taken; what was left empty stays."""
@@ -121,15 +132,18 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_filter = ("flash_only", "currency", "stock_strategy")
     search_fields = ("sku", "name")
 
+    class Media:
+        css = {"all": ["idempotency/admin.css"]}
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Product]:
         products: ProductQuerySet = super().get_queryset(request)  # type: ignore[assignment]
         return products.with_units()
 
-    @admin.display(description=_("stock"), ordering="units")
+    @admin.display(description="stock", ordering="units")
     def units(self, product: Any) -> int:
         return int(product.units)
 
-    @admin.display(description=_("price"), ordering="price_minor")
+    @admin.display(description="price", ordering="price_minor")
     def price(self, product: Product) -> str:
         return money(product.price_minor, product.currency)
 
@@ -157,9 +171,17 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """What is refused leaves nothing behind, neither a word that it was done: Django's transaction is over."""
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
+        except TooFewUnits as refused:
+            request.refused = str(refused)  # type: ignore[attr-defined]
+            return super().changeform_view(request, object_id, form_url, extra_context)
         except NotSaved as refused:
             messages.error(request, str(refused))
             return HttpResponseRedirect(request.get_full_path())
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        made: Any = super().get_form(request, obj, change, **kwargs)
+        made.refused = getattr(request, "refused", "")
+        return made
 
     def save_model(self, request: HttpRequest, obj: Product, form: Any, change: bool) -> None:
         """Write only what was edited, and only over what the editor saw; each page once, all of it or nothing."""
@@ -173,24 +195,24 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _edit(self, product: Product, form: Any) -> None:
         if not consume_once(form.number, consumer="admin.product"):
-            raise NotSaved(_("This page was saved before; nothing was done again."))
+            raise NotSaved("This page was saved before; nothing was done again.")
         edited = [name for name in form.changed_data if name in catalog.EDITABLE]
         if edited and not catalog.edit_product(
             product_id=product.pk,
             before={name: form.initial[name] for name in edited},
             after={name: form.cleaned_data[name] for name in edited},
         ):
-            raise NotSaved(_("Somebody else edited this product meanwhile; nothing was saved."))
+            raise NotSaved("Somebody else edited this product meanwhile; nothing was saved.")
         self._arrange(product, form)
         difference = form.cleaned_data["stock_difference"] or 0
         if difference and not stock.adjust(product_id=product.pk, difference=difference):
-            raise NotSaved(_("There are fewer units than you take away; nothing was saved."))
+            raise TooFewUnits("There are fewer units than you take away; nothing was saved.")
 
     def _arrange(self, product: Product, form: Any) -> None:
         """Have its units taken as the form says, if that is something else than the editor saw."""
         before, wanted = form.arrangement()
         if wanted != before and not stock.arrange(product_id=product.pk, before=before, **wanted):
-            raise NotSaved(_("Somebody else edited this product meanwhile; nothing was saved."))
+            raise NotSaved("Somebody else edited this product meanwhile; nothing was saved.")
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
         """The history tells how many units were counted in or out."""

@@ -5,6 +5,7 @@ secrets; with `DEBUG` on (only `make run` and tests) a fixed key is used and dem
 """
 
 import os
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ DEBUG = env.bool("DEBUG", default=False)
 
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
+_OF_A_TEMPLATE = re.compile(r"^\s*django-insecure-|change[-_ ]?me", re.IGNORECASE)
 DEMO_SECRET_KEY = "demo-only-" + "0" * 54  # the same everywhere, hence refused with DEBUG off
 
 
@@ -42,8 +44,12 @@ def _secret(name: str, *, minimum_length: int) -> str:
 
 
 def _not_demo(name: str, value: str) -> None:
-    if not DEBUG and value.strip().startswith("demo-only-"):
+    if DEBUG:
+        return
+    if value.strip().startswith("demo-only-"):
         raise ImproperlyConfigured(f"{name} still has its demo value; set it to random characters.")
+    if _OF_A_TEMPLATE.search(value):
+        raise ImproperlyConfigured(f"{name} still has a value from a template; set it to your own.")
 
 
 def _required(name: str) -> str:
@@ -143,7 +149,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "shop.middleware.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "shop.middleware.ChunkedBodyMiddleware",
+    "shop.middleware.BodyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "shop.middleware.LanguageMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -285,7 +291,7 @@ API_CALLS_PER_MINUTE = _count("API_CALLS_PER_MINUTE", default=60_000)
 API_CALLS_PER_MINUTE_OVERALL = _count("API_CALLS_PER_MINUTE_OVERALL", default=600_000)
 
 SPECTACULAR_SETTINGS = {
-    "TITLE": "PayOnce",
+    "TITLE": "PayOnce API",
     "DESCRIPTION": "Orders and payments that happen exactly once.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
@@ -375,6 +381,8 @@ def _channel(channel: str) -> dict[str, str]:
     required = {field: env.str(name, default="") for field, name in _CHANNELS[channel].items()}
     if not found and not any(required.values()):
         return {}
+    for field, value in required.items():
+        _not_demo(_CHANNELS[channel][field], value)
     # a secret may stand in its file; our serial is told by our certificate
     elsewhere = {"MCH_SERIAL" if field == "MCH_CERT_FILE" else field.removesuffix("_FILE") for field in found}
     return found | {field: value for field, value in required.items() if value or field not in elsewhere}

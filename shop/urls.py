@@ -24,7 +24,7 @@ handler500 = "shop.fallbacks.server_error"
 
 # Swagger's page writes styles into itself, and its pictures are data
 api_docs = csp_update({"style-src": [csp.SELF, csp.UNSAFE_INLINE], "img-src": [csp.SELF, "data:"]})(
-    SpectacularSwaggerSplitView.as_view(url_name="schema")
+    SpectacularSwaggerSplitView.as_view(url_name="schema", template_name="apidocs.html")
 )
 
 api_v1 = [

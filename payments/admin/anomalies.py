@@ -1,6 +1,5 @@
 """Anomalies in the admin, as a list of work: what is open, the oldest first."""
 
-import json
 from typing import Any
 
 from django.contrib import admin
@@ -8,17 +7,18 @@ from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
+from idempotency.adminpages import Tool
 from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import channels, decisions, legible
 from payments.admin.filters import CHANNELS, ToDo
 from payments.admin.forms import ResolutionForm
-from payments.admin.pages import MoneyAdmin, Question, Tool, link, link_to_payment, number_in
+from payments.admin.pages import MoneyAdmin, Question, link, link_to_payment, number_in
 from payments.models import Anomaly, Refund
 from payments.states import OPEN_REFUNDS
 
@@ -46,6 +46,7 @@ class AnomalyAdmin(WholeTermSearch, MoneyAdmin):
 
     list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), newest("channel", CHANNELS))
+    is_decided_about = True
     search_fields = ("reference",)
     search_help_text = "A whole reference, the provider's number of the trade, or the number of a payment."
     # what is open has no time of its end and comes first, oldest first; what was settled last comes next
@@ -106,9 +107,13 @@ class AnomalyAdmin(WholeTermSearch, MoneyAdmin):
         return utc(anomaly.resolved_at)
 
     @admin.display(description="told")
-    def told(self, anomaly: Anomaly) -> SafeString:
-        text = json.dumps(anomaly.detail, indent=2, ensure_ascii=False)
-        return format_html('<pre class="ledger-body">{}</pre>', text)
+    def told(self, anomaly: Anomaly) -> SafeString | str:
+        lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', legible.told(anomaly))
+        return (
+            format_html('<table class="payments-told"><tbody>{}</tbody></table>', lines)
+            if lines
+            else "nothing more"
+        )
 
     def resolve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Settle it, in words."""

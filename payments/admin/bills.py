@@ -11,13 +11,14 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.adminpages import Tool
 from idempotency.filters import newest
 from idempotency.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
 from idempotency.timeline import utc
 from payments import bills, decisions
 from payments.admin.filters import CHANNELS, ToDo
 from payments.admin.forms import ResolutionForm
-from payments.admin.pages import MoneyAdmin, Question, Tool, link, link_to_payment
+from payments.admin.pages import MoneyAdmin, Question, link, link_to_payment
 from payments.legible import money
 from payments.models import BillComparison, Difference
 
@@ -81,6 +82,7 @@ class DifferenceAdmin(WholeTermSearch, MoneyAdmin):
         newest("moved", [("paid", "paid"), ("refunded", "refunded")]),
     )
     list_select_related = ("comparison",)
+    is_decided_about = True
     search_fields = ("provider_txn_id",)
     search_help_text = f"A whole number, of the newest {LOOKED_AT:,} lines: the provider's, or ours of the trade."
     ordering = (F("resolved_at").desc(nulls_first=True), "pk")

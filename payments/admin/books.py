@@ -13,10 +13,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.adminpages import Tool
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import dashboard
-from payments.admin.pages import MoneyAdmin, Tool, link, link_to_payment, number_in
+from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
 from payments.legible import money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
 
@@ -91,7 +92,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
             accounts = dashboard.trial_balance()
             context["rows"] = [_in_words(account) for account in accounts]
             context["totals"] = [_in_words(total) for total in dashboard.totals(accounts)]
-        return self.own_page(request, "journalentry/trial_balance.html", "Trial balance", **context)
+        return self.own_page(request, "admin/payments/journalentry/trial_balance.html", "Trial balance", **context)
 
     def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
         """The same, for a spreadsheet: amounts with a point and without grouping."""

@@ -10,13 +10,14 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.adminpages import Tool
 from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import decisions, legible
 from payments.admin.filters import CHANNELS
 from payments.admin.forms import ReasonForm
-from payments.admin.pages import MoneyAdmin, Question, Tool, link_to_payment, number_in, short
+from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
 from payments.models import Attempt, Notification
 from payments.position import as_id
 
@@ -36,6 +37,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
 
     list_display = ("short_id", "verdict", "event_type", "channel", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), newest("channel", CHANNELS))
+    is_decided_about = True
     search_fields = ("notification_id",)
     search_help_text = "A whole notification id, or our number of the trade."
     ordering = ("-pk",)

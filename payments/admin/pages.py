@@ -10,23 +10,15 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.admin import ReadOnlyAdmin
+from idempotency.adminpages import ReadOnlyAdmin
 from idempotency.conf import config
+from idempotency.timeline import utc
 from payments.decisions import NotDecidable, Operator, Result
 from payments.position import as_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
-    """A button of a page."""
-
-    address: str
-    words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,40 +39,10 @@ class Question:
 
 
 class MoneyAdmin(ReadOnlyAdmin):
-    """Read-only pages over tables that may be large: no counts, facets, sorting or filters without bounds."""
-
-    change_form_template = "admin/payments/detail.html"
-    change_list_template = "admin/payments/list.html"
+    """Read-only pages about money; what a person may do is asked first."""
 
     class Media:
-        css = {"all": ["idempotency/admin.css", "payments/admin.css"]}
-
-    def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
-        """The buttons of a row's page, for who may use them."""
-        return []
-
-    def list_tools(self, request: HttpRequest) -> list[Tool]:
-        """The buttons of the list."""
-        return []
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        row = self.get_object(request, object_id) if self.has_view_permission(request) else None
-        tools = [] if row is None else self.tools(request, row)
-        extra = {**(extra_context or {}), "tools": tools, "subtitle": None}
-        return super().change_view(request, object_id, form_url, extra)
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        extra = {**(extra_context or {}), "tools": self.list_tools(request), "title": self._title()}
-        return super().changelist_view(request, extra)
-
-    def own_page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
-        """A page beside list and detail, for who may see the rows."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        shared = {**self.admin_site.each_context(request), "title": title, "opts": self.model._meta}
-        return TemplateResponse(request, f"admin/payments/{template}", {**shared, **context})
+        css = {"all": ["payments/admin.css"]}
 
     def may(self, request: HttpRequest, permission: str) -> bool:
         """Whether the user may see the rows, and do this with them."""
@@ -94,11 +56,18 @@ class MoneyAdmin(ReadOnlyAdmin):
     def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
         """Show what will happen; do it on POST, and say in the row's page what came of it.
 
+        Of a row that was resolved before there is nothing to ask: its page is shown, with when and how.
         Not one of the admin's own views, because those run in a transaction, and this may call a provider.
         """
         form = question.form
+        if settled_at := getattr(row, "resolved_at", None):
+            before = f"It has been resolved before, {utc(settled_at)} UTC: {getattr(row, 'resolution', '')}"
+            messages.warning(request, before)
+            return HttpResponseRedirect(page_of(row))
         if request.method != "POST" or not form.is_valid():
-            return self.own_page(request, "confirm.html", question.title, row=row, question=question, form=form)
+            return self.own_page(
+                request, "admin/payments/confirm.html", question.title, row=row, question=question, form=form
+            )
         by = Operator(user_id=int(request.user.pk or 0), reason=form.cleaned_data["reason"])
         try:
             result = question.act(form.cleaned_data, by)
@@ -108,9 +77,6 @@ class MoneyAdmin(ReadOnlyAdmin):
             for sentence in result.sentences:
                 (messages.success if result.done else messages.warning)(request, sentence)
         return HttpResponseRedirect(page_of(row))
-
-    def _title(self) -> str:
-        return str(self.model._meta.verbose_name_plural).capitalize()
 
 
 def page_of(row: models.Model) -> str:
@@ -152,6 +118,11 @@ def link_to_ledger(kind: str, number: uuid.UUID) -> SafeString:
 def short(number: uuid.UUID) -> str:
     """Beginning and end of one of our numbers: ids of one moment begin alike."""
     return f"{number.hex[:8]}…{number.hex[-6:]}"
+
+
+def shortened(number: uuid.UUID) -> SafeString:
+    """The same for a list, with the whole number where the mouse rests."""
+    return format_html('<span title="{}">{}</span>', number.hex, short(number))
 
 
 def number_in(term: str) -> uuid.UUID | None:

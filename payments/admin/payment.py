@@ -12,6 +12,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.adminpages import Tool
 from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
@@ -22,12 +23,12 @@ from payments.admin.forms import ReasonForm, RefundForm, left_minor
 from payments.admin.pages import (
     MoneyAdmin,
     Question,
-    Tool,
     link_to_ledger,
     link_to_order,
     number_in,
     page_of,
     short,
+    shortened,
 )
 from payments.dashboard import HOURS_SHOWN, NEWEST_MAX
 from payments.legible import money, refund_money
@@ -85,7 +86,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     @admin.display(description="number", ordering="pk")
     def number(self, payment: Payment) -> SafeString:
-        return format_html('<span title="{}">{}</span>', payment.pk.hex, short(payment.pk))
+        return shortened(payment.pk)
 
     @admin.display(description="number")
     def full_number(self, payment: Payment) -> str:
@@ -151,7 +152,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         context = {"hours": HOURS_SHOWN, "newest": f"{NEWEST_MAX:,}"}
         if self.has_view_permission(request):
             context |= charts.dashboard()
-        return self.own_page(request, "payment/dashboard.html", "Payments", **context)
+        return self.own_page(request, "admin/payments/payment/dashboard.html", "Payments", **context)
 
     def ask_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Ask the providers about what is open."""

@@ -8,7 +8,7 @@ from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments.admin.filters import CHANNELS, Opened, Waiting
-from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
+from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in, shortened
 from payments.legible import money, refund_money
 from payments.models import Attempt, Observation, PaymentEvent, Refund
 from payments.models.choices import choices
@@ -19,16 +19,7 @@ from payments.states import AttemptStatus, RefundStatus
 class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     """One trade at one provider. What is known of the shopper, and by what he pays, is not shown."""
 
-    list_display = (
-        "out_trade_no",
-        "channel",
-        "method",
-        "status",
-        "amount",
-        "payment_link",
-        "opened",
-        "query_count",
-    )
+    list_display = ("number", "channel", "method", "status", "amount", "payment_link", "opened", "questions")
     list_filter = (Opened, newest("status", choices(AttemptStatus)), newest("channel", CHANNELS))
     search_fields = ("id",)
     search_help_text = "Our number of the trade, or of the payment."
@@ -42,7 +33,11 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
-    @admin.display(description="our number", ordering="pk")
+    @admin.display(description="our number")
+    def number(self, attempt: Attempt) -> SafeString:
+        return shortened(attempt.pk)
+
+    @admin.display(description="our number")
     def out_trade_no(self, attempt: Attempt) -> str:
         return attempt.out_trade_no
 
@@ -66,6 +61,10 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     def expires(self, attempt: Attempt) -> str:
         return utc(attempt.expires_at)
 
+    @admin.display(description="asked")
+    def questions(self, attempt: Attempt) -> int:
+        return attempt.query_count
+
     @admin.display(description="next question (UTC)")
     def next_question(self, attempt: Attempt) -> str:
         return utc(attempt.next_query_at)
@@ -75,7 +74,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
 class RefundAdmin(WholeTermSearch, MoneyAdmin):
     """Money on its way back."""
 
-    list_display = ("out_refund_no", "status", "amount", "reason", "payment_link", "asked_for")
+    list_display = ("number", "status", "amount", "reason", "payment_link", "asked_for")
     list_filter = (newest("status", choices(RefundStatus)),)
     list_select_related = ("payment", "anomaly")
     search_fields = ("id",)
@@ -99,7 +98,11 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
-    @admin.display(description="our number", ordering="pk")
+    @admin.display(description="our number")
+    def number(self, refund: Refund) -> SafeString:
+        return shortened(refund.pk)
+
+    @admin.display(description="our number")
     def out_refund_no(self, refund: Refund) -> str:
         return refund.out_refund_no
 

@@ -30,4 +30,4 @@ class PaymentEvent(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.payment_id.hex} {self.number} {self.status}"
+        return f"{self.payment_id.hex} {self.number} {self.status.replace('_', ' ')}"

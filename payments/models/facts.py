@@ -120,4 +120,4 @@ class Anomaly(models.Model):
         indexes = (models.Index(fields=["id"], name="anomaly_open", condition=Q(resolved_at__isnull=True)),)
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.reference}"
+        return f"{self.get_kind_display()}: {self.reference}"

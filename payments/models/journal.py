@@ -51,4 +51,4 @@ class JournalLine(models.Model):
         indexes = (models.Index(fields=["account", "currency"], name="journal_by_account"),)
 
     def __str__(self) -> str:
-        return f"{self.account} {self.amount_minor} {self.currency}"
+        return f"{self.account} of entry {self.entry_id}"

@@ -55,6 +55,10 @@ from payments.providers.transport import Limits, client, reading, send
 
 SUCCESS = "10000"
 NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
+# too many calls, not allowed to call: the gateway's own words, and none about a trade or refund.
+# Source: Alipay open platform, "common error codes" (read 2026-11)
+_TURNED_AWAY = frozenset({"20001", "40005", "40006"})
+_NOT_OUR_SIGNATURE = "isv.invalid-signature"
 _UNFUNDED = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
 
@@ -285,7 +289,9 @@ class Alipay:
             more: parameters beside the content.
 
         Raises:
-            ProviderRejected: by its `sub_code`. Codes that say "system error" raise OutcomeUnknown instead.
+            ProviderRejected: by its `sub_code`.
+            OutcomeUnknown: it says "system error".
+            ProviderUnavailable: the gateway turned it away, before the service that was called.
         """
         parameters = self._signed(method, content, more or {})
         request = self._http.build_request("POST", self.config.gateway_url, data=parameters)
@@ -294,6 +300,8 @@ class Alipay:
         if answer.get("code") == SUCCESS:
             return answer
         code = str(answer.get("sub_code") or answer.get("code"))
+        if answer.get("code") in _TURNED_AWAY or code == _NOT_OUR_SIGNATURE:
+            raise ProviderUnavailable(f"the gateway turned the call away: {answer.get('code')} {code}")
         if code.endswith("SYSTEM_ERROR") or answer.get("code") == "20000":
             raise OutcomeUnknown(f"the platform answered {code}")
         raise ProviderRejected(code, str(answer.get("sub_msg") or answer.get("msg")))

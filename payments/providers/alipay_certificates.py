@@ -8,6 +8,7 @@ believe it.
 """
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from datetime import UTC, datetime
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+log = logging.getLogger(__name__)
 
 _RSA_SIGNATURES = "1.2.840.113549.1.1."  # the arc of every signature algorithm with RSA
 _MOST_LINKS = 6
@@ -66,23 +69,31 @@ def root_sn(certificates: Iterable[x509.Certificate]) -> str:
     )
 
 
+def leaves(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
+    """Those that certify no others."""
+    return [certificate for certificate in certificates if not _may_issue(certificate)]
+
+
 class CertificateTrust:
     """Certificate mode: Alipay's certificates are held, each of them issued under a root that is held too.
+
+    One that has expired beside a valid one is left out, so that it may stay in the file.
 
     Args:
         pems: the three files.
         app_key: the public half of the key that we sign with.
-        now: seconds since the epoch; certificates must be valid then.
+        now: seconds since the epoch; ours must be valid then, and one of Alipay's.
 
     Raises:
-        CertificateError: one is unreadable, expired, comes from no root, or is not of our key.
+        CertificateError: one is unreadable, not valid, comes from no root, or is not of our key.
     """
 
     def __init__(self, pems: CertificatePems, *, app_key: RSAPublicKey, now: float) -> None:
         app = _loaded(APP, pems.app)[0]
         if _key_of(APP, app).public_numbers() != app_key.public_numbers():
             raise CertificateError(APP, "the certificate is not of the private key that requests are signed with")
-        _must_be_valid(APP, app, now)
+        if not _is_valid(app, now):
+            raise CertificateError(APP, _when(app))
         roots = _loaded(ROOT, pems.root)
         known_by = root_sn(roots)
         if not known_by:
@@ -91,18 +102,7 @@ class CertificateTrust:
             "app_cert_sn": certificate_sn(app),
             "alipay_root_cert_sn": known_by,
         }
-        held = _loaded(PLATFORM, pems.platform)
-        issuers = [certificate for certificate in held if _may_issue(certificate)]
-        own = [certificate for certificate in held if certificate not in issuers]
-        if not own:
-            raise CertificateError(PLATFORM, "it holds issuers only, and no certificate of Alipay's own")
-        for certificate in own:
-            _must_be_valid(PLATFORM, certificate, now)
-            if not _comes_from(certificate, issuers, roots, now=now, links=_MOST_LINKS):
-                raise CertificateError(
-                    PLATFORM, f"{_named(certificate)} comes from no certificate of the root file that is valid now"
-                )
-        self._held = {certificate_sn(one): (one, _key_of(PLATFORM, one)) for one in own}
+        self._held = _believed(_loaded(PLATFORM, pems.platform), roots, now=now)
 
     def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
         """The key of the held certificate of this SN; none if it is another's, or not valid any more."""
@@ -119,6 +119,29 @@ def _loaded(which: str, pem: bytes) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
         raise CertificateError(which, "it holds no certificate in PEM form") from error
+
+
+def _believed(
+    held: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], *, now: float
+) -> dict[str, tuple[x509.Certificate, RSAPublicKey]]:
+    """Alipay's own among these and their issuers, by SN: what is valid now, and what will be."""
+    own = leaves(held)
+    issuers = [certificate for certificate in held if certificate not in own]
+    if not own:
+        raise CertificateError(PLATFORM, "it holds issuers only, and no certificate of Alipay's own")
+    if not any(_is_valid(certificate, now) for certificate in own):
+        raise CertificateError(PLATFORM, "; ".join(_when(certificate) for certificate in own))
+    believed = {}
+    for certificate in own:
+        if certificate.not_valid_after_utc < datetime.fromtimestamp(now, UTC):
+            log.warning("Of Alipay's certificates one is left out: %s", _when(certificate))
+            continue
+        if not _comes_from(certificate, issuers, roots, now=now, links=_MOST_LINKS):
+            raise CertificateError(
+                PLATFORM, f"{_named(certificate)} comes from no certificate of the root file that is valid now"
+            )
+        believed[certificate_sn(certificate)] = (certificate, _key_of(PLATFORM, certificate))
+    return believed
 
 
 def _key_of(which: str, certificate: x509.Certificate) -> RSAPublicKey:
@@ -170,12 +193,10 @@ def _is_valid(certificate: x509.Certificate, now: float) -> bool:
     return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
 
 
-def _must_be_valid(which: str, certificate: x509.Certificate, now: float) -> None:
-    if not _is_valid(certificate, now):
-        first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-        raise CertificateError(
-            which, f"{_named(certificate)} is valid from {first.isoformat()} to {last.isoformat()}, not now"
-        )
+def _when(certificate: x509.Certificate) -> str:
+    """Of one that is not valid now, when it is."""
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return f"{_named(certificate)} is valid from {first.isoformat()} to {last.isoformat()}, not now"
 
 
 def _named(certificate: x509.Certificate) -> str:

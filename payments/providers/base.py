@@ -208,6 +208,9 @@ class BillLine:
         out_refund_no: our number of the refund; empty for `PAID`.
         amount_minor: above zero for both kinds.
         occurred_at: the provider's time, aware; None where the bill gives none.
+        refund_status: of a refund, where it stands as far as the bill tells; only a `SUCCEEDED` one is a fact.
+        takes_back: of money that came back from a refund, for `PAID`, the provider's number of that refund; else
+            empty.
     """
 
     kind: FactKind
@@ -217,6 +220,8 @@ class BillLine:
     amount_minor: int
     currency: str
     occurred_at: datetime | None
+    refund_status: RefundStatus = RefundStatus.SUCCEEDED
+    takes_back: str = ""
 
 
 class Provider(Protocol):

@@ -70,21 +70,21 @@ def certificate(pem: bytes) -> x509.Certificate:
         raise ValueError("is not a whole certificate") from error
 
 
-def must_be_valid(held: x509.Certificate, *, now: datetime) -> None:
-    """ValueError unless `now` is within its time."""
-    first, last = held.not_valid_before_utc, held.not_valid_after_utc
+def must_be_valid(held: x509.Certificate) -> None:
+    """ValueError unless now is within its time."""
+    now, first, last = datetime.now(UTC), held.not_valid_before_utc, held.not_valid_after_utc
     if now < first:
         raise ValueError(f"is a certificate that is not valid before {first:%Y-%m-%d %H:%M} UTC")
     if now > last:
         raise ValueError(f"is a certificate that expired on {last:%Y-%m-%d}; get its successor from the provider")
 
 
-def is_valid(pem: bytes, *, now: datetime | None = None) -> bool:
+def is_valid(pem: bytes) -> bool:
     """Whether it is a certificate within its time, or a bare public key, which has none."""
     if "CERTIFICATE" not in _kinds(pem):
         return True
     try:
-        must_be_valid(certificate(pem), now=now or datetime.now(UTC))
+        must_be_valid(certificate(pem))
     except ValueError:
         return False
     return True

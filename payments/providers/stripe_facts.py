@@ -18,6 +18,11 @@ REFUND_EVENTS = frozenset({"refund.created", "refund.updated", "charge.refund.up
 # a bank may send money back that had gone out: the refund has succeeded, and fails days after
 FAILURE_EVENTS = REFUND_EVENTS | {"refund.failed"}
 REFUND_FAILURE = "refund_failure"  # the balance transaction that takes a refund back
+_REFUND_STATES = {
+    "succeeded": RefundStatus.SUCCEEDED,
+    "failed": RefundStatus.FAILED,
+    "canceled": RefundStatus.FAILED,
+}  # any other: it is under way
 
 
 def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
@@ -25,7 +30,7 @@ def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
     kind, document = event["type"], event["data"]["object"]
     if kind in REFUND_EVENTS:
         # a refund made by hand in the dashboard carries no number of ours; the daily bill shows it
-        ours = number_of(document) and document["metadata"].get("out_refund_no")
+        ours = number_of(document) and refund_number_of(document)
         return (refunded_fact(document, merchant=merchant),) if ours and document["status"] == "succeeded" else ()
     if kind == "payment_intent.succeeded" and number_of(document):
         occurred_at = time_of(event) if "created" in event else None
@@ -36,14 +41,16 @@ def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
 
 
 def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
-    """That a refund of ours failed, perhaps after it had succeeded."""
+    """That a refund of ours failed or was canceled, perhaps after it had succeeded."""
     refund = event["data"]["object"]
-    if event["type"] not in FAILURE_EVENTS or not number_of(refund) or refund["status"] != "failed":
+    if event["type"] not in FAILURE_EVENTS or not number_of(refund):
+        return None
+    if refund_status_of(refund) is not RefundStatus.FAILED:
         return None
     return RefundResult(
         status=RefundStatus.FAILED,
-        message=f"failed: {refund.get('failure_reason') or 'no reason told'}",
-        out_refund_no=str(refund["metadata"].get("out_refund_no", "")),
+        message=f"{refund['status']}: {refund.get('failure_reason') or 'no reason told'}",
+        out_refund_no=refund_number_of(refund),
     )
 
 
@@ -101,7 +108,8 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
 
     The amount is the source's, in the currency that was charged; the balance may be kept in another one. Money
     that carries no number of ours is told with an empty `out_trade_no`. So is what came back of a refund, because
-    it pays nothing anew: it goes by its own number, and a person looks.
+    it pays nothing anew: it goes by its own number. A refund has its line as soon as it is made, before anybody
+    knows whether it succeeds, and keeps it when it does not.
     """
     source = entry["source"]
     if entry.get("type") == REFUND_FAILURE:
@@ -109,10 +117,11 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
             kind=FactKind.PAID,
             out_trade_no="",
             provider_txn_id=text_of(entry, "id"),
-            out_refund_no=str((source.get("metadata") or {}).get("out_refund_no", "")),
+            out_refund_no=refund_number_of(source),
             amount_minor=amount_of(source, "amount"),
             currency=currency_of(source),
             occurred_at=time_of(entry),
+            takes_back=text_of(source, "id"),
         )
     intent = source.get("payment_intent") or {}
     refunded = kind is FactKind.REFUNDED
@@ -120,10 +129,11 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
         kind=kind,
         out_trade_no=number_of(intent) or number_of(source),
         provider_txn_id=text_of(source, "id") if refunded or not intent else text_of(intent, "id"),
-        out_refund_no=str((source.get("metadata") or {}).get("out_refund_no", "")) if refunded else "",
+        out_refund_no=refund_number_of(source) if refunded else "",
         amount_minor=amount_of(source, "amount"),
         currency=currency_of(source),
         occurred_at=time_of(entry),
+        refund_status=refund_status_of(source) if refunded else RefundStatus.SUCCEEDED,
     )
 
 
@@ -132,8 +142,17 @@ def number_of(document: Mapping[str, Any]) -> str:
 
     An account may serve other systems too, whose numbers may be anything.
     """
-    number = (document.get("metadata") or {}).get("out_trade_no", "")
-    return number if is_keepable(number, most=64) else ""
+    return _named(document, "out_trade_no")
+
+
+def refund_number_of(document: Mapping[str, Any]) -> str:
+    """As `number_of`, of the refund."""
+    return _named(document, "out_refund_no")
+
+
+def refund_status_of(refund: Mapping[str, Any]) -> RefundStatus:
+    """Where it stands; one whose state we do not know is under way."""
+    return _REFUND_STATES.get(refund["status"], RefundStatus.PROCESSING)
 
 
 def amount_of(document: Mapping[str, Any], name: str) -> int:
@@ -156,3 +175,8 @@ def time_of(document: Mapping[str, Any]) -> datetime:
         return datetime.fromtimestamp(value, UTC)
     except (OverflowError, OSError) as error:
         raise ValueError("created is not a time") from error
+
+
+def _named(document: Mapping[str, Any], name: str) -> str:
+    number = (document.get("metadata") or {}).get(name, "")
+    return number if is_keepable(number, most=64) else ""

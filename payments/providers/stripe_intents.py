@@ -41,6 +41,7 @@ from payments.providers.stripe_facts import (
     canceled_fact,
     number_of,
     paid_fact,
+    refund_status_of,
     refunded_fact,
 )
 from payments.providers.stripe_lookup import Document, Lookup, answered, as_any, born_at_of, listed
@@ -58,11 +59,6 @@ BILL_PAGES = 1000
 KEY_SECONDS = 12 * 3600
 
 _STATES = {"succeeded": TradeStatus.PAID, "canceled": TradeStatus.CLOSED}
-_REFUND_STATES = {
-    "succeeded": RefundStatus.SUCCEEDED,
-    "failed": RefundStatus.FAILED,
-    "canceled": RefundStatus.FAILED,
-}
 _BILL_TYPES = {
     "charge": FactKind.PAID,
     "payment": FactKind.PAID,
@@ -261,7 +257,7 @@ class StripeIntents:
 
     def _refund_result(self, refund: Document) -> RefundResult:
         with reading("refund"):
-            status = _REFUND_STATES.get(refund["status"], RefundStatus.PROCESSING)
+            status = refund_status_of(refund)
             if status is not RefundStatus.SUCCEEDED:
                 return RefundResult(status=status)
             return RefundResult(status=status, facts=(refunded_fact(refund, merchant=self.merchant),))

@@ -43,6 +43,8 @@ def answered() -> Iterator[None]:
             yield
     except stripe.RateLimitError as error:
         raise ProviderUnavailable(f"Stripe asks for fewer calls: {error.user_message}") from error
+    except stripe.AuthenticationError as error:
+        raise ProviderUnavailable(f"Stripe does not take our key: {error.user_message}") from error
     except (stripe.APIError, stripe.APIConnectionError) as error:
         # also 409: a call with the same Idempotency-Key is still running
         raise OutcomeUnknown(f"Stripe answered {error.http_status} without saying what it did") from error

@@ -31,7 +31,7 @@ from payments.providers.base import (
 )
 from payments.providers.documents import CHINA, UNREADABLE, text_of
 from payments.providers.transport import reading
-from payments.providers.wechat_bill import parse
+from payments.providers.wechat_bill import due_at, parse
 from payments.providers.wechat_calls import SignedCalls, WeChatConfig
 from payments.providers.wechat_facts import facts_of, paid_fact, refund_news, refunded_fact
 from payments.providers.wechat_keys import PUBLIC_KEY_PREFIX, serial_of
@@ -42,6 +42,7 @@ __all__ = ["PUBLIC_KEY_PREFIX", "WeChatConfig", "WeChatPay", "answer_message", "
 BILL_BYTES_MAX = 50_000_000
 
 _NOT_FOUND = frozenset({"ORDER_NOT_EXIST", "ORDERNOTEXIST", "RESOURCE_NOT_EXISTS"})
+_OVER = _NOT_FOUND | {"ORDER_CLOSED", "ORDERCLOSED"}
 _TRADE_STATES = {
     "SUCCESS": TradeStatus.PAID,
     "REFUND": TradeStatus.PAID,  # refunded, hence paid before
@@ -159,9 +160,11 @@ class WeChatPay(SignedCalls):
         try:
             self._call("POST", path, {"mchid": self.config.mch_id})
         except ProviderRejected as refused:
-            if refused.code == "ORDERPAID":
-                return self.query(out_trade_no=out_trade_no)
-            if refused.code not in _NOT_FOUND | {"ORDER_CLOSED", "ORDERCLOSED"}:
+            if refused.code not in _OVER:
+                # paid, or closed before: the platform has more codes for that than it lists
+                trade = self.query(out_trade_no=out_trade_no)
+                if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
+                    return trade
                 raise
         return Trade(status=TradeStatus.CLOSED, facts=(self._closed_fact(out_trade_no),))
 
@@ -202,13 +205,14 @@ class WeChatPay(SignedCalls):
         return self._refund_result(answer)
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
-        """The day is China's. The platform has a day's bill from ten o'clock of the next morning on."""
+        """See `Provider`; the day is China's. Empty is only believed when the bill would be there by now."""
         try:
             announced = self._call("GET", f"/v3/bill/tradebill?bill_date={day:%Y-%m-%d}&bill_type=ALL")
         except ProviderRejected as refused:
-            if refused.code == "NO_STATEMENT_EXIST":
+            missing = refused.code == "NO_STATEMENT_EXIST"
+            if missing and self._clock() >= due_at(day):
                 return ()
-            if refused.code == "STATEMENT_CREATING":
+            if missing or refused.code == "STATEMENT_CREATING":
                 raise ProviderUnavailable(f"the bill of {day} is still being made") from refused
             raise
         with reading("bill"):

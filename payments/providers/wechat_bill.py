@@ -9,11 +9,11 @@ Source: WeChat Pay, "trade bill file format", and API v3, "apply for trade bill"
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 
 from payments import money
-from payments.providers.base import BillLine, FactKind
-from payments.providers.documents import china_time
+from payments.providers.base import BillLine, FactKind, RefundStatus
+from payments.providers.documents import CHINA, china_time
 
 SUMMARY = "总交易单数"
 
@@ -38,13 +38,26 @@ _NEEDED = (
 _FREE_TEXT = ("商品名称", "商户数据包")
 # a payment-code payment that the till took back; our methods have no such thing
 _REVOKED = "REVOKED"
+_REFUND_STATES = {
+    "SUCCESS": RefundStatus.SUCCEEDED,
+    "PROCESSING": RefundStatus.PROCESSING,
+    "CHANGE": RefundStatus.STUCK,  # `ABNORMAL` of the API
+}
+# bills are made from nine in the morning on, and all are there by ten
+_DUE = time(10, 0)
+
+
+def due_at(day: date) -> float:
+    """From when on no bill of `day` means that nothing moved: seconds since the epoch."""
+    return datetime.combine(day + timedelta(days=1), _DUE, CHINA).timestamp()
 
 
 def parse(content: bytes) -> tuple[BillLine, ...]:
     """The lines of a bill, in its order.
 
     The platform lists refunds on the day on which it accepted them, in the state of the moment, and never again.
-    Those not done by then (PROCESSING, FAIL, CHANGE) are left out: nobody knows whether their money moves.
+    Those under way by then (PROCESSING, CHANGE) say so in their `refund_status`: nobody knows yet whether their
+    money moves. Those that are over without having moved any (FAIL) are left out.
 
     Raises:
         ValueError: not a whole bill of the documented format, or a line that cannot be understood.
@@ -89,7 +102,8 @@ def _bill_line(row: Mapping[str, str]) -> BillLine | None:
     if row[STATE] not in ("SUCCESS", "REFUND", _REVOKED):
         raise ValueError(f"unknown trade state {row[STATE]!r}")
     refunded = row[STATE] == "REFUND"
-    if row[STATE] == _REVOKED or (refunded and row[REFUND_STATE] != "SUCCESS"):
+    refund_status = _REFUND_STATES.get(row[REFUND_STATE]) if refunded else RefundStatus.SUCCEEDED
+    if row[STATE] == _REVOKED or refund_status is None:
         return None
     amount_minor = money.from_decimal(row[REFUND_AMOUNT if refunded else ORDER_AMOUNT], row[CURRENCY])
     if amount_minor <= 0:
@@ -102,6 +116,7 @@ def _bill_line(row: Mapping[str, str]) -> BillLine | None:
         amount_minor=amount_minor,
         currency=row[CURRENCY],
         occurred_at=_time(row[TIME]),
+        refund_status=refund_status,
     )
 
 

@@ -103,6 +103,8 @@ class SignedCalls:
             return answer
         if status == httpx.codes.TOO_MANY_REQUESTS or code in _TOO_OFTEN:
             raise ProviderUnavailable(f"the platform asks for fewer calls: {code}")
+        if status == httpx.codes.UNAUTHORIZED:
+            raise ProviderUnavailable(f"the platform does not take our signature: {code}")
         if status < 300:
             raise OutcomeUnknown(f"the platform answered {status} {code}: it is not done")
         raise ProviderRejected(code, str(answer.get("message", "")))

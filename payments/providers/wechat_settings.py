@@ -1,6 +1,5 @@
 """WeChat Pay from its settings."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 from payments.providers import key_files
@@ -50,7 +49,7 @@ def mch_pair(settings: Settings) -> tuple[str, bytes]:
     if own.public_key() != key_files.private_key(pem).public_key():
         raise ConfigError(f"{name}: {file} is not the certificate of the key in WECHAT_MCH_KEY_FILE.")
     try:
-        key_files.must_be_valid(own, now=datetime.now(UTC))
+        key_files.must_be_valid(own)
     except ValueError as error:
         raise ConfigError(f"{name}: {file} {error}.") from error
     found = f"{own.serial_number:X}"

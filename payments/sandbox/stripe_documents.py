@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from payments.sandbox import state
+from payments.sandbox import faults, state
 
 API_VERSION = "2026-10-28.endive"
 
@@ -86,7 +86,7 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
         "metadata": kept.get("metadata", {}),
         "payment_intent": intent(trade) if whole else trade["transaction_id"],
         "reason": kept.get("reason"),
-        "status": "succeeded",
+        "status": "pending" if faults.current()["refund_abnormal"] else "succeeded",
     }
 
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET
 
 from payments import money
 from payments.providers.documents import CHINA
-from payments.sandbox import state
+from payments.sandbox import faults, state
 from payments.sandbox.wechat_documents import opened_by
 from payments.sandbox.wechat_signing import Error, merchant_only
 
@@ -104,7 +104,8 @@ def _payment(trade: sqlite3.Row) -> list[str]:
 
 def _refund(refund: sqlite3.Row) -> list[str]:
     amount = _yuan(refund["back_minor"])
-    back = [refund["refund_id"], refund["out_refund_no"], amount, "0.00", "ORIGINAL", "SUCCESS"]
+    status = "CHANGE" if faults.current()["refund_abnormal"] else "SUCCESS"
+    back = [refund["refund_id"], refund["out_refund_no"], amount, "0.00", "ORIGINAL", status]
     return [*_head(refund, refund["back_at"], "REFUND"), "0.00", "0.00", *back, *_tail(refund, "0.00", amount)]
 
 

@@ -86,6 +86,9 @@ class OrderItem(models.Model):
             models.CheckConstraint(condition=Q(price_minor__gt=0), name="item_price_is_positive"),
         )
 
+    def __str__(self) -> str:
+        return f"{self.quantity} of {self.sku}"
+
     @property
     def subtotal_minor(self) -> int:
         """Price times quantity, in minor units."""

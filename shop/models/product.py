@@ -122,3 +122,6 @@ class Like(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["user", "product"], name="like_once_per_user_and_product"),)
+
+    def __str__(self) -> str:
+        return f"{self.product}, liked by {self.user}"

@@ -38,7 +38,7 @@ class FlashSale(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.product_id} {self.starts_at:%Y-%m-%d %H:%M}"
+        return f"{self.product}, {self.starts_at:%Y-%m-%d %H:%M} UTC"
 
 
 class FlashSalePurchase(models.Model):
@@ -62,7 +62,7 @@ class FlashSalePurchase(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.sale_id} {self.order_id.hex}"
+        return f"{self.sale}: order {self.order_id.hex}"
 
 
 class Campaign(models.Model):
@@ -108,4 +108,4 @@ class Coupon(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.campaign_id} {self.pk}"
+        return f"{self.campaign}, coupon {self.pk}"

@@ -20,6 +20,7 @@ LISTS = (
     *("payment", "attempt", "refund", "observation", "notification", "anomaly", "paymentevent"),
     *("journalentry", "journalline"),
 )
+OTHER_LISTS = ("shop/order", "shop/product", "shop/flashsale", "idempotency/ledgerentry")
 
 
 @pytest.fixture
@@ -97,10 +98,24 @@ def follow(page: Page, link: Locator) -> None:
         link.click()
 
 
+def shows_whole_list(page: Page) -> None:
+    """On a desktop no column is cut; on a phone the list may be scrolled, and fades where it goes on."""
+    results = page.locator("#changelist .results")
+    width, room, fades = results.evaluate(
+        "box => [box.scrollWidth, box.clientWidth, getComputedStyle(box).maskImage !== 'none']"
+    )
+    assert fades or width <= room
+
+
 def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) -> None:  # noqa: F811
     for model in LISTS:
         operator.goto(f"{ADMIN}/{model}/")
         fits(operator)
+        shows_whole_list(operator)
+    for name in OTHER_LISTS:
+        operator.goto(f"/admin/{name}/")
+        fits(operator)
+        shows_whole_list(operator)
     addresses = rows_of(operator, payment, "TRANSACTION.SUCCESS")
     fits(operator)
     assert len(addresses) == 5
@@ -108,6 +123,13 @@ def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) 
         operator.goto(address)
         expect(operator.locator("#content h1")).to_be_visible()
         fits(operator)
+
+
+def test_a_number_stands_beside_its_label(operator: Page, payment: dict[str, Any]) -> None:  # noqa: F811
+    for address in rows_of(operator, payment, "TRANSACTION.SUCCESS"):
+        if {"notification", "paymentevent"} & set(address.split("/")):
+            operator.goto(address)
+            expect(operator.locator(".field-attempts label")).to_be_visible()
 
 
 def test_dashboard_and_trial_balance_fit(operator: Page, payment: dict[str, Any], anomaly: int) -> None:  # noqa: F811

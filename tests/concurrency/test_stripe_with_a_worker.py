@@ -1,40 +1,15 @@
 """The shop with its worker and a shopper who pays through Stripe, the sandbox as witness of every charge."""
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.concurrency.test_three_processes import place
-from tests.concurrency.test_with_a_worker import charges, pay, shopper_pays
-from tests.conftest import a_folder_of_its_own
+from tests.concurrency.conftest import charges, pay, place, shopper_pays
 from tests.running import RunningShop, until
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[RunningShop]:
-    with a_folder_of_its_own() as folder:
-        running = RunningShop(folder)
-        yield running
-        assert running.stop() == 0
-
-
-@pytest.fixture
-def api(shop: RunningShop) -> Iterator[httpx.Client]:
-    with shop.api() as client:
-        yield client
-
-
-@pytest.fixture
-def sandbox(shop: RunningShop) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shop.sandbox_url, timeout=30, trust_env=False) as client:
-        yield client
-        faults = {name: type(value)(0) for name, value in client.get("/_control/faults").json().items()}
-        client.post("/_control/faults", json=faults).raise_for_status()
 
 
 def becomes(api: httpx.Client, order: dict[str, Any], status: str) -> None:

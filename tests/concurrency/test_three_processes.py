@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from shop.guardian import alive
+from tests.concurrency.conftest import place
 from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop, until
 from tests.sandbox import ROOT
 
 KEYS = 60
 COPIES = 8
-BODY = {"items": [{"sku": "mug", "quantity": 1}]}
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -49,8 +49,25 @@ def order_count(shop: RunningShop) -> int:
     return int(row[0])
 
 
-def place(client: httpx.Client, key: str) -> httpx.Response:
-    return client.post("/api/v1/orders", json=BODY, headers={"Idempotency-Key": key})
+def test_a_connection_goes_on_after_a_body_that_nobody_read(
+    shop: RunningShop, clients: list[httpx.Client]
+) -> None:
+    """What the server ended without a word, a pooled client finds out with its next request, the retry."""
+    large = b'{"note": "' + b"x" * 300_000 + b'"}'
+    headers = {"Content-Type": "application/json"}
+
+    def in_chunks() -> Iterator[bytes]:
+        yield from (large[start : start + 10_000] for start in range(0, len(large), 10_000))
+
+    for client in clients:
+        for _ in range(5):
+            for body in (large, in_chunks()):
+                key = uuid4().hex
+                refused = client.post("/api/v1/orders", content=body, headers={**headers, "Idempotency-Key": key})
+                assert (refused.status_code, refused.json()["code"]) == (413, "payload_too_large")
+                assert place(client, key).status_code == 201
+            nobody = {"Authorization": "Token of-nobody"}
+            assert client.post("/api/v1/orders", content=large, headers={**headers, **nobody}).status_code == 401
 
 
 def test_sixty_keys_in_eight_copies_over_three_processes(shop: RunningShop, clients: list[httpx.Client]) -> None:

@@ -18,7 +18,7 @@ from django.test import AsyncRequestFactory, Client
 from gunicorn.config import Config
 
 from shop import tasks
-from shop.middleware import ChunkedBodyMiddleware
+from shop.middleware import BodyMiddleware
 from shop.weblog import Logger
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -87,7 +87,7 @@ def test_a_harmless_request_id_is_kept_and_another_replaced(client: Client) -> N
 
 
 def test_unknown_addresses_under_the_api_are_problem_documents(client: Client) -> None:
-    answer = client.get("/api/v1/orders/not-an-id", headers={"X-Request-Id": "trace-0042"})
+    answer = client.get("/api/v1/nowhere", headers={"X-Request-Id": "trace-0042"})
     assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
     assert answer.json()["code"] == "not_found"
     assert answer.json()["request_id"] == "trace-0042"
@@ -95,7 +95,9 @@ def test_unknown_addresses_under_the_api_are_problem_documents(client: Client) -
 
 
 @pytest.mark.parametrize("debug", [True, False])
-@pytest.mark.parametrize("path", ["", "/", "/v1/nope", "/v1/orders/", "/v1/orders/999", "/v1/products/caf%C3%A9"])
+@pytest.mark.parametrize(
+    "path", ["", "/", "/v1/nope", "/v1/orders/", "/v1/orders/999/nothing", "/v1/products/caf%C3%A9"]
+)
 def test_unknown_addresses_under_the_api_whatever_debug_is(settings: Any, debug: bool, path: str) -> None:
     settings.DEBUG = debug
     asker = Client(enforce_csrf_checks=True)
@@ -148,7 +150,7 @@ def test_a_body_in_chunks_has_its_length_behind_asgi_too() -> None:
     request = AsyncRequestFactory().generic("POST", "/", b"{}", "application/json")
     del request.META["CONTENT_LENGTH"]
     request.META["HTTP_TRANSFER_ENCODING"] = "chunked"
-    ChunkedBodyMiddleware(lambda seen: HttpResponse())(request)
+    BodyMiddleware(lambda seen: HttpResponse())(request)
     assert (request.META["CONTENT_LENGTH"], request.body) == ("2", b"{}")
 
 
@@ -215,6 +217,10 @@ PRODUCTION = {
         ({"SECRET_KEY": ""}, "SECRET_KEY is not set"),
         ({"SECRET_KEY": "short"}, "SECRET_KEY has 5 characters"),
         ({"SECRET_KEY": "demo-only-" + "0" * 54}, "SECRET_KEY still has its demo value"),
+        ({"SECRET_KEY": "django-insecure-" + "k7Qz9-Lm" * 8}, "SECRET_KEY still has a value from a template"),
+        ({"SECRET_KEY": "Change-Me-" * 7}, "SECRET_KEY still has a value from a template"),
+        ({"WECHAT_API_V3_KEY": "changeme" * 4}, "WECHAT_API_V3_KEY still has a value from a template"),
+        ({"STRIPE_WEBHOOK_SECRET": "whsec_change_me"}, "STRIPE_WEBHOOK_SECRET still has a value from a template"),
         ({"DATABASE_URL": ""}, "DATABASE_URL is not set"),
         ({"DATABASE_URL": "sqlite:///x"}, "DATABASE_URL must name a PostgreSQL database"),
         ({"REDIS_URL": ""}, "REDIS_URL is not set"),

@@ -119,3 +119,22 @@ def test_m22_it_left_our_account_and_did_not_reach_the_shopper(till: Till) -> No
     till.settle()
     assert (till.state(attempt), till.anomalies()) == (IN_PART, [("refund_failed", True)])
     till.witness()
+
+
+def test_stripe_s_bill_lists_a_refund_that_has_not_succeeded_yet(till: Till) -> None:
+    """The whole amount: were it taken for done, the order would be refunded, and nobody asked any more."""
+    attempt = till.bought("stripe")
+    till.sandbox.faults(refund_abnormal=True)
+    assert till.refund(attempt, PRICE_MINOR).status_code == 202
+    till.all_told()
+    compared = till.compare_today("stripe")
+    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
+    assert till.state(attempt) == ("paid", "succeeded", PRICE_MINOR, 0)
+    assert (Refund.objects.get().status, Payment.objects.get().reserved_minor) == ("processing", PRICE_MINOR)
+    till.sandbox.faults(refund_abnormal=False)
+    till.settle()
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    compared = till.compare_today("stripe")
+    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
+    assert till.anomalies() == []
+    till.witness()

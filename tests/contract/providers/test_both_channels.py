@@ -246,6 +246,6 @@ def test_a_forged_request_is_refused_by_the_sandbox(sandbox: Sandbox, number: st
     channels["alipay"]["APP_KEY_FILE"] = sandbox.channels()["wechat"]["MCH_KEY_FILE"]
     channels["stripe"]["SECRET_KEY"] = "sk_test_of_somebody_else"
     for provider in registry.build(channels).values():
-        with pytest.raises(ProviderRejected, match=r"SIGN_ERROR|isv.invalid-signature|Invalid API Key"):
+        with pytest.raises(ProviderUnavailable, match=r"SIGN_ERROR|isv.invalid-signature|Invalid API Key"):
             provider.query(out_trade_no=number)
         provider._http.close()  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from payments import checks
 from tests.integration.secrets.conftest import (
+    ALIPAY,
     APP,
     MERCHANT,
     Files,
@@ -172,6 +173,26 @@ def test_a_platform_certificate_may_have_expired_beside_its_successor_only(files
     assert told() == []
     held.unlink()
     only("E003 WECHAT_PLATFORM_KEYS_DIR: no certificate in .* is valid now")
+
+
+def test_alipays_certificate_may_have_expired_beside_its_successor_only(files: Files) -> None:
+    old = certificate(key(ALIPAY), begins_days=-9, ends_days=-1)[1]
+    new, soon_over = certificate(key(NEXT))[1], certificate(key(NEXT), ends_days=7)[1]
+    alipay = files.channels["alipay"]
+    del alipay["PUBLIC_KEY_FILE"]
+    for field, content in {
+        "APP_CERT_FILE": certificate(key(APP))[1],
+        "PUBLIC_CERT_FILE": old + new,
+        "ROOT_CERT_FILE": old + new + soon_over,  # each is signed by itself
+    }.items():
+        alipay[field] = str(files.put(f"{field}.pem", content))
+    assert told() == []
+    files.put("PUBLIC_CERT_FILE.pem", old + soon_over)
+    only("W002 ALIPAY_PUBLIC_CERT_FILE: .* expires on ")
+    files.put("PUBLIC_CERT_FILE.pem", soon_over + new)
+    assert told() == []
+    files.put("PUBLIC_CERT_FILE.pem", old)
+    only("E003 ALIPAY_PUBLIC_CERT_FILE: .* is valid from .*, not now")
 
 
 def test_the_serial_of_our_certificate(files: Files) -> None:

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -11,17 +11,18 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from payments import attempts
+from payments import attempts, services
 from payments import channels as configured
 from payments.models import Attempt, Payment
-from payments.providers.base import Fact, FactKind
+from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.sandbox import alipay, wechat
 from shop import orders
 from shop.models import Order, Product
+from tests.integration.shop.provider import ScriptedProvider
 
 CHANNELS = ("wechat", "alipay")
 AMOUNT_MINOR = 1990
@@ -102,6 +103,63 @@ def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[...
         return attempt
 
     return make
+
+
+@pytest.fixture
+def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
+    """The other company, scripted; a call made while a transaction is open fails the test."""
+    made = ScriptedProvider("wechat")
+    original = made._begin
+
+    def begin(method: str, out_trade_no: str) -> None:
+        assert not connection.in_atomic_block, "a provider was called inside a transaction"
+        original(method, out_trade_no)
+
+    def refund(*, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
+        begin("refund", out_trade_no)
+        fact = replace(
+            made.fact(FactKind.REFUNDED, out_trade_no),
+            provider_txn_id=f"txn-{out_refund_no}",
+            amount_minor=amount_minor,
+            out_refund_no=out_refund_no,
+        )
+        return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
+
+    monkeypatch.setattr(made, "_begin", begin)
+
+    def query_refund(*, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+        begin("query_refund", out_trade_no)
+        return RefundResult(status=RefundStatus.NOT_FOUND)
+
+    monkeypatch.setattr(made, "refund", refund)
+    monkeypatch.setattr(made, "query_refund", query_refund)
+    monkeypatch.setattr("payments.services.provider", {"wechat": made}.__getitem__)
+    return made
+
+
+@pytest.fixture
+def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attempt:
+    return opened(new_order())
+
+
+def opened(order: Order) -> Attempt:
+    with transaction.atomic():
+        return attempts.open_attempt(
+            order_id=order.id,
+            owner_id=order.user_id,
+            amount_minor=order.total_minor,
+            currency="CNY",
+            channel="wechat",
+            description="Mug",
+            expires_at=timezone.now() + timedelta(minutes=30),
+        )
+
+
+@pytest.fixture
+def paid_payment(attempt: Attempt, provider: ScriptedProvider) -> Payment:
+    services.submit_attempt(attempt.id)
+    services.fold((provider.pay(attempt.out_trade_no),), source="notification")
+    return Payment.objects.get()
 
 
 def payment_of(attempt: Attempt) -> Payment:

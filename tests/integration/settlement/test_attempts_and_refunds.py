@@ -1,8 +1,10 @@
 """Talking to providers: whatever they answer or don't, under one number and never inside a transaction."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
+from procrastinate.contrib.django import app
 
 from payments import anomalies, attempts, reconcile, refunds, services, tasks
 from payments.errors import (
@@ -22,75 +25,19 @@ from payments.errors import (
     RefundExceedsPaid,
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
-from payments.providers.base import FactKind, RefundResult, RefundStatus, TradeStatus
+from payments.providers.base import RefundResult, RefundStatus, TradeStatus
 from payments.schedule import delay_seconds
 from payments.states import NEXT, PaymentStatus
 from shop import lifecycle
 from shop.models import Order
+from tests.integration.settlement.conftest import opened
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    """The other company, scripted; a call made while a transaction is open fails the test."""
-    made = ScriptedProvider("wechat")
-    original = made._begin
-
-    def begin(method: str, out_trade_no: str) -> None:
-        assert not connection.in_atomic_block, "a provider was called inside a transaction"
-        original(method, out_trade_no)
-
-    def refund(*, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
-        begin("refund", out_trade_no)
-        fact = replace(
-            made.fact(FactKind.REFUNDED, out_trade_no),
-            provider_txn_id=f"txn-{out_refund_no}",
-            amount_minor=amount_minor,
-            out_refund_no=out_refund_no,
-        )
-        return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
-
-    monkeypatch.setattr(made, "_begin", begin)
-
-    def query_refund(*, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        begin("query_refund", out_trade_no)
-        return RefundResult(status=RefundStatus.NOT_FOUND)
-
-    monkeypatch.setattr(made, "refund", refund)
-    monkeypatch.setattr(made, "query_refund", query_refund)
-    monkeypatch.setattr("payments.services.provider", {"wechat": made}.__getitem__)
-    return made
-
-
-@pytest.fixture
-def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attempt:
-    return opened(new_order())
-
-
-def opened(order: Order) -> Attempt:
-    with transaction.atomic():
-        return attempts.open_attempt(
-            order_id=order.id,
-            owner_id=order.user_id,
-            amount_minor=order.total_minor,
-            currency="CNY",
-            channel="wechat",
-            description="Mug",
-            expires_at=timezone.now() + timedelta(minutes=30),
-        )
-
-
 def called(provider: ScriptedProvider) -> list[str]:
     return [method for method, _ in provider.calls]
-
-
-@pytest.fixture
-def paid_payment(attempt: Attempt, provider: ScriptedProvider) -> Payment:
-    services.submit_attempt(attempt.id)
-    services.fold((provider.pay(attempt.out_trade_no),), source="notification")
-    return Payment.objects.get()
 
 
 def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[], Order], channels: None) -> None:
@@ -258,13 +205,50 @@ def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
     assert Refund.objects.get().amount_minor == 1990
 
 
+def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.submit_attempt(attempt.id)
+    begun = provider.trades.pop(attempt.out_trade_no)
+    services.close_attempt(attempt.id)
+    provider.trades[attempt.out_trade_no] = begun  # he logs in, and has not paid yet
+    provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
+    with pytest.raises(OutcomeUnknown):  # so that the queue comes again
+        services.look_again(attempt.id)
+    provider.failing = frozenset()
+    services.look_again(attempt.id)
+    assert called(provider)[-1] == "close"
+    assert provider.query(out_trade_no=attempt.out_trade_no).status is TradeStatus.CLOSED
+
+
+def test_a_look_that_a_killed_worker_left_is_taken_up(attempt: Attempt) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, status, args) VALUES "
+            "('default', 'payments.look_again', 'doing', jsonb_build_object('attempt_id', %s::text)) RETURNING id",
+            [attempt.out_trade_no],
+        )
+        (job,) = cursor.fetchone()
+
+    async def take_up(worker: Any) -> int:
+        async with worker.open_async():
+            return await tasks.take_up_stalled.func(SimpleNamespace(app=worker), 0)
+
+    with app.replace_connector(app.connector.get_worker_connector()) as worker:
+        assert asyncio.run(take_up(worker)) >= 1
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT status::text FROM procrastinate_jobs WHERE id = %s", [job])
+        assert cursor.fetchone() == ("todo",)
+        cursor.execute("DELETE FROM procrastinate_jobs WHERE id = %s", [job])
+
+
 def test_what_its_provider_has_closed_or_nobody_can_pay_any_more_is_not_asked_about_again(
     attempt: Attempt, provider: ScriptedProvider, new_order: Callable[[], Order], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services.submit_attempt(attempt.id)
     services.close_attempt(attempt.id)
     late = opened(new_order())
-    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now())
+    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now() - services.LOOK_AGAIN)
     original = provider.close
     monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
     services.close_attempt(late.id)

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from payments import bills, channels, services
+from payments import bills, channels, refunds, services
 from payments.errors import ProviderUnavailable
-from payments.models import Attempt, BillComparison, Difference, Observation
-from payments.providers.base import BillLine, FactKind
+from payments.models import Attempt, BillComparison, Difference, Observation, Refund
+from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
+from payments.providers.stripe_facts import bill_line
 from tests.integration.settlement.conftest import order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 
@@ -28,19 +30,24 @@ DAY = date(2026, 11, 20)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
+@dataclass
 class Bank(ScriptedProvider):
     """A provider with a bill."""
 
     zone = UTC
     lines: tuple[BillLine, ...] = ()
     before: tuple[BillLine, ...] = ()
+    others: dict[date, tuple[BillLine, ...] | Exception] = field(default_factory=dict)
     failure_of_bill: Exception | None = None
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         assert not connection.in_atomic_block
         if self.failure_of_bill:
             raise self.failure_of_bill
-        return {DAY: self.lines, DAY - timedelta(days=1): self.before}.get(day, ())
+        told = {DAY: self.lines, DAY - timedelta(days=1): self.before, **self.others}.get(day, ())
+        if isinstance(told, Exception):
+            raise told
+        return told
 
 
 @pytest.fixture
@@ -203,6 +210,213 @@ def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank
         DAY - timedelta(days=1),
         DAY,
     ]
+
+
+def asked_back(attempt: Attempt, bank: Bank, status: str) -> Refund:
+    """A refund of ours in that state, which Stripe knows as ``re_1``."""
+    with transaction.atomic():
+        refund = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=990, reason="")
+    assert refunds.submit_refund(refund.id).status == "processing"
+    if status == "succeeded":
+        fact = refunded(attempt, 990, refund.out_refund_no)
+        services.fold((replace(fact, provider_txn_id="re_1", occurred_at=NOON),), source="notification")
+    if status == "failed":
+        with pytest.MonkeyPatch.context() as patch:
+            failed = RefundResult(status=RefundStatus.FAILED)
+            patch.setattr(bank, "query_refund", lambda **_: failed)
+            refunds.submit_refund(refund.id)
+    refund.refresh_from_db()
+    assert refund.status == status
+    return refund
+
+
+def of_stripe(attempt: Attempt, status: str, out_refund_no: str = "", *, kind: str = "payment_refund") -> BillLine:
+    """The line of a recorded balance transaction; `kind` is ``refund_failure`` for what came back."""
+    numbers = {"out_trade_no": attempt.out_trade_no}
+    source = {
+        "object": "refund",
+        "id": "re_1",
+        "status": status,
+        "amount": 990,
+        "currency": "cny",
+        "metadata": {**numbers, "out_refund_no": out_refund_no} if out_refund_no else {},
+        "payment_intent": {"id": "pi_1", "metadata": numbers},
+    }
+    entry = {"type": kind, "id": f"txn_{kind}", "created": int(NOON.timestamp()), "source": source}
+    return bill_line(entry, FactKind.PAID if kind == "refund_failure" else FactKind.REFUNDED)
+
+
+AGREES: list[tuple[str, str]] = []
+A_PERSON_LOOKS = [("missing_here", "refunded")]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "found", "back_minor"),
+    [
+        # the timer asks about it until it ends
+        ("processing", "pending", AGREES, 0),
+        ("processing", "succeeded", AGREES, 990),
+        ("processing", "failed", AGREES, 0),
+        ("processing", "canceled", AGREES, 0),
+        # it went out; what comes back is another line
+        ("succeeded", "pending", AGREES, 990),
+        ("succeeded", "succeeded", AGREES, 990),
+        ("succeeded", "failed", AGREES, 990),
+        ("succeeded", "canceled", AGREES, 990),
+        # nobody asks about it any more
+        ("failed", "pending", A_PERSON_LOOKS, 0),
+        ("failed", "succeeded", AGREES, 990),
+        ("failed", "failed", AGREES, 0),
+        ("failed", "canceled", AGREES, 0),
+        # by hand, in the dashboard: nobody tells us
+        ("", "pending", A_PERSON_LOOKS, 0),
+        ("", "succeeded", AGREES, 990),
+        ("", "failed", AGREES, 0),
+        ("", "canceled", AGREES, 0),
+    ],
+)
+def test_a_refund_in_stripe_s_bill_is_a_fact_once_it_has_succeeded(
+    open_attempt: OpenAttempt, bank: Bank, ours: str, theirs: str, found: list[tuple[str, str]], back_minor: int
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    number = asked_back(attempt, bank, ours).out_refund_no if ours else ""
+    bank.lines = (line(attempt), of_stripe(attempt, theirs, number))
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == found
+    assert (payment_of(attempt).refunded_minor, order_of(attempt).status) == (back_minor, "paid")
+    assert compared.theirs_minor == 1990 - (990 if found else back_minor)
+    if ours:
+        assert Refund.objects.get().status == ("succeeded" if back_minor else ours)
+
+
+@pytest.mark.parametrize(("ours", "found"), [("succeeded", [("missing_here", "paid")]), ("failed", AGREES)])
+def test_what_came_back_of_a_refund_is_for_a_person_if_that_had_counted(
+    open_attempt: OpenAttempt, bank: Bank, ours: str, found: list[tuple[str, str]]
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    number = asked_back(attempt, bank, ours).out_refund_no
+    both = (of_stripe(attempt, "failed", number), of_stripe(attempt, "failed", number, kind="refund_failure"))
+    bank.lines = (line(attempt), *both)
+    bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == found
+
+
+def test_a_refund_by_hand_that_was_under_way_is_learned_when_its_day_is_compared_again(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    for status, back_minor, still_open in (("pending", 0, 1), ("succeeded", 990, 0)):
+        bank.lines = (line(attempt), of_stripe(attempt, status))
+        bills.compare(channel="wechat", day=DAY)
+        assert (payment_of(attempt).refunded_minor, len(listed())) == (back_minor, still_open)
+
+
+@pytest.mark.parametrize("days", [1, 5, 14])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted_it(
+    open_attempt: OpenAttempt, bank: Bank, days: int, by_hand: bool
+) -> None:
+    """Its bill is never made anew, and says for ever that the refund is under way."""
+    attempt = open_attempt()
+    accepted = DAY - timedelta(days=days)
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=days)),), source="notification")
+    number = "by-hand-1" if by_hand else asked_back(attempt, bank, "processing").out_refund_no
+    bank.others[accepted] = (
+        line(attempt),
+        replace(refund_line(attempt, 990, number), refund_status=RefundStatus.PROCESSING),
+    )
+    bills.compare(channel="wechat", day=accepted)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == (A_PERSON_LOOKS if by_hand else AGREES)
+    missing = open_attempt()
+    services.fold((paid(missing, occurred_at=NOON - timedelta(days=30)),), source="notification")
+    for one, refund_number in ((attempt, number), (missing, "never-listed")):
+        services.fold((replace(refunded(one, 990, refund_number), occurred_at=NOON),), source="notification")
+    bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "refunded")]
+    assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
+
+
+def test_a_day_made_up_for_looks_into_the_next_one_s_bill_too(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    bank.lines = (line(attempt),)
+    for day in (DAY, DAY - timedelta(days=1)):
+        bills.compare(channel="wechat", day=day)
+    assert Difference.objects.count() == 0
+
+
+def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
+    broken = DAY - timedelta(days=1)
+    bank.others[broken] = RuntimeError("a line that nobody understands")
+    told: list[str] = []
+    with pytest.raises(ExceptionGroup) as failed:
+        bills.compare_recent(today=DAY + timedelta(days=1), progress=told.append)
+    assert list(map(str, failed.value.exceptions)) == ["a line that nobody understands"]
+    assert f"The bill of wechat for {broken} could not be compared" in caplog.text
+    assert BillComparison.objects.count() == len(told) == bills.DAYS_BACK - 1
+
+
+def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bank.lines = (
+        line(attempt),
+        line(attempt, out_trade_no="e" * 65, provider_txn_id="4" * 65, out_refund_no="r" * 65),
+        refund_line(attempt, 90, "r" * 65),
+    )
+    bills.compare(channel="wechat", day=DAY)
+    assert sorted((kind, moved) for kind, moved, *_ in listed()) == [
+        ("missing_here", "paid"),
+        ("missing_here", "refunded"),
+    ]
+    assert set(Difference.objects.values_list("out_refund_no", flat=True)) == {"r" * 64}
+    assert payment_of(attempt).refunded_minor == 0
+
+
+def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:
+    """The newest first, a few in each run, from the first fact on."""
+    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=17)),), source="query")
+    today = DAY + timedelta(days=1)
+    compared: list[set[date]] = []
+    for _ in range(4):
+        before = set(BillComparison.objects.values_list("day", flat=True))
+        bills.compare_recent(today=today)
+        compared.append(set(BillComparison.objects.values_list("day", flat=True)) - before)
+    assert [len(days) for days in compared] == [7, 7, 4, 0]
+    assert (max(compared[0]), min(compared[0])) == (DAY, DAY - timedelta(days=6))
+    assert min(compared[2]) == DAY - timedelta(days=17)
+
+
+def test_no_bill_is_asked_for_that_is_not_kept_any_more(open_attempt: OpenAttempt, bank: Bank) -> None:
+    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=400)),), source="query")
+    while bills.compare_recent(today=DAY + timedelta(days=1)):
+        pass
+    assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
+
+
+def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
+    open_attempt: OpenAttempt, bank: Bank, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bills.compare(channel="wechat", day=DAY)
+    assert "is empty, but we have facts of it: 1" in caplog.text
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.lines = (line(attempt),)
+    bills.compare_recent(today=DAY + timedelta(days=1))
+    assert (listed(), Difference.objects.get().resolution) == ([], "it agrees now")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+
+
+def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
+    services.fold((paid(open_attempt(), occurred_at=NOON),), source="query")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == bills.DAYS_BACK
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 1
+    bills.resolve(Difference.objects.get().pk, resolution="looked up in their console")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
 
 
 def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank, capsys: Any) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ def fold(*facts: Any) -> None:
         services.fold((fact,), source="notification")
 
 
-def balance() -> dict[str, int]:
+def balance(currency: str = "CNY") -> dict[str, int]:
     """Every account that is not at zero, without the merchant's number; checked to add up to zero."""
-    found = {row["account"]: row["debit_minor"] for row in journal.trial_balance()}
+    found = {row["account"]: row["debit_minor"] for row in journal.trial_balance().filter(currency=currency)}
     assert sum(found.values()) == 0
     return {name.rpartition(":")[0] or name: amount for name, amount in found.items() if amount}
 
@@ -63,6 +64,22 @@ def test_a_refund_that_came_early_is_held_and_counted_when_its_payment_is_known(
     assert JournalEntry.objects.filter(kind="counted").count() == 1
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the charge first", "the refund first"])
+def test_what_came_and_went_in_another_currency_is_at_zero(
+    open_attempt: OpenAttempt, order: tuple[int, int]
+) -> None:
+    attempt = open_attempt("stripe")
+    facts = [replace(fact, currency="USD") for fact in (paid(attempt), refunded(attempt, 1990, "a" * 32))]
+    fold(*(facts[index] for index in order))
+    assert balance("USD") == balance() == {}
+    assert set(JournalLine.objects.values_list("account", flat=True)) == {
+        f"provider:stripe:{attempt.merchant}",
+        "held",
+    }
+    payment = payment_of(attempt)
+    assert (payment.paid_minor, payment.refunded_minor) == (0, 0)
+
+
 def test_what_is_not_ours_or_moves_nothing_is_not_booked(open_attempt: OpenAttempt) -> None:
     fold(paid(open_attempt(), merchant="1900999999"), closed(open_attempt()))
     assert JournalEntry.objects.count() == 0
@@ -92,6 +109,7 @@ def test_whatever_is_told_the_books_agree_with_the_payments(
                 refunded(attempt, 100, f"{number[:31]}1"),
                 refunded(attempt, 200, f"{number[:31]}2"),
             ]
+        facts = [replace(fact, currency=rng.choice(["CNY", "CNY", "USD"])) for fact in facts]
         told = rng.sample(facts, rng.randrange(1, len(facts) + 1)) * 2
         rng.shuffle(told)
         fold(*told)
@@ -105,4 +123,5 @@ def test_whatever_is_told_the_books_agree_with_the_payments(
             received = sum(fact.amount_minor for fact in moved if fact.kind == "paid")
             returned = sum(fact.amount_minor for fact in moved if fact.kind == "refunded")
             assert at_provider == received - returned
-    balance()
+    for currency in ("CNY", "USD"):
+        balance(currency)

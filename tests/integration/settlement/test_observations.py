@@ -164,6 +164,36 @@ def test_another_amount_or_currency_is_never_credited(open_attempt: OpenAttempt,
     policy_refund("amount_mismatch", attempt, changed.get("amount_minor", 1990))
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["it names its charge", "it does not"])
+def test_what_goes_back_in_the_currency_of_its_charge_ends_the_policys_refund(
+    open_attempt: OpenAttempt, named: bool
+) -> None:
+    attempt = open_attempt("stripe")
+    fold(paid(attempt, currency="USD"))
+    refund = Refund.objects.get()
+    back = replace(refunded(attempt, 1990, refund.out_refund_no, implies_payment=named), currency="USD")
+    assert fold(back, back) == [Outcome.APPLIED, Outcome.DUPLICATE]
+    refund.refresh_from_db()
+    anomaly = Anomaly.objects.get()
+    assert (refund.status, anomaly.kind, anomaly.resolved_at is not None) == ("succeeded", "amount_mismatch", True)
+    payment = payment_of(attempt)
+    assert (payment.paid_minor, payment.refunded_minor, payment.reserved_minor) == (0, 0, 0)
+
+
+def test_a_refund_counts_in_the_currency_of_the_payment_alone(open_attempt: OpenAttempt) -> None:
+    """At Stripe an attempt may have two charges, and a refund need not say which of them it is of."""
+    attempt = open_attempt("stripe")
+    fold(paid(attempt), paid(attempt, provider_txn_id="pi_other", currency="USD"))
+    dollars, euros = (
+        replace(refunded(attempt, 500, number), currency=currency)
+        for number, currency in ((ONE, "USD"), (OTHER, "EUR"))
+    )
+    assert fold(dollars, euros) == [Outcome.APPLIED, Outcome.ANOMALY]
+    assert payment_of(attempt).refunded_minor == 0
+    mismatched = Anomaly.objects.filter(kind="amount_mismatch").values_list("detail__currency", flat=True)
+    assert [*mismatched.order_by("pk")] == ["USD", "EUR"]  # the charge, and the refund of no charge that is known
+
+
 def test_another_merchant_is_never_credited_and_left_to_a_person(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     assert fold(paid(attempt, merchant="1900000999")) == [Outcome.ANOMALY]

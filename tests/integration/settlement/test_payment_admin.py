@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from idempotency import searching
 from idempotency.ids import new_id
+from idempotency.timeline import utc
 from payments import channels as configured
 from payments import decisions, legible, services
 from payments.admin import charts
@@ -277,7 +278,7 @@ class TestTimeline:
             "debit provider:wechat:",
             "event 2: succeeded",
             "refund of 5.00 CNY asked for",
-            "came broken Result: reserved.",
+            "came broken. Result: reserved.",
             "refund of 5.00 CNY sent",
             "fact: 5.00 CNY refunded",
             "event 4: partially refunded",
@@ -328,6 +329,13 @@ class TestTimeline:
         told = shown(admin_client, page(attempt.payment))
         assert "anomaly: a notification could not be processed" in told
         assert told.count('class="payments-alarm"') == 2
+
+    def test_only_what_is_decided_about_has_a_way_to_its_change_history(
+        self, admin_client: Client, anomaly: Anomaly
+    ) -> None:
+        assert anomaly.payment is not None
+        for row, has_one in ((anomaly, True), (Notification.objects.get(), True), (anomaly.payment, False)):
+            assert ('class="historylink"' in shown(admin_client, page(row))) is has_one
 
     def test_policy_is_told_with_its_state(self, admin_client: Client, anomaly: Anomaly) -> None:
         assert anomaly.payment is not None
@@ -439,7 +447,7 @@ class TestAsking:
         assert done(admin_client, page(attempt.payment, "ask"), reason="shopper called") == [sentence]
         assert payment_of(attempt).paid_minor == (1990 if trade is TradeStatus.PAID else 0)
         assert order_of(attempt).status == ("paid" if trade is TradeStatus.PAID else order_of(attempt).status)
-        assert audit() == [("admin", f"Asked the provider. Reason: shopper called Result: {sentence}")]
+        assert audit() == [("admin", f"Asked the provider. Reason: shopper called. Result: {sentence}")]
 
     def test_an_uncertain_attempt_that_nobody_heard_of_stays_so(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
@@ -520,7 +528,7 @@ class TestRefunding:
             "succeeded",
         )
         assert told == f"Refund {refund.out_refund_no}: the money went back."
-        name = f"refund {refund.out_refund_no} of 5.00 CNY. Reason: came broken Result:"
+        name = f"refund {refund.out_refund_no} of 5.00 CNY. Reason: came broken. Result:"
         assert audit() == [
             ("admin", f"Asked for {name} reserved."),
             ("admin", f"Sent {name} Refund {refund.out_refund_no}: the money went back."),
@@ -668,7 +676,7 @@ class TestProcessingAgain:
         broken.refresh_from_db()
         assert (broken.verdict, broken.attempts) == ("applied", 2)
         assert Anomaly.objects.get().resolution == "processed later"
-        assert audit() == [("admin", f"Processed again. Reason: repaired Result: {told}")]
+        assert audit() == [("admin", f"Processed again. Reason: repaired. Result: {told}")]
 
     def test_what_was_applied_changes_nothing(self, admin_client: Client, payment: Payment) -> None:
         row = Notification.objects.get()
@@ -724,7 +732,7 @@ class TestProcessingAgain:
             cursor.execute("SET default_transaction_read_only = on")
         (told,) = done(admin_client, page(Notification.objects.get(), "replay"), reason="try")
         assert told == GAVE_UP
-        assert audit() == [("admin", f"Processed again. Reason: try Result: {told}")]
+        assert audit() == [("admin", f"Processed again. Reason: try. Result: {told}")]
 
     def test_every_verdict_has_words(self) -> None:
         assert set(decisions.VERDICT_IS) == set(Notification.Verdict)
@@ -764,6 +772,26 @@ class TestAnomalies:
         assert page(Refund.objects.get()) in detail
         assert "Its money is given back. See that the refund ends" in detail
 
+    def test_what_was_told_is_money_and_words(self, admin_client: Client, anomaly: Anomaly) -> None:
+        lines = dict(legible.told(anomaly))
+        assert (lines["amount"], lines["asked for"]) == ("0.05 CNY", "19.90 CNY")
+        detail = shown(admin_client, page(anomaly))
+        assert '<th scope="row">asked for</th><td>19.90 CNY</td>' in detail
+        assert "_minor" not in detail
+
+    def test_each_amount_that_was_told_keeps_its_currency(self, anomaly: Anomaly) -> None:
+        kept = Observation.objects.get()
+        told = {"amount_minor": 5, "currency": "USD", "expected_minor": 1990, "first_minor": 5}
+        anomaly.detail = told
+        assert [words for _, words in legible.told(anomaly)] == [
+            "0.05 USD",
+            "USD",
+            "19.90 CNY",
+            f"0.05 {kept.currency}",
+        ]
+        anomaly.detail, anomaly.payment = {"amount_minor": 500, "message": "no"}, None
+        assert legible.told(anomaly)[0] == ("amount", "500 minor units of an unknown currency")
+
     def test_resolving_takes_it_off_the_list_for_good(self, admin_client: Client, anomaly: Anomaly) -> None:
         asked = shown(admin_client, page(anomaly, "resolve"))
         assert "The policy gives 0.05 CNY back: requested. That goes on, resolved or not." in asked
@@ -771,9 +799,12 @@ class TestAnomalies:
         anomaly.refresh_from_db()
         assert (anomaly.resolution, anomaly.resolved_at is None) == ("shopper told", False)
         assert page(anomaly, "resolve") not in shown(admin_client, page(anomaly))
-        (told,) = done(admin_client, page(anomaly, "resolve"), reason="again")
-        assert told == "It has been resolved before: shopper told"
-        assert audit() == [("admin", "Resolved. Reason: shopper told Result: settled.")]
+        before = f"It has been resolved before, {utc(anomaly.resolved_at)} UTC: shopper told"
+        assert done(admin_client, page(anomaly, "resolve"), reason="again") == [before]
+        late = admin_client.get(page(anomaly, "resolve"), follow=True)
+        assert late.redirect_chain == [(page(anomaly), 302)]
+        assert [str(message) for message in late.context["messages"]] == [before]
+        assert audit() == [("admin", "Resolved. Reason: shopper told. Result: settled.")]
 
     def test_a_resolution_that_is_too_long(self, admin_client: Client, anomaly: Anomaly) -> None:
         answer = admin_client.post(page(anomaly, "resolve"), {"reason": "x" * 161})
@@ -950,6 +981,14 @@ class TestWhoPaidIsNotShown:
         told = shown(admin_client, page(Notification.objects.get()))
         assert "<script>=1" not in told
         assert ("the first 20,000 of" in told) == (len(body) > 20_000)
+
+
+class TestNames:
+    def test_no_minor_unit_and_no_word_of_the_machine(self, admin_client: Client, anomaly: Anomaly) -> None:
+        line = JournalLine.objects.filter(account="held").get()
+        assert str(line) == f"held of entry {line.entry_id}"
+        assert str(anomaly) == f"paid in another amount or currency: {anomaly.reference}"
+        assert str(anomaly) in shown(admin_client, page(anomaly))
 
 
 class TestMoneyInWords:

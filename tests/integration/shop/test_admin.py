@@ -1,5 +1,7 @@
 """What the operator can see of the shop, and what they can and cannot change."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,8 +10,8 @@ from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from django.test import Client
 
-from shop import catalog, checkout, coupons, lifecycle, orders, stock
-from shop.models import Like, Order, Product
+from shop import catalog, checkout, coupons, flashsale, lifecycle, orders, stock
+from shop.models import Coupon, FlashSalePurchase, Like, Order, Product
 
 
 @pytest.fixture
@@ -68,12 +70,18 @@ def test_price_is_edited_and_stock_moved_by_a_difference(operator: Client, mug: 
 
 
 def test_taking_away_more_than_there_is_is_refused(operator: Client, mug: Product) -> None:
-    told = edit(operator, mug, stock_difference="-101", name="Cup")
+    fields = page(operator, mug) | {"stock_difference": "-101", "name": "Cup"}
+    told = send(operator, mug, fields)
 
     assert "fewer units than you take away" in told
     assert "changed successfully" not in told
+    assert (told.count('value="-101"'), told.count('value="Cup"')) == (1, 1)  # what was typed is still there
     mug.refresh_from_db()
     assert (mug.stock, mug.name, LogEntry.objects.count()) == (100, "Mug", 0)
+
+    assert "changed successfully" in send(operator, mug, fields | {"stock_difference": "-100"})
+    mug.refresh_from_db()
+    assert (mug.stock, mug.name) == (0, "Cup")
 
 
 def test_an_editor_puts_nothing_back_that_another_saved_meanwhile(operator: Client, mug: Product) -> None:
@@ -163,15 +171,50 @@ def test_an_order_is_shown_with_items_and_payment_and_never_changed(
     operator: Client, demo: User, order: Order, channels: Any
 ) -> None:
     path = f"/admin/shop/order/{order.pk}/change/"
-    assert "¥39.80" in operator.get(path).content.decode()
+    assert "39.80 CNY" in operator.get(path).content.decode()
 
     payment = checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
     page = operator.get(path).content.decode()
     assert payment.id.hex in page
-    assert "¥19.90" in page
+    assert "19.90 CNY" in page
     assert operator.post(path, {"status": "paid"}).status_code == 403
     assert operator.post(f"/admin/shop/order/{order.pk}/delete/", {"post": "yes"}).status_code == 403
     assert operator.get("/admin/shop/order/add/").status_code == 403
+
+
+def test_the_admin_speaks_english_to_everybody_and_the_shop_does_not(operator: Client) -> None:
+    chinese = {"Accept-Language": "zh-CN"}
+    for address in ("/admin/", "/admin/shop/product/", "/admin/payments/payment/"):
+        answer = operator.get(address, headers=chinese)
+        assert answer.headers["Content-Language"] == "en"
+        assert not re.search("[\u4e00-\u9fff]", answer.content.decode())
+    assert '<html lang="zh-hans"' in operator.get("/", headers=chinese).content.decode()
+
+
+def test_everything_is_named_in_words_with_times_in_one_style(
+    operator: Client, demo: User, mug: Product, order: Order
+) -> None:
+    catalog.like(sku="mug", user_id=demo.pk)
+    Product.objects.filter(pk=mug.pk).update(flash_only=True)
+    at = datetime(2026, 11, 22, 21, 47, tzinfo=UTC)
+    sale = flashsale.announce(product_id=mug.pk, units=2, starts_at=at, ends_at=at + timedelta(hours=1))
+    purchase = FlashSalePurchase.objects.create(sale=sale, buyer=demo, order=order, place=1)
+    with transaction.atomic():
+        coupons.open_campaign(slug="spring", name="Spring", count=1)
+    coupon = Coupon.objects.get()
+    assert [str(row) for row in (sale, coupon, Like.objects.get(), order.lines[0])] == [
+        "Mug, 2026-11-22 21:47 UTC",
+        f"Spring, coupon {coupon.pk}",
+        "Mug, liked by demo",
+        "2 of mug",
+    ]
+    assert str(purchase) == f"Mug, 2026-11-22 21:47 UTC: order {order.id.hex}"
+    for row in (sale, purchase, coupon, coupon.campaign, Like.objects.get(), order):
+        listed = f"/admin/shop/{row._meta.model_name}/"
+        for address in (listed, f"{listed}{row.pk}/change/"):
+            told = operator.get(address).content.decode()
+            assert "(UTC)" in told
+            assert re.search(r"[ap]\.m\.|midnight|noon|¥", told) is None
 
 
 def test_likes_are_shown(operator: Client, demo: User, mug: Product) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from rest_framework.test import APIClient
 
 from shop.models import Order, OrderItem, Product
 
@@ -335,3 +336,24 @@ def test_the_schema_documents_what_befalls_every_call(client: Any) -> None:
                     shape = document["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[1]]
                     assert set(shape["required"]) <= example["value"].keys(), (call["operationId"], status)
                     assert example["value"].get("type", "urn:").startswith("urn:")
+
+
+@pytest.mark.parametrize("written", ["dashed", "upper case", "another's", "a word"])
+def test_an_order_is_named_by_its_id_however_it_is_written(
+    caller: Any, stranger: Any, mug: Product, written: str
+) -> None:
+    order = uuid.UUID(caller.order(key="k1").json()["id"])
+    named = {
+        "dashed": str(order),
+        "upper case": order.hex.upper(),
+        "another's": str(uuid.uuid4()),
+        "a word": "nowhere",
+    }
+    known = written in {"dashed", "upper case"}
+    assert caller.get(f"orders/{named[written]}").status_code == (200 if known else 404)
+    path = f"orders/{named[written]}/cancel"
+    assert APIClient().post(f"/api/v1/{path}").status_code == 401
+    assert caller.post(path).json()["code"] == "idempotency_key_missing"
+    answers = [stranger.post(path, key="k2") for _ in range(2)]
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(404, "order_not_found")] * 2
+    assert answers[1]["Idempotent-Replayed"] == "true", "404 of a named resource is kept"

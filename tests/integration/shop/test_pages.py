@@ -128,6 +128,35 @@ class TestBuying:
         again = {**form_of(response, "/products/mug/buy"), "quantity": "1"}
         assert shopper.post("/products/mug/buy", again).status_code == 302
 
+    def test_two_tabs_make_one_order(self, shopper: Client, mug: Product, poster: Product) -> None:
+        first, second, other = (
+            form_of(shopper.get(f"/products/{sku}"), f"/products/{sku}/buy") for sku in ("mug", "mug", "poster")
+        )
+        bought = shopper.post("/products/mug/buy", first)
+        again = shopper.post("/products/mug/buy", second)
+        assert (again["Location"], again["Idempotent-Replayed"]) == (bought["Location"], "true")
+        changed = shopper.post("/products/mug/buy", {**second, "quantity": "2"})
+        assert (changed["Location"], Order.objects.count()) == ("/products/mug", 1)
+        assert shopper.post("/products/poster/buy", other).status_code == 302  # another product's page is its own
+        assert shopper.post("/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy"))
+        assert Order.objects.count() == 3  # a page that is opened after an order is for another one
+
+    def test_two_tabs_of_two_people_make_two_orders(
+        self, shopper: Client, demo: User, other: User, mug: Product
+    ) -> None:
+        stranger = Client(enforce_csrf_checks=True)
+        stranger.force_login(other)
+        for client in (shopper, stranger):
+            client.post("/products/mug/buy", form_of(client.get("/products/mug"), "/products/mug/buy"))
+        assert set(Order.objects.values_list("user", flat=True)) == {demo.pk, other.pk}
+
+    def test_a_page_that_is_opened_after_a_refusal_can_buy(self, shopper: Client, poster: Product) -> None:
+        for _ in range(3):
+            fields = form_of(shopper.get("/products/poster"), "/products/poster/buy")
+            assert shopper.post("/products/poster/buy", {**fields, "quantity": "11"}).status_code == 409
+        fields = form_of(shopper.get("/products/poster"), "/products/poster/buy")
+        assert shopper.post("/products/poster/buy", fields).status_code == 302
+
     def test_out_of_stock_is_a_sentence_above_a_form_that_works(self, shopper: Client, poster: Product) -> None:
         fields = form_of(shopper.get("/products/poster"), "/products/poster/buy")
         response = shopper.post("/products/poster/buy", {**fields, "quantity": "11"})

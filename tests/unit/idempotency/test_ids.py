@@ -3,7 +3,7 @@
 import time
 import uuid
 
-from idempotency.ids import HexIdConverter, new_id
+from idempotency.ids import NOBODY, HexIdConverter, new_id
 
 
 def test_an_id_is_a_uuid_of_version_7_with_the_time_in_front() -> None:
@@ -22,4 +22,10 @@ def test_the_url_form_is_the_32_characters() -> None:
     made = new_id()
     converter = HexIdConverter()
     assert converter.to_url(made) == converter.to_url(made.hex) == made.hex
-    assert converter.to_python(made.hex) == made
+    for written in (made.hex, str(made), made.hex.upper()):
+        assert converter.to_python(written) == made
+
+
+def test_what_is_no_id_names_nothing() -> None:
+    for word in ("1", "nowhere", "{" + str(uuid.uuid4()) + "}", "0" * 33, "é" * 32):
+        assert HexIdConverter().to_python(word) == NOBODY

@@ -216,6 +216,38 @@ def test_a_certificate_that_expires_while_we_run_counts_no_more(
     alipay._http.close()
 
 
+def test_an_expired_certificate_beside_its_successor_is_left_out(
+    held: Any, authority: Authority, platform: keys.Keys, company: Company, caplog: pytest.LogCaptureFixture
+) -> None:
+    yesterday, today = authority.platform(days=(-9, -1)), authority.platform("next")
+    alipay = held(yesterday, today, authority.middle)
+    assert f"left out: the certificate with SN {certificate_sn(yesterday)}" in caplog.text
+    assert certificate_sn(today) not in caplog.text
+    company.answer = says(authority.private["next"], certificate_sn(today))
+    assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
+    company.answer = says(authority.private["platform"], certificate_sn(yesterday))
+    with pytest.raises(OutcomeUnknown):
+        alipay.query(out_trade_no=NUMBER)
+    for cert_sn in (certificate_sn(yesterday), None):
+        body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
+        with pytest.raises(SignatureInvalid):
+            alipay.read_notification(headers={}, body=body, now=NOW)
+
+
+def test_a_successor_that_was_put_there_early_counts_from_its_first_day(
+    held: Any, authority: Authority, company: Company
+) -> None:
+    today, tomorrow = authority.platform(days=(-1, 10)), authority.platform("next", days=(5, 30))
+    moment = [datetime.now(UTC).timestamp()]
+    alipay = Alipay(held(today, tomorrow, authority.middle).config, clock=lambda: moment[0])
+    company.answer = says(authority.private["next"], certificate_sn(tomorrow))
+    with pytest.raises(OutcomeUnknown):
+        alipay.query(out_trade_no=NUMBER)
+    moment[0] += timedelta(days=6).total_seconds()
+    assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
+    alipay._http.close()
+
+
 @pytest.mark.parametrize(
     ("field", "content", "why"),
     [
@@ -223,8 +255,8 @@ def test_a_certificate_that_expires_while_we_run_counts_no_more(
         ("PUBLIC_CERT_FILE", lambda a: pem(a.platform(days=(2, 9)), a.middle), "is valid from"),
         (
             "PUBLIC_CERT_FILE",
-            lambda a: pem(a.platform(), a.platform("next", days=(-9, -1)), a.middle),
-            "valid from",
+            lambda a: pem(a.platform(days=(-9, -1)), a.platform("next", days=(2, 9)), a.middle),
+            "valid from .* valid from",
         ),
         ("PUBLIC_CERT_FILE", lambda a: pem(a.platform()), "comes from no certificate"),
         ("PUBLIC_CERT_FILE", lambda a: pem(a.middle), "issuers only"),

@@ -69,6 +69,9 @@ def test_wechat_states_and_refusals(wechat: WeChatPay, company: Company) -> None
     company.answer = signed({"code": "USER_PAYING", "message": "wait"}, status=202)
     with pytest.raises(OutcomeUnknown, match="USER_PAYING"):
         wechat.close(out_trade_no=NUMBER)
+    company.answer = signed({"code": "SIGN_ERROR", "message": "not yours"}, status=401)
+    with pytest.raises(ProviderUnavailable, match="SIGN_ERROR"):
+        wechat.close(out_trade_no=NUMBER)
     company.answer = signed({"code": "NO_AUTH", "message": "no"}, status=403)
     with pytest.raises(ProviderRejected, match="NO_AUTH"):
         wechat.close(out_trade_no=NUMBER)
@@ -77,6 +80,36 @@ def test_wechat_states_and_refusals(wechat: WeChatPay, company: Company) -> None
     for told, becomes in (("ABNORMAL", RefundStatus.STUCK), ("CLOSED", RefundStatus.FAILED)):
         company.answer = signed({"status": told})
         assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is becomes
+
+
+@pytest.mark.parametrize("code", ["INVALID_REQUEST", "ORDERPAID", "SOMETHING_NEW"])
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [("SUCCESS", TradeStatus.PAID), ("CLOSED", TradeStatus.CLOSED), ("NOTPAY", None), (None, None)],
+)
+def test_wechat_is_asked_what_became_of_a_trade_that_it_would_not_close(
+    wechat: WeChatPay, company: Company, code: str, state: str | None, expected: TradeStatus | None
+) -> None:
+    """Which code it refuses with is not to be relied on, and a paid order may have no other witness."""
+    trade = {
+        **dict.fromkeys(("mchid", "out_trade_no", "transaction_id"), "x"),
+        "trade_state": state,
+        "amount": {"total": 1990, "currency": "CNY"},
+    }
+    refused = signed({"code": code, "message": "no"}, status=400)
+    asked = signed(trade) if state else signed({"code": "ORDER_NOT_EXIST", "message": "no"}, status=404)
+
+    def answer(body: bytes) -> Answer:
+        return (refused if company.asked[-1][0].endswith("/close") else asked)(body)
+
+    company.answer = answer
+    if expected is None:
+        with pytest.raises(ProviderRejected, match=code):
+            wechat.close(out_trade_no=NUMBER)
+    else:
+        closed = wechat.close(out_trade_no=NUMBER)
+        assert (closed.status, len(closed.facts)) == (expected, 1)
+    assert len(company.asked) == 2
 
 
 def test_wechat_names_its_public_key_so_that_the_platform_signs_with_it(
@@ -144,6 +177,14 @@ def test_alipay_states_and_refusals(alipay: Alipay, company: Company) -> None:
             call(out_trade_no=NUMBER)
     with pytest.raises(ProviderRejected):
         alipay.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER)
+    for turned_away in (
+        {"code": "40005", "sub_code": "isv.app-call-limited"},
+        {"code": "40006", "sub_code": "isv.insufficient-isv-permissions"},
+        {"code": "40002", "sub_code": "isv.invalid-signature"},
+    ):
+        company.answer = alipay_says("error", turned_away)
+        with pytest.raises(ProviderUnavailable, match=turned_away["code"]):
+            alipay.close(out_trade_no=NUMBER)
     refund_query = "alipay.trade.fastpay.refund.query"
     for document in ({"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"}, {"code": "10000"}):
         company.answer = alipay_says(refund_query, document)

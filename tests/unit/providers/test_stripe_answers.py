@@ -12,6 +12,7 @@ from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import registry
 from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
+from payments.providers.stripe_facts import bill_line
 from payments.providers.stripe_intents import API_VERSION, StripeIntents
 from tests.unit.providers.conftest import Company
 
@@ -95,7 +96,6 @@ def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[
         (400, error(code="amount_too_small"), "amount_too_small"),
         (400, error(), "invalid_request_error"),
         (400, error("idempotency_error"), "idempotency_error"),
-        (401, error(), "invalid_request_error"),
         (402, error("card_error", "card_declined"), "card_declined"),
         (403, error(), "invalid_request_error"),
         (404, error(code="resource_missing"), "resource_missing"),
@@ -112,8 +112,11 @@ def test_a_refusal_is_told_with_stripes_code(
     assert len(company.asked) == 2  # never sent again by the library itself
 
 
-def test_too_many_calls_did_nothing(stripe: StripeIntents, company: Company) -> None:
-    says(company, error(code="rate_limit"), status=429)
+@pytest.mark.parametrize(("status", "document"), [(429, error(code="rate_limit")), (401, error())])
+def test_what_is_turned_away_unread_did_nothing(
+    stripe: StripeIntents, company: Company, status: int, document: Any
+) -> None:
+    says(company, document, status=status)
     with pytest.raises(ProviderUnavailable):
         create(stripe)
 
@@ -188,6 +191,24 @@ def test_an_intent_whose_payment_failed_is_canceled_to_make_room(stripe: StripeI
     trade = stripe.query(out_trade_no=NUMBER, reference="pi_1")
     assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.CLOSED, [FactKind.CLOSED])
     assert company.asked[1][0] == "/v1/payment_intents/pi_1/cancel"
+
+
+def test_a_refused_cancel_hides_no_payment_because_each_closing_asks_first(
+    stripe: StripeIntents, company: Company
+) -> None:
+    answers = iter(
+        [(200, {**INTENT, "status": "requires_action"}), (400, error(code="something_new")), (200, INTENT)]
+    )
+
+    def answer(_: bytes) -> Any:
+        status, document = next(answers)
+        return status, {}, json.dumps(document).encode()
+
+    company.answer = answer
+    with pytest.raises(ProviderRejected, match="something_new"):
+        stripe.close(out_trade_no=NUMBER, reference="pi_1")
+    trade = stripe.close(out_trade_no=NUMBER, reference="pi_1")
+    assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.PAID, [FactKind.PAID])
 
 
 def test_an_intent_without_a_status_leaves_it_unknown(stripe: StripeIntents, company: Company) -> None:
@@ -269,6 +290,28 @@ def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIn
     (line,) = stripe.bill(day=date(2026, 9, 21))
     assert (line.kind, line.out_trade_no, line.provider_txn_id) == (FactKind.PAID, "", "txn_1")
     assert (line.out_refund_no, line.amount_minor, line.currency) == (REFUND_NUMBER, 990, "CNY")
+    assert line.takes_back == "re_1"
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        ("succeeded", RefundStatus.SUCCEEDED),
+        ("pending", RefundStatus.PROCESSING),
+        ("requires_action", RefundStatus.PROCESSING),
+        (None, RefundStatus.PROCESSING),
+        ("failed", RefundStatus.FAILED),
+        ("canceled", RefundStatus.FAILED),
+    ],
+)
+def test_a_refund_s_line_says_where_it_stands(status: str | None, meaning: RefundStatus) -> None:
+    """It has one from the beginning, and keeps it."""
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": "r" * 65}
+    refund = {"id": "re_1", "status": status, "amount": 990, "currency": "cny", "metadata": numbers}
+    entry = {"id": "txn_1", "type": "refund", "created": 1_790_000_000, "source": refund}
+    line = bill_line(entry, FactKind.REFUNDED)
+    assert (line.refund_status, line.out_trade_no) == (meaning, NUMBER)
+    assert line.out_refund_no == ""  # no column of ours could hold it
 
 
 def test_secrets_may_stand_in_files(company: Company, tmp_path: Path) -> None:

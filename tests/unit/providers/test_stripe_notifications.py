@@ -10,7 +10,7 @@ import pytest
 
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry
-from payments.providers.base import Fact, FactKind, Notice
+from payments.providers.base import Fact, FactKind, Notice, RefundStatus
 from payments.providers.stripe_intents import StripeIntents
 from payments.sandbox.stripe_documents import signature
 
@@ -134,6 +134,25 @@ def test_a_canceled_intent_closes(stripe: StripeIntents) -> None:
 )
 def test_what_moves_no_money_of_ours_tells_no_fact(stripe: StripeIntents, kind: str, document: Any) -> None:
     assert read(stripe, event(kind, document)).facts == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [("failed", "failed: expired"), ("canceled", "canceled: expired"), ("pending", "")]
+)
+def test_a_refund_that_ends_without_moving_money_is_told(stripe: StripeIntents, status: str, told: str) -> None:
+    notice = read(stripe, event("refund.updated", {**REFUND, "status": status, "failure_reason": "expired"}))
+    if not told:
+        assert notice.refund is None
+        return
+    assert notice.refund is not None
+    assert (notice.refund.status, notice.refund.message) == (RefundStatus.FAILED, told)
+    assert notice.refund.out_refund_no == REFUND_NUMBER
+
+
+def test_a_refund_of_a_number_that_we_cannot_keep_is_not_ours(stripe: StripeIntents) -> None:
+    for number in ("r" * 65, "r\x00", 7):
+        document = {**REFUND, "metadata": {**REFUND["metadata"], "out_refund_no": number}}
+        assert read(stripe, event("refund.updated", document)).facts == ()
 
 
 @pytest.mark.parametrize("skew_seconds", [-299, 0, 299])

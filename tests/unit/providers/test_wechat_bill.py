@@ -3,7 +3,9 @@
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -125,10 +127,18 @@ def test_a_bill_gives_no_time_where_it_gives_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "listed"), [("SUCCESS", 1), ("PROCESSING", 0), ("FAIL", 0), ("CHANGE", 0), ("", 0), ("NEW", 0)]
+    ("status", "told"),
+    [
+        ("SUCCESS", ["succeeded"]),
+        ("PROCESSING", ["processing"]),
+        ("CHANGE", ["stuck"]),
+        ("FAIL", []),
+        ("", []),
+        ("NEW", []),
+    ],
 )
-def test_only_a_refund_that_is_done_counts(status: str, listed: int) -> None:
-    assert len(parse(bill({**REFUNDED, "退款状态": status}))) == listed
+def test_a_refund_says_whether_it_is_done(status: str, told: list[str]) -> None:
+    assert [line.refund_status for line in parse(bill({**REFUNDED, "退款状态": status}))] == told
 
 
 def test_what_a_till_took_back_is_left_out() -> None:
@@ -230,6 +240,18 @@ def test_the_bill_is_asked_for_downloaded_and_read(wechat: WeChatPay, company: C
 
 def test_its_days_are_china_s(wechat: WeChatPay) -> None:
     assert wechat.zone.utcoffset(None) == timedelta(hours=8)
+
+
+def test_no_bill_is_believed_from_ten_o_clock_of_the_next_morning_on(wechat: WeChatPay, company: Company) -> None:
+    day = datetime.now(CHINA).date()
+    ten = datetime(day.year, day.month, day.day, 10, tzinfo=CHINA).timestamp() + 86_400
+    for moment, refused in ((ten - 1, True), (ten, False)):
+        none = {"code": "NO_STATEMENT_EXIST", "message": "none"}
+        company.answer = signed(none, status=400, age_seconds=int(time.time() - moment))
+        early = WeChatPay(wechat.config, clock=lambda moment=moment: moment)
+        with pytest.raises(ProviderUnavailable) if refused else nullcontext():
+            assert early.bill(day=day) == ()
+        early._http.close()
 
 
 def test_a_day_without_trades_and_a_bill_that_is_not_ready(wechat: WeChatPay, company: Company) -> None:

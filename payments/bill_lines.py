@@ -1,0 +1,150 @@
+"""A bill's lines beside our facts: what belongs together, and what of our facts has no line.
+
+Reads our tables, and the bills of other days; changes nothing. Used by `payments.bills`.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Self
+
+from django.db.models import Q, QuerySet
+
+from payments.errors import ProviderError
+from payments.models import BillComparison, Difference, Observation, Refund
+from payments.position import as_id
+from payments.providers.base import BillLine, FactKind, Provider, RefundStatus
+from payments.states import OPEN_REFUNDS
+
+log = logging.getLogger(__name__)
+
+Kind = Difference.Kind
+
+# a bank has three working days for a refund; the longest holiday is eight days
+SLOW_REFUND_DAYS = 14
+
+Identity = tuple[str, str]
+"""What moved, and the provider's number of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A line of the bill beside our fact of the same identity; one of both may be missing."""
+
+    line: BillLine | None
+    fact: Observation | None
+
+    @classmethod
+    def of(cls, line: BillLine, known: Mapping[Identity, Observation]) -> Self:
+        """A fact of the same number about another trade is not the line's: Alipay's are unique in a trade only."""
+        fact = known.get((line.kind.value, line.provider_txn_id))
+        if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
+            fact = None
+        return cls(line=line, fact=fact)
+
+    @property
+    def identity(self) -> Identity:
+        told = self.line or self.fact
+        assert told is not None  # noqa: S101  one of both is there
+        return FactKind(told.kind).value, told.provider_txn_id
+
+    @property
+    def difference(self) -> Difference.Kind | None:
+        if self.fact is None:
+            return Kind.MISSING_HERE
+        if self.line is None:
+            return Kind.MISSING_THERE
+        same = (self.line.amount_minor, self.line.currency) == (self.fact.amount_minor, self.fact.currency)
+        return None if same else Kind.AMOUNT
+
+
+def of_account(provider: Provider) -> QuerySet[Observation]:
+    """Our facts of money that moved there."""
+    facts = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant)
+    return facts.exclude(kind=FactKind.CLOSED.value).select_related("attempt")
+
+
+def by_identity(provider: Provider, lines: Iterable[BillLine]) -> dict[Identity, Observation]:
+    """Our facts of the lines' numbers, and of what they take back, whatever day we think they were of."""
+    numbers = {number for line in lines for number in (line.provider_txn_id, line.takes_back) if number}
+    facts = of_account(provider).filter(provider_txn_id__in=numbers)
+    return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
+
+
+def paired(provider: Provider, lines: tuple[BillLine, ...]) -> list[Compared]:
+    """Every line with its fact. What has moved nothing that anybody counts is left out:
+
+    a refund that failed, or is under way and will be asked about until it ends, because it is ours and open; and
+    what came back from a refund that we never counted. A refund under way that nobody asks about stays in.
+    """
+    known = by_identity(provider, lines)
+    asked_about = _open_refunds(provider, lines)
+    pairs = [Compared.of(line, known) for line in lines]
+    return [
+        one
+        for one, line in zip(pairs, lines, strict=True)
+        if one.fact is not None or not _moved_nothing(line, known, asked_about)
+    ]
+
+
+def unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Compared]:
+    """The day's facts that have no line."""
+    listed = {(line.kind.value, line.provider_txn_id) for line in lines}
+    begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
+    end = begin + timedelta(days=1)
+    that_day = Q(occurred_at__gte=begin, occurred_at__lt=end) | Q(
+        occurred_at__isnull=True, observed_at__gte=begin, observed_at__lt=end
+    )
+    facts = of_account(provider).filter(that_day, amount_minor__gt=0)
+    return [Compared(line=None, fact=fact) for fact in facts if (fact.kind, fact.provider_txn_id) not in listed]
+
+
+def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared]) -> set[Identity]:
+    """Which of the facts that have no line on `day` have one, and agree with it, in the bill of another day.
+
+    At midnight a fact may be of another day for us than for them. And WeChat lists a refund on the day on which it
+    accepted it, but for us it is of the day on which it succeeded: so bills are read backwards until every refund
+    is found, or for `SLOW_REFUND_DAYS`. A bill that cannot be had lists nothing.
+
+    Transaction: NONE may be open.
+    """
+    left, found = {one.identity for one in missing}, set[Identity]()
+    for days in (1, *range(-1, -SLOW_REFUND_DAYS - 1, -1)):
+        other = day + timedelta(days=days)
+        if days < -1:
+            left = {identity for identity in left if identity[0] == FactKind.REFUNDED}
+        if left and (days < 0 or _is_compared(provider, other)):
+            found |= left & _agreed(provider, other)
+            left -= found
+    return found
+
+
+def _agreed(provider: Provider, day: date) -> set[Identity]:
+    try:
+        lines = provider.bill(day=day)
+    except ProviderError as error:
+        log.warning("The bill of %s for %s, to look up what another lacks: %s", provider.channel, day, error)
+        return set()
+    return {one.identity for one in paired(provider, lines) if one.difference is None}
+
+
+def _is_compared(provider: Provider, day: date) -> bool:
+    """Then it does not come up any more what it lists of the day before (`payments.bills`)."""
+    return BillComparison.objects.filter(channel=provider.channel, merchant=provider.merchant, day=day).exists()
+
+
+def _open_refunds(provider: Provider, lines: Iterable[BillLine]) -> set[str]:
+    """Numbers of refunds of ours that the timer asks about until they end."""
+    under_way = (line for line in lines if line.refund_status is not RefundStatus.SUCCEEDED)
+    ids = [known for line in under_way if (known := as_id(line.out_refund_no)) is not None]
+    ours = Refund.objects.filter(pk__in=ids, attempt__channel=provider.channel, status__in=OPEN_REFUNDS)
+    return {refund.out_refund_no for refund in ours}
+
+
+def _moved_nothing(line: BillLine, known: Mapping[Identity, Observation], asked_about: Collection[str]) -> bool:
+    if line.takes_back:
+        return (FactKind.REFUNDED.value, line.takes_back) not in known
+    if line.refund_status is RefundStatus.FAILED:
+        return True
+    return line.refund_status is not RefundStatus.SUCCEEDED and line.out_refund_no in asked_about

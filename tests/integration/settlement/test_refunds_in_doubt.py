@@ -1,0 +1,163 @@
+"""Refunds whose first request may still be carried out: a refusal of a repeat says nothing about it."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+
+from payments import refunds, services
+from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
+from payments.models import Anomaly, Payment, Refund
+from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
+from tests.integration.shop.provider import ScriptedProvider
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+REFUSED = ProviderRejected("BUSY", "under concurrency")
+
+
+@pytest.fixture
+def refund(paid_payment: Payment) -> Refund:
+    with transaction.atomic():
+        return refunds.request_refund(payment_id=paid_payment.id, amount_minor=500, reason="")
+
+
+@pytest.fixture
+def answers(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set what the provider answers to requests from now on, one after the other."""
+
+    def set_them(*given: RefundResult | BaseException) -> None:
+        left = iter(given)
+
+        def answer(**arguments: Any) -> RefundResult:
+            told = next(left)
+            if isinstance(told, BaseException):
+                raise told
+            return told
+
+        monkeypatch.setattr(provider, "refund", answer)
+
+    return set_them
+
+
+def success(provider: ScriptedProvider, refund: Refund) -> Fact:
+    return replace(
+        provider.fact(FactKind.REFUNDED, refund.attempt.out_trade_no),
+        provider_txn_id=f"txn-{refund.out_refund_no}",
+        amount_minor=refund.amount_minor,
+        out_refund_no=refund.out_refund_no,
+    )
+
+
+def reserved(payment: Payment) -> int:
+    payment.refresh_from_db()
+    return payment.reserved_minor
+
+
+def test_a_refused_repeat_does_not_free_what_an_earlier_request_may_still_move(
+    paid_payment: Payment, provider: ScriptedProvider, refund: Refund, answers: Callable[..., None]
+) -> None:
+    answers(OutcomeUnknown("timed out"), REFUSED)
+    assert refunds.submit_refund(refund.id).status == "uncertain"
+    assert refunds.submit_refund(refund.id).status == "uncertain"
+    assert reserved(paid_payment) == 500, "else the same money could be asked for under another number"
+    assert Anomaly.objects.get().detail["message"] == "BUSY: under concurrency"
+    services.fold((success(provider, refund),), source="bill")
+    refund.refresh_from_db()
+    assert (refund.status, reserved(paid_payment), paid_payment.refunded_minor) == ("succeeded", 0, 500)
+    assert Anomaly.objects.get().resolved_at
+
+
+def test_a_process_that_was_killed_in_its_call_is_a_request_too(
+    paid_payment: Payment, refund: Refund, answers: Callable[..., None]
+) -> None:
+    answers(KeyboardInterrupt(), REFUSED)
+    with pytest.raises(KeyboardInterrupt):
+        refunds.submit_refund(refund.id)
+    assert refunds.submit_refund(refund.id).status == "uncertain"
+    assert reserved(paid_payment) == 500
+
+
+def test_a_refusal_is_believed_once_no_earlier_request_can_be_under_way(
+    paid_payment: Payment, refund: Refund, answers: Callable[..., None]
+) -> None:
+    answers(OutcomeUnknown("timed out"), REFUSED, REFUSED)
+    for _ in range(2):
+        assert refunds.submit_refund(refund.id).status == "uncertain"
+    # the refusal in between had an answer: the doubt is as old as the request that had none
+    Refund.objects.update(submitted_at=F("submitted_at") - refunds.IN_DOUBT - timedelta(seconds=1))
+    assert refunds.submit_refund(refund.id).status == "failed"
+    assert reserved(paid_payment) == 0
+
+
+def test_two_processes_make_one_first_request(
+    paid_payment: Payment, provider: ScriptedProvider, refund: Refund, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_have_read, requests = threading.Barrier(2, timeout=30), []
+    charge_of = refunds._charge
+
+    def read(one: Refund) -> Any:
+        charge = charge_of(one)
+        both_have_read.wait()
+        return charge
+
+    def answer(**arguments: Any) -> RefundResult:
+        requests.append(arguments["out_refund_no"])
+        return RefundResult(status=RefundStatus.PROCESSING)
+
+    monkeypatch.setattr(refunds, "_charge", read)
+    monkeypatch.setattr(provider, "refund", answer)
+
+    def submit() -> None:
+        refunds.submit_refund(refund.id)
+        connection.close()
+
+    other = threading.Thread(target=submit)
+    other.start()
+    submit()
+    other.join()
+    refund.refresh_from_db()
+    assert (requests, refund.status) == ([refund.out_refund_no], "processing")
+
+
+@pytest.mark.parametrize("of_the_first", [True, False])
+def test_the_refusal_of_one_of_two_requests_under_way_ends_nothing(
+    paid_payment: Payment,
+    provider: ScriptedProvider,
+    refund: Refund,
+    monkeypatch: pytest.MonkeyPatch,
+    of_the_first: bool,
+) -> None:
+    """A call that takes longer than the timer waits: the timer asks, hears of none, and makes another request."""
+    inside, go_on, requests = threading.Event(), threading.Event(), []
+
+    def answer(**arguments: Any) -> RefundResult:
+        requests.append(1)
+        is_first = len(requests) == 1
+        if is_first:
+            inside.set()
+            assert go_on.wait(30)
+        if is_first is of_the_first:
+            raise REFUSED
+        return RefundResult(status=RefundStatus.PROCESSING)
+
+    def first() -> None:
+        refunds.submit_refund(refund.id)
+        connection.close()
+
+    monkeypatch.setattr(provider, "refund", answer)
+    slow = threading.Thread(target=first)
+    slow.start()
+    assert inside.wait(30)
+    refunds.submit_refund(refund.id)
+    go_on.set()
+    slow.join()
+    refund.refresh_from_db()
+    assert (len(requests), refund.status, reserved(paid_payment)) == (2, "processing", 500)
+    with transaction.atomic(), pytest.raises(RefundExceedsPaid):
+        refunds.request_refund(payment_id=paid_payment.id, amount_minor=1500, reason="")
