@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency import tokens
-from idempotency.errors import Problem, malformed, problem_document, problem_response
+from idempotency.errors import Problem, malformed, problem_response
 from idempotency.exchange import run
 from idempotency.middleware import problem_of
 from idempotency.modes import ATOMIC, Mode
@@ -117,18 +117,13 @@ class IdempotentMixin:
         return outside_atomic_requests(super().as_view(*args, **kwargs))  # type: ignore[misc]
 
 
-def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
-    """Every error of the API as RFC 9457 `application/problem+json`; None for a fault of the program (500)."""
+def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponseBase | None:
+    """Every error of the API as RFC 9457 `application/problem+json`; None for a fault of the program (500).
+
+    Whatever the view renders its answers with, and the caller asks for: a problem is JSON.
+    """
     problem = problem_of(exc) or _problem_of_drf(exc)
-    if problem is None:
-        return None
-    request_id = getattr(context["request"], "request_id", None)
-    return Response(
-        problem_document(problem, request_id=request_id),
-        status=problem.status,
-        headers=problem.headers,
-        content_type="application/problem+json",
-    )
+    return None if problem is None else problem_response(problem, context["request"])
 
 
 _CODES = {

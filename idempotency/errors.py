@@ -20,7 +20,7 @@ code                            status when
 from http import HTTPStatus
 from typing import Any
 
-from django.http import HttpRequest, JsonResponse
+from django.http import JsonResponse
 
 
 class Problem(Exception):
@@ -69,8 +69,8 @@ def problem_document(problem: Problem, *, request_id: str | None = None) -> dict
     return document
 
 
-def problem_response(problem: Problem, request: HttpRequest | None) -> JsonResponse:
-    """The problem as an `application/problem+json` answer to `request`, or to nobody's.
+def problem_response(problem: Problem, request: Any) -> JsonResponse:
+    """The problem as an `application/problem+json` answer to `request` (Django's or DRF's), or to nobody's.
 
     Source: RFC 9457 (July 2023).
     """

@@ -157,6 +157,18 @@ def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> 
     assert buy(page, clicks=1) != order_id, "opened anew, it is another intent"
 
 
+def test_two_tabs_of_a_product_are_one_order(page: Page, shop: RunningShop) -> None:
+    before = order_ids(shop)
+    other = page.context.new_page()
+    for tab in (page, other):
+        tab.goto("/products/mug")
+    for tab in (page, other):
+        tab.locator("form.buy button[data-busy]").click()
+        arrived(tab, ORDER)
+    assert page.url == other.url
+    assert len(order_ids(shop) - before) == 1
+
+
 def test_two_tabs_of_one_order_are_one_charge(page: Page, shop: RunningShop, api: httpx.Client) -> None:
     order_id = buy(page)
     other = page.context.new_page()

@@ -170,6 +170,12 @@ def test_a_fault_under_the_api_is_a_problem_document(client: Client, monkeypatch
     assert (page.status_code, page["Content-Type"].startswith("text/html")) == (500, True)
 
 
+def test_a_schema_of_a_kind_that_there_is_not_is_a_problem_document(client: Client) -> None:
+    answer = client.get("/api/schema/", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer["Content-Type"]) == (406, "application/problem+json")
+    assert answer.json()["code"] == "not_acceptable"
+
+
 def test_the_schema_is_valid_and_its_page_loads_nothing_from_elsewhere(client: Client) -> None:
     call_command("spectacular", "--validate", "--fail-on-warn", "--file", os.devnull)
     schema = client.get("/api/schema/", headers={"Accept": "application/json"})
