@@ -17,7 +17,7 @@ YEAR_SECONDS = 31_536_000
 
 PAGES = [
     pytest.param("/", 200, id="catalogue"),
-    pytest.param("/accounts/login/", 200, id="login"),
+    pytest.param("/accounts/login/", 302, id="login of a member"),
     pytest.param("/admin/login/", 200, id="admin login"),
     pytest.param("/admin/", 302, id="admin"),
     pytest.param("/nowhere", 404, id="no such page"),

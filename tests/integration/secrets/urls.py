@@ -27,4 +27,4 @@ def log_statements(connection: Any, **kwargs: Any) -> None:
 
 
 connection_created.connect(log_statements, weak=False)
-urlpatterns = [*urlpatterns, path("failing", failing)]
+urlpatterns = [path("failing", failing), *urlpatterns]  # the last of ours takes every address
