@@ -110,9 +110,17 @@ def start(variant: Variant, guardian: Guardian, *, redis_database: int) -> Serve
 
 
 def start_shop(
-    guardian: Guardian, environment: dict[str, str], *, name: str = "shop", workers: int = WORKERS
+    guardian: Guardian,
+    environment: dict[str, str],
+    *,
+    name: str = "shop",
+    workers: int = WORKERS,
+    threads: int = THREADS,
 ) -> int:
     """The shop's own application over the benchmark's stores, behind one port in so many processes; the port.
+
+    Args:
+        threads: of each process.
 
     Raises:
         PeerUnavailableError: it does not come up.
@@ -122,7 +130,7 @@ def start_shop(
     command = [
         *(sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
         *("--no-control-socket", "--log-level", "warning", "--keep-alive", "60"),
-        *("--worker-class", "gthread", "--threads", str(THREADS), "shop.wsgi"),
+        *("--worker-class", "gthread", "--threads", str(threads), "shop.wsgi"),
     ]
     settings = {"DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1"}
     child = guardian.start(command, log=log, environment={**os.environ, **settings, **environment}, cwd=ROOT)

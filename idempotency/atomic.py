@@ -37,13 +37,39 @@ class AtomicExchange(Exchange):
             if found is None:
                 return self._hold()
             if isinstance(found, marker.Claimed):
-                self._enter()
                 self._claimed = found
+                if (known := self._known_without_marker()) is not None:
+                    return known
+                self._enter()
                 return None
             self._same_request(found.fingerprint)
             if (entry := self._find()) is not None:  # the ledger knows more than a stale or lying marker
                 return self._replay_entry(entry)
         raise self._in_progress()
+
+    def _known_without_marker(self) -> StoredResponse | None:
+        """The answer that `refuse` has kept under a key that is claimed now."""
+        entry = self._find() if self.may_be_refused else None
+        if entry is None:
+            return None
+        self._let_twins_in()
+        return self._replay_entry(entry)
+
+    def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
+        """In place of `begin` and what follows: a refusal for which nothing was read or done that counts.
+
+        Kept by one statement, without the marker. If the key has been answered before, that answer is given.
+        """
+        response = rendered(response)
+        try:
+            kept = ledger.record_if_new(self._identity, self._stored(response), subject=self._subject)
+        except (OperationalError, InterfaceError):
+            connection.close_if_unusable_or_obsolete()  # whether it was committed, another one may tell
+            raise
+        if not kept:
+            return self._replay_entry(self._find()).replay()
+        self._count("refused")
+        return response
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         response = rendered(response)

@@ -15,11 +15,12 @@ from rest_framework.views import APIView
 
 from idempotency import tokens
 from idempotency.errors import Problem, malformed, problem_response
-from idempotency.exchange import run
+from idempotency.exchange import run, run_refusal
 from idempotency.middleware import problem_of
 from idempotency.modes import ATOMIC, Mode
 from idempotency.principal import principal_of
 from idempotency.recovery import Phases
+from idempotency.response import Verdict, verdict_on
 from idempotency.views import (
     DJANGOS_REFUSALS,
     MALFORMED,
@@ -38,6 +39,7 @@ def idempotent(
     body: type[serializers.BaseSerializer[Any]] | None = None,
     mode: Mode | Phases = ATOMIC,
     redact: tuple[str, ...] = (),
+    refuses: Callable[..., None] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Make a handler method's effect happen once per Idempotency-Key (or Idempotency-Token).
 
@@ -48,7 +50,15 @@ def idempotent(
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
         mode: see `idempotency.modes`; or the `Phases` that the handler responds with.
         redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
+        refuses: where many calls are refused at once: called as the handler is, before the key is claimed and
+            with no transaction open. A refusal that it raises is kept and replayed like the handler's own, at less
+            cost; where it raises none, the handler decides. It must not change what counts. Atomic mode only.
+
+    Raises:
+        TypeError: `refuses` in another mode.
     """
+    if refuses is not None and mode is not ATOMIC:
+        raise TypeError("A call whose refusal comes before its claim must be atomic.")
 
     def decorate(handler: Handler) -> Handler:
         @wraps(handler)
@@ -76,12 +86,30 @@ def idempotent(
                 finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
                 return finalized
 
+            if refuses is not None:
+                exchange.may_be_refused = True
+                if (refusal := _refused(refuses, view, request, *args, **kwargs)) is not None:
+                    return run_refusal(exchange, refusal)
             return run(exchange, answer)
 
         wrapper.idempotency_mode = mode  # type: ignore[attr-defined]
         return wrapper
 
     return decorate
+
+
+def _refused(
+    refuses: Callable[..., None], view: APIView, request: Request, *args: Any, **kwargs: Any
+) -> HttpResponseBase | None:
+    """The answer to what it raises, if that is a refusal that is kept."""
+    try:
+        refuses(view, request, *args, **kwargs)
+    except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
+        response = _refusal(view, request._request, exc)
+        if verdict_on(response.status_code) is Verdict.REFUSAL:
+            finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
+            return finalized
+    return None
 
 
 def _refusal(view: APIView, plain: HttpRequest, error: Exception) -> HttpResponseBase:

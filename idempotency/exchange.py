@@ -49,12 +49,14 @@ class Exchange(ABC):
             something, and its caller may have heard 202.
         was_uncertain: True if its caller has heard 202: what it was asked for has been begun outside, and a
             handler goes on with that and begins nothing anew.
+        may_be_refused: True if an answer may be kept under its key of which no marker ever told (atomic only).
         outcome: how it ended, as the metrics name it; empty while it has not.
     """
 
     mode: Mode
     resumed = False
     was_uncertain = False
+    may_be_refused = False
     outcome = ""
 
     def __init__(
@@ -246,6 +248,12 @@ def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResp
             return told(exchange, exchange.finish(handler()))
         except BaseException as error:
             return replay_after(error, exchange.fail())
+
+
+def run_refusal(exchange: Any, refusal: HttpResponseBase) -> HttpResponseBase:
+    """The protocol of an `AtomicExchange` for which it is known already that the answer is a refusal."""
+    with traced(exchange):
+        return told(exchange, exchange.refuse(refusal))
 
 
 def told(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:

@@ -1,6 +1,6 @@
 """The ledger: the only code that writes its tables, and the judge of which of two twins executed."""
 
-from idempotency.ledger.claiming import await_twin, hold, record
+from idempotency.ledger.claiming import await_twin, hold, record, record_if_new
 from idempotency.ledger.identity import Found, Identity, Run, TwinRunning
 from idempotency.ledger.leasing import (
     claim_phased,
@@ -39,6 +39,7 @@ __all__ = [
     "note_subject",
     "purge_bodies",
     "record",
+    "record_if_new",
     "rewrap",
     "stalled",
     "suspend",

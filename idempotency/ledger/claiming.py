@@ -80,17 +80,31 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
         False if the key is taken: nothing was committed, the transaction, if there is one, is unusable, and the
         caller must roll it back and replay the winner.
     """
-    who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
-    what: list[Any] = [subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
     statement = f"{_RECORD}; COMMIT" if _may_commit() else _RECORD
     try:
         with connection.cursor() as cursor:
-            cursor.execute(statement, [*who, *what])
+            cursor.execute(statement, _values(identity, answer, subject))
     except IntegrityError as error:
         if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) == UNIQUE:
             return False
         raise
     return True
+
+
+def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
+    """Insert the finished entry of a call that nobody claimed the key for; waits for a twin that is inserting.
+
+    Returns:
+        False if the key is taken: nothing was inserted.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_RECORD} ON CONFLICT (key, scope) DO NOTHING", _values(identity, answer, subject))
+        return bool(cursor.rowcount)
+
+
+def _values(identity: Identity, answer: StoredResponse, subject: str) -> list[Any]:
+    who = (identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id)
+    return [*who, subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
 
 
 def _may_commit() -> bool:

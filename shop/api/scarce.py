@@ -11,6 +11,10 @@ from shop.api.answers import caller_id, order_response
 from shop.serializers import CouponResponse, OrderResponse
 
 
+def _too_late(view: APIView, request: Request, sku: str) -> None:
+    flashsale.refuse_late(sku=sku, user_id=caller_id(request))
+
+
 class FlashSaleOrder(APIView):
     """Buying in a flash sale."""
 
@@ -29,7 +33,7 @@ class FlashSaleOrder(APIView):
             keyed=True,
         ),
     )
-    @idempotent()
+    @idempotent(refuses=_too_late)
     def post(self, request: Request, sku: str) -> Response:
         order = flashsale.buy(sku=sku, user_id=caller_id(request))
         request.idempotency.about("order", order.id)  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ Lock order: the sale's row, then the product's; closing an order locks the order
 """
 
 from shop.flashsale.buying import announce, buy, reconcile, returned
-from shop.flashsale.gate import Admission, admit
+from shop.flashsale.gate import Admission, admit, refuse_late
 from shop.flashsale.looking import Look, Phase, forget, look
 from shop.flashsale.sales import is_ahead, place_of, purchase_of, running
 
@@ -33,6 +33,7 @@ __all__ = [
     "place_of",
     "purchase_of",
     "reconcile",
+    "refuse_late",
     "returned",
     "running",
 ]

@@ -53,10 +53,10 @@ def admit(*, sku: str, user_id: int) -> Admission | None:
         AlreadyBought, SoldOut: as Redis knows it.
         FlashSaleNotFound, FlashSaleNotRunning: as the database knows it.
     """
-    answer = _ask(sku, user_id)
+    answer = _ask(sku, user_id, lease_seconds=LEASE_SECONDS)
     if answer is not None and answer[0] == b"unknown":
         take_over(running_sale(sku), anew=False)
-        answer = _ask(sku, user_id)
+        answer = _ask(sku, user_id, lease_seconds=LEASE_SECONDS)
     if answer is None or answer[0] == b"unknown":  # away, or its clock is not ours
         return None
     word, sale, *place = answer
@@ -65,6 +65,17 @@ def admit(*, sku: str, user_id: int) -> Admission | None:
     if word == b"sold_out":
         raise SoldOut(sku)
     return Admission(sale=int(sale), place=int(place[0]), fresh=word == b"admitted")
+
+
+def refuse_late(*, sku: str, user_id: int) -> None:
+    """Nothing for who may still have a unit, or where Redis cannot tell: `admit` decides. It admits nobody.
+
+    Raises:
+        SoldOut: he comes too late; he has his number in the order of arrival.
+    """
+    answer = _ask(sku, user_id, lease_seconds=0)
+    if answer is not None and answer[0] == b"sold_out":
+        raise SoldOut(sku)
 
 
 def take_over(sale: FlashSale, *, anew: bool) -> int | None:
@@ -135,8 +146,8 @@ def announced(*, sku: str, starts_at: datetime) -> None:
     fastpath.attempt(lambda redis: _announce(redis, _keys(sku), [_milliseconds(starts_at)]))
 
 
-def _ask(sku: str, user_id: int) -> Any:
-    lease = round(LEASE_SECONDS * 1000)
+def _ask(sku: str, user_id: int, *, lease_seconds: float) -> Any:
+    lease = round(lease_seconds * 1000)
     return fastpath.attempt(lambda redis: _admit(redis, _keys(sku), [user_id, lease, PLACES_MAX]))
 
 

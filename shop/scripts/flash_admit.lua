@@ -2,9 +2,11 @@
 -- KEYS[1] the sale, a hash   KEYS[2] admissions, a sorted set of buyers by the end of their lease in milliseconds
 -- KEYS[3] buyers, a set   KEYS[4] places in the order of arrival, of those admitted and of the first who came too
 -- late, a hash; all of one slot
--- ARGV[1] buyer   ARGV[2] lease in milliseconds   ARGV[3] most places that are kept
+-- ARGV[1] buyer   ARGV[2] lease in milliseconds; 0: only tell, and number, who comes too late
+-- ARGV[3] most places that are kept
 -- returns {word, sale, place}: unknown (no sale that runs is known here), bought, sold_out, admitted, or again
--- (he is admitted already by a call that runs or was cut off: its place and its unit are his)
+-- (he is admitted already by a call that runs or was cut off: its place and its unit are his); or open, where he is
+-- not too late and was not to be admitted
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local sale = redis.call('HMGET', KEYS[1], 'sale', 'units', 'starts', 'ends')
@@ -21,6 +23,10 @@ if redis.call('SISMEMBER', KEYS[3], ARGV[1]) == 1 then
 end
 local lease = now + ARGV[2]
 local place = redis.call('HGET', KEYS[4], ARGV[1])
+local late = redis.call('SCARD', KEYS[3]) + redis.call('ZCARD', KEYS[2]) >= tonumber(sale[2])
+if tonumber(ARGV[2]) == 0 and (not late or place and redis.call('ZSCORE', KEYS[2], ARGV[1])) then
+    return {'open', sale[1]}
+end
 if place and redis.call('ZSCORE', KEYS[2], ARGV[1]) then
     redis.call('ZADD', KEYS[2], lease, ARGV[1])
     return {'again', sale[1], tonumber(place)}
@@ -28,7 +34,6 @@ end
 -- who came too late and comes again has the number that he had
 local new = not place
 place = tonumber(place or redis.call('HINCRBY', KEYS[1], 'arrivals', 1))
-local late = redis.call('SCARD', KEYS[3]) + redis.call('ZCARD', KEYS[2]) >= tonumber(sale[2])
 if new and (not late or redis.call('HLEN', KEYS[4]) < tonumber(ARGV[3])) then
     redis.call('HSET', KEYS[4], ARGV[1], place)
     redis.call('PEXPIREAT', KEYS[4], tonumber(sale[4]) + 3600000)

@@ -16,6 +16,9 @@ from django.utils import timezone
 from redis.cluster import key_slot
 
 from idempotency import fastpath
+from idempotency.drf import idempotent
+from idempotency.models import LedgerEntry
+from idempotency.modes import PHASED
 from shop import flashsale, lifecycle, tasks
 from shop.errors import AlreadyBought, SoldOut
 from shop.flashsale import gate
@@ -26,6 +29,7 @@ from tests.contract.idempotency.stores import STORES, Store
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import number_of, settle
 from tests.running import until
+from tests.threads import at_once
 
 UNITS = 3
 PATH = "flash-sales/sneaker/orders"
@@ -213,7 +217,63 @@ class TestWithoutSql:
             assert codes([buyers[UNITS].post(PATH, key="k")]) == ["sold_out"]
         statements = [query["sql"] for query in queries.captured_queries]
         assert not [sql for sql in statements if "shop_" in sql]
-        assert len([sql for sql in statements if "INSERT" in sql]) == 1
+        assert [sql.split()[0] for sql in statements] == ["SELECT", "INSERT"]  # the token's; and no BEGIN
+
+
+class TestTooLate:
+    """A refusal that Redis knows of is kept without a claim of its key; all else is as with any other answer."""
+
+    @pytest.fixture
+    def late(self, buyers: list[Caller], sale: FlashSale) -> Caller:
+        assert {buyer.post(PATH, key="k").status_code for buyer in buyers[:UNITS]} == {201}
+        return buyers[UNITS]
+
+    def test_it_is_replayed(self, late: Caller) -> None:
+        first, *others = (late.post(PATH, key="k") for _ in range(3))
+        assert (first.status_code, first.json()["code"], first.has_header("Idempotent-Replayed")) == (
+            409,
+            "sold_out",
+            False,
+        )
+        for again in others:
+            assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (409, first.content, "true")
+        assert LedgerEntry.objects.filter(response_status=409).count() == 1
+
+    def test_copies_at_the_same_instant_are_one_entry(self, late: Caller) -> None:
+        answers = at_once(*[lambda: Caller(User.objects.get(username=f"buyer{UNITS}")).post(PATH, key="k")] * 8)
+        assert {answer.status_code for answer in answers} == {409}
+        assert len({answer.content for answer in answers}) == 1
+        assert len([answer for answer in answers if answer.has_header("Idempotent-Replayed")]) == 7
+
+    def test_it_stays_under_its_key_when_a_unit_is_back(
+        self, late: Caller, buyers: list[Caller], sale: FlashSale
+    ) -> None:
+        refused = late.post(PATH, key="k")
+        order = Order.objects.order_by("pk")[0]
+        lifecycle.cancel(order_id=order.pk, user_id=order.user_id)
+        again = late.post(PATH, key="k")
+        assert (again.content, again["Idempotent-Replayed"]) == (refused.content, "true")
+        assert state(sale) == (UNITS - 1, UNITS - 1, 100 - UNITS + 1)
+        assert buyers[UNITS + 1].post(PATH, key="k").status_code == 201, "the replay has taken no unit"
+
+    def test_who_has_bought_hears_what_he_heard(self, late: Caller, buyers: list[Caller]) -> None:
+        assert late.post(PATH, key="k").status_code == 409
+        answers = [buyers[0].post(PATH, key=key) for key in ("k", "k2")]
+        assert [answer.status_code for answer in answers] == [201, 409]
+        assert (answers[0]["Idempotent-Replayed"], answers[1].json()["code"]) == ("true", "already_bought")
+
+    def test_a_key_counts_for_one_sale(self, late: Caller) -> None:
+        late.post(PATH, key="k")
+        assert late.post("flash-sales/another/orders", key="k").json()["code"] == "idempotency_key_reused"
+
+    def test_it_is_for_atomic_calls(self) -> None:
+        with pytest.raises(TypeError, match="must be atomic"):
+            idempotent(mode=PHASED, refuses=lambda *given: None)
+
+    def test_its_bytes_may_be_purged(self, late: Caller) -> None:
+        late.post(PATH, key="k")
+        LedgerEntry.objects.filter(response_status=409).update(response_body=None, purged_at=timezone.now())
+        assert late.post(PATH, key="k").json()["code"] == "idempotency_result_expired"
 
 
 class TestArrival:
