@@ -16,7 +16,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from idempotency.ids import new_id
 from payments import services
@@ -93,11 +92,12 @@ def submit_refund(refund_id: UUID) -> Refund:
     Transaction: NONE may be open. May run any number of times.
     """
     services.must_be_outside_transactions()
-    refund = Refund.objects.select_related("attempt", "anomaly").get(pk=refund_id)
+    # by the database's clock: what is compared here was written by other processes
+    refund = Refund.objects.select_related("attempt", "anomaly").annotate(now=Now()).get(pk=refund_id)
     if refund.status not in _OPEN:
         return refund
     channel = services.provider_of(refund.attempt)
-    charged, before, began = _charge(refund), refund.submitted_at, timezone.now()
+    charged, before, began = _charge(refund), refund.submitted_at, refund.now
     try:
         result = _ask(channel, refund, charged) if before is not None else None
         if result is None or result.status is AtProvider.NOT_FOUND:

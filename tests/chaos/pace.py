@@ -5,6 +5,7 @@ provider may take here, so runs are overtaken all the time, as in production by 
 """
 
 import time
+from datetime import timedelta
 
 import attr
 from django.apps import AppConfig
@@ -27,12 +28,13 @@ class Pace(AppConfig):
 
         from idempotency import completer, settling
         from idempotency.locks import places
-        from payments import schedule, sequence
+        from payments import refunds, schedule, sequence
         from shop import lifecycle
         from shop.flashsale import gate
 
         schedule.FIRST_SECONDS, schedule.LONGEST_SECONDS = 1, 6
         sequence.OVERDUE_SECONDS = 3
+        refunds.IN_DOUBT = timedelta(seconds=10)
         lifecycle.CLOSING_GRACE_SECONDS = 6
         gate.LEASE_SECONDS = 2.0
         places.LEASE_SECONDS = 3.0
