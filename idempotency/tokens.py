@@ -45,7 +45,7 @@ def issue(principal: str, *, intent: str = "") -> Token:
             open pages; empty: a new one that counts alone.
     """
     signer = _signer(principal)
-    word = salted_hmac("idempotency.intent", f"{principal} {intent}").hexdigest() if intent else token_urlsafe(16)
+    word = _word_of(f"{principal} {intent}") if intent else token_urlsafe(16)
     return Token(signer.sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
 
 
@@ -78,6 +78,10 @@ def issued_here(key: str, *, principal: str) -> Taken | None:
         return read(key, principal=principal)
     except Problem:
         return None
+
+
+def _word_of(what: str) -> str:
+    return salted_hmac("idempotency.intent", what, algorithm="sha256").hexdigest()
 
 
 def _signer(principal: str) -> signing.TimestampSigner:
