@@ -6,6 +6,9 @@ answer. The marker in Redis keeps twins from running beside each other; with Red
 transaction does.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.http.response import HttpResponseBase
 
@@ -61,11 +64,9 @@ class AtomicExchange(Exchange):
         Kept by one statement, without the marker. If the key has been answered before, that answer is given.
         """
         response = rendered(response)
-        try:
-            kept = ledger.record_if_new(self._identity, self._stored(response), subject=self._subject)
-        except (OperationalError, InterfaceError):
-            connection.close_if_unusable_or_obsolete()  # whether it was committed, another one may tell
-            raise
+        answer = self._stored(response)
+        with _by_itself():
+            kept = ledger.record_if_new(self._identity, answer, subject=self._subject)
         if not kept:
             return self._replay_entry(self._find()).replay()
         self._count("refused")
@@ -150,11 +151,8 @@ class AtomicExchange(Exchange):
 
     def _record_alone(self, answer: StoredResponse) -> bool:
         if transaction.get_autocommit():  # one statement commits by itself, and asks for no BEGIN
-            try:
+            with _by_itself():
                 return ledger.record(self._identity, answer, subject=self._subject)
-            except (OperationalError, InterfaceError):
-                connection.close_if_unusable_or_obsolete()  # whether it was committed, another one may tell
-                raise
         with transaction.atomic(durable=True):
             recorded = ledger.record(self._identity, answer, subject=self._subject)
             transaction.set_rollback(not recorded)
@@ -167,3 +165,13 @@ class AtomicExchange(Exchange):
         if not commit:
             transaction.set_rollback(True)
         atomic.__exit__(None, None, None)
+
+
+@contextmanager
+def _by_itself() -> Iterator[None]:
+    """Around a statement that commits by itself: the connection is given up if it was lost in it."""
+    try:
+        yield
+    except (OperationalError, InterfaceError):
+        connection.close_if_unusable_or_obsolete()  # whether it was committed, another one may tell
+        raise

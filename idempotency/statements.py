@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.db.models import Model
 
 M = TypeVar("M", bound=Model)
@@ -67,6 +67,12 @@ def _refuse_disorder(model: type[Model], columns: tuple[str, ...]) -> None:
     ordered = tuple(field.attname for field in model._meta.concrete_fields if field.attname in columns)
     if columns != ordered:
         raise ValueError(f"{model.__name__} is made of {', '.join(ordered)}, in this order")
+
+
+def broken_constraint(error: IntegrityError) -> str | None:
+    """Name of the constraint that the server says was broken; None where it names none."""
+    name: str | None = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None)
+    return name
 
 
 def takes_several() -> bool:

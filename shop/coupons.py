@@ -15,6 +15,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from idempotency.statements import broken_constraint
 from shop.errors import CampaignNotFound, NoneLeft
 from shop.models import Campaign, Coupon
 
@@ -45,7 +46,7 @@ def draw(*, slug: str, user_id: int) -> tuple[Coupon, bool]:
             free.select_for_update(no_key=True), user_id
         )
     except IntegrityError as error:
-        if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != ONCE_A_USER:
+        if broken_constraint(error) != ONCE_A_USER:
             raise
         return Coupon.objects.get(campaign=campaign_id, drawn_by=user_id), False
     if coupon is not None:

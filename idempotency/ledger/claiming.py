@@ -20,7 +20,7 @@ from idempotency.ledger.reading import FIND, found_in
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.response import StoredResponse
-from idempotency.statements import Statement, send, takes_several
+from idempotency.statements import Statement, broken_constraint, send, takes_several
 
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"
@@ -85,7 +85,7 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
         with connection.cursor() as cursor:
             cursor.execute(statement, _values(identity, answer, subject))
     except IntegrityError as error:
-        if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) == UNIQUE:
+        if broken_constraint(error) == UNIQUE:
             return False
         raise
     return True

@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from idempotency.statements import broken_constraint
 from shop import orders, stock
 from shop.errors import AlreadyBought, OutOfStock, SoldOut
 from shop.flashsale import gate
@@ -86,7 +87,7 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
             place=admission.place if admission is not None and admission.sale == sale.pk else None,
         )
     except IntegrityError as error:  # another call of the same buyer has just committed
-        if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) == ONCE_A_BUYER:
+        if broken_constraint(error) == ONCE_A_BUYER:
             raise AlreadyBought(sku) from None
         raise
     left = FlashSale.objects.filter(pk=sale.pk, sold__lt=F("units"), ends_at__gt=timezone.now())

@@ -1,18 +1,16 @@
 """Callbacks, timer, refunds and openings that meet at the same instant: each counts once."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
-from django.utils import timezone
 
-from payments import attempts, refunds, services
+from payments import refunds, services
 from payments.errors import RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
 from shop.models import Order
-from tests.integration.settlement.conftest import CHANNELS, letter, order_of, paid, payment_of
+from tests.integration.settlement.conftest import CHANNELS, letter, opened, order_of, paid, payment_of
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,18 +83,10 @@ def test_racing_refunds_never_exceed_what_was_paid(open_attempt: OpenAttempt) ->
 def test_opening_at_once_is_one_payment_and_one_attempt(new_order: Callable[[], Order], channels: None) -> None:
     order = new_order()
 
-    def opened() -> Attempt:
+    def open_locked() -> Attempt:
         with transaction.atomic():
             Order.objects.select_for_update(no_key=True).get(pk=order.pk)
-            return attempts.open_attempt(
-                order_id=order.id,
-                owner_id=order.user_id,
-                amount_minor=order.total_minor,
-                currency="CNY",
-                channel="wechat",
-                description="Mug",
-                expires_at=timezone.now() + timedelta(minutes=30),
-            )
+            return opened(order)
 
-    assert len({attempt.pk for attempt in at_once(*[opened] * 6)}) == 1
+    assert len({attempt.pk for attempt in at_once(*[open_locked] * 6)}) == 1
     assert (Payment.objects.count(), Attempt.objects.count()) == (1, 1)

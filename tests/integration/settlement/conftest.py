@@ -82,17 +82,7 @@ def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[...
     """An attempt that the provider has open; of a new order unless one is given."""
 
     def make(channel: str = "wechat", order: Order | None = None) -> Attempt:
-        order = order or new_order()
-        with transaction.atomic():
-            attempt = attempts.open_attempt(
-                order_id=order.id,
-                owner_id=order.user_id,
-                amount_minor=order.total_minor,
-                currency="CNY",
-                channel=channel,
-                description="Mug",
-                expires_at=timezone.now() + timedelta(minutes=30),
-            )
+        attempt = opened(order or new_order(), channel)
         Attempt.objects.filter(pk=attempt.pk).update(
             status="pending",
             next_action_type="qr_code",
@@ -142,14 +132,14 @@ def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attem
     return opened(new_order())
 
 
-def opened(order: Order) -> Attempt:
+def opened(order: Order, channel: str = "wechat") -> Attempt:
     with transaction.atomic():
         return attempts.open_attempt(
             order_id=order.id,
             owner_id=order.user_id,
             amount_minor=order.total_minor,
             currency="CNY",
-            channel="wechat",
+            channel=channel,
             description="Mug",
             expires_at=timezone.now() + timedelta(minutes=30),
         )
