@@ -5,10 +5,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from django.db import IntegrityError, connection
+from django.db import DEFAULT_DB_ALIAS, DataError, IntegrityError, connections
 from django.db.models import Model
+from psycopg.pq import TransactionStatus
+
+from idempotency import plans
 
 M = TypeVar("M", bound=Model)
+
+IDLE = TransactionStatus.IDLE
+DIVISION_BY_ZERO = "22012"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +22,8 @@ class Statement:
     """One statement of SQL, without a semicolon.
 
     Attributes:
-        sql: with a placeholder for each parameter.
+        sql: with a placeholder for each parameter; a SELECT, INSERT, UPDATE or DELETE, and one of few texts, for
+            each is planned and kept.
         rows: how many rows it must change or return; None: it may be any number.
     """
 
@@ -25,28 +32,102 @@ class Statement:
     rows: int | None = None
 
 
-def send(*statements: Statement) -> list[list[tuple[Any, ...]]]:
+class UnexpectedRows(RuntimeError):
+    """A statement changed another number of rows than it must; what was sent with it must be rolled back."""
+
+
+def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, ...]]]:
     """Run them in order, in one round trip where the driver takes several; the rows that each returned.
 
-    Each reads by a snapshot of its own, as if it came alone. Where one fails, those after it do not run.
+    Each reads by a snapshot of its own, as if it came alone. Where one fails, those after it do not run. If they
+    are the first of their transaction, its BEGIN goes with them.
+
+    Args:
+        commit: they are the last of their transaction, and its COMMIT may go with them. As nobody can look at
+            their counts before, an UPDATE of theirs that must change a row, and returns it, fails by itself.
 
     Raises:
-        RuntimeError: one changed another number of rows than it must.
+        UnexpectedRows: one changed another number of rows than it must.
 
     Transaction: needs the caller's, which must roll back if this raises; one that is alone needs none.
     """
     if not statements:
         return []
-    with connection.cursor() as cursor:
-        if not takes_several():
+    database = connections[DEFAULT_DB_ALIAS]  # once: each look through the proxy takes longer than what it finds
+    with database.cursor() as cursor:
+        if not _takes_several(database):
             return [_run(cursor, statement) for statement in statements]
-        together = "; ".join(statement.sql for statement in statements)
-        cursor.execute(together, [value for statement in statements for value in statement.parameters])
-        found = []
-        for statement in statements:
-            found.append(_rows(cursor, statement))
-            cursor.nextset()
-        return found
+        commit = commit and _may_commit(database)
+        texts = [_sure(statement) if commit else statement.sql for statement in statements]
+        with database.wrap_database_errors:
+            texts = plans.calls(database.connection, texts)
+        begins = _take_over_the_begin(database)
+        together = "; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit)
+        try:
+            cursor.execute(together, [value for statement in statements for value in statement.parameters])
+        except DataError as error:
+            if commit and getattr(error.__cause__, "sqlstate", None) == DIVISION_BY_ZERO:
+                raise UnexpectedRows("none was changed that must be") from error
+            raise
+        return _found(cursor.cursor, statements, begins=begins)
+
+
+def _may_commit(database: Any) -> bool:
+    """Whether the open transaction is ours alone: inside a test case's one, a commit would make its rows stay.
+
+    Leaving Django's `atomic` after it finds nothing left to commit, and runs what waits for the commit.
+    """
+    return database.in_atomic_block and not database.savepoint_ids and _takes_several(database)
+
+
+def _takes_several(database: Any) -> bool:
+    """Whether the driver takes several at once: with server-side binding of parameters it takes one."""
+    return not database.settings_dict["OPTIONS"].get("server_side_binding")
+
+
+def _sure(statement: Statement) -> str:
+    """It, failing on the server where it changes no row but must."""
+    if statement.rows is None or not statement.sql.lstrip().startswith("UPDATE"):
+        return statement.sql
+    return f"WITH changed AS ({statement.sql}) SELECT 1 / count(*) FROM changed"  # noqa: S608  our own text
+
+
+def _take_over_the_begin(database: Any) -> bool:
+    """Whether Django has opened a transaction of which the server knows nothing yet; its BEGIN is ours then.
+
+    psycopg would send it before the first statement, and wait for it. Told that each commits by itself, it sends
+    none; Django's COMMIT or ROLLBACK it sends in either case. Another isolation than the server's default is said
+    in psycopg's own BEGIN, which is left to it.
+    """
+    raw = database.connection
+    fresh = not raw.autocommit and raw.info.transaction_status == IDLE and raw.isolation_level is None
+    begins: bool = database.in_atomic_block and fresh
+    if begins:
+        raw.autocommit = True
+    return begins
+
+
+def _run(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
+    cursor.execute(statement.sql, statement.parameters)
+    return _rows(cursor.cursor, statement)
+
+
+def _found(cursor: Any, statements: Sequence[Statement], *, begins: bool) -> list[list[tuple[Any, ...]]]:
+    """What each has returned, from psycopg's own cursor."""
+    if begins:
+        cursor.nextset()
+    found = []
+    for statement in statements:
+        found.append(_rows(cursor, statement))
+        cursor.nextset()
+    return found
+
+
+def _rows(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
+    if statement.rows not in {None, cursor.rowcount}:
+        raise UnexpectedRows(f"{cursor.rowcount} rows instead of {statement.rows} by {statement.sql.strip()[:60]}")
+    # its `description` would describe every column, only to say that there are some
+    return cursor.fetchall() if cursor.pgresult.nfields else []
 
 
 def instances(model: type[M], columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> list[M]:
@@ -59,7 +140,7 @@ def instances(model: type[M], columns: Sequence[str], rows: Iterable[tuple[Any, 
         ValueError: they are in another order, in which Django would mix the values up.
     """
     _refuse_disorder(model, tuple(columns))
-    return [model.from_db(connection.alias, columns, row) for row in rows]
+    return [model.from_db(DEFAULT_DB_ALIAS, columns, row) for row in rows]
 
 
 @cache
@@ -73,19 +154,3 @@ def broken_constraint(error: IntegrityError) -> str | None:
     """Name of the constraint that the server says was broken; None where it names none."""
     name: str | None = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None)
     return name
-
-
-def takes_several() -> bool:
-    """Whether the driver takes several at once: with server-side binding of parameters it takes one."""
-    return not connection.settings_dict["OPTIONS"].get("server_side_binding")
-
-
-def _run(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
-    cursor.execute(statement.sql, statement.parameters)
-    return _rows(cursor, statement)
-
-
-def _rows(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
-    if statement.rows not in {None, cursor.rowcount}:
-        raise RuntimeError(f"{cursor.rowcount} rows instead of {statement.rows} by {statement.sql.strip()[:60]}")
-    return cursor.fetchall() if cursor.description else []

@@ -20,7 +20,7 @@ from idempotency.ledger.reading import FIND, found_in
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.response import StoredResponse
-from idempotency.statements import Statement, broken_constraint, send, takes_several
+from idempotency.statements import Statement, broken_constraint, send
 
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"
@@ -73,17 +73,14 @@ def await_twin(identity: Identity, *, wait_seconds: float) -> None:
 def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
     """Insert last: the finished entry of an atomic call with its answer, in the open transaction or as its own.
 
-    Where the transaction is a plain one, it is committed in the same round trip; leaving Django's `atomic` then
-    finds nothing left to commit, and runs what waits for the commit.
+    A plain transaction is committed in the same round trip.
 
     Returns:
         False if the key is taken: nothing was committed, the transaction, if there is one, is unusable, and the
         caller must roll it back and replay the winner.
     """
-    statement = f"{_RECORD}; COMMIT" if _may_commit() else _RECORD
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, _values(identity, answer, subject))
+        send(Statement(_RECORD, _values(identity, answer, subject), rows=1), commit=True)
     except IntegrityError as error:
         if broken_constraint(error) == UNIQUE:
             return False
@@ -105,8 +102,3 @@ def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -
 def _values(identity: Identity, answer: StoredResponse, subject: str) -> list[Any]:
     who = (identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id)
     return [*who, subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
-
-
-def _may_commit() -> bool:
-    """Whether the open transaction is ours alone: inside a test case's one, a commit would make its rows stay."""
-    return connection.in_atomic_block and not connection.savepoint_ids and takes_several()

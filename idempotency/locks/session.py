@@ -17,6 +17,7 @@ from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.locks.holder import Holder
+from idempotency.pooling import is_pooled
 
 LOCK_NOT_AVAILABLE = "55P03"
 MILLISECONDS_MAX = 2**31 - 1
@@ -174,11 +175,8 @@ class Session:
             return bool(self._connection.closed)
 
     def _refuse_a_pooler(self) -> None:
-        """PostgreSQL tells its process's id at the start. A pooler tells one of its own making: it has many
-        clients on few connections. With pooling by transaction the next client gets ours, and our lock with it.
-        """
-        told = self._connection.info.backend_pid
-        if self._connection.execute("SELECT pg_backend_pid()").fetchone() != (told,):
+        """It may pool by transaction: the next client gets our session then, and our lock with it."""
+        if is_pooled(self._connection):
             raise LockError(
                 f"{self._name!r}: a connection pooler (PgBouncer?) stands before PostgreSQL. It may strand a lock "
                 "of a session, or give it to two. Use transaction_lock, or a database alias that leads past it."

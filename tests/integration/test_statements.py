@@ -1,11 +1,13 @@
 """`idempotency.statements`: several statements in one round trip are as good as one after the other."""
 
+import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import IntegrityError, connection, transaction
+from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from idempotency.statements import Statement, instances, send
+from idempotency import plans
+from idempotency.statements import Statement, UnexpectedRows, instances, send
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,9 +52,113 @@ def test_one_that_fails_leaves_nothing() -> None:
 
 
 def test_another_number_of_rows_than_it_must_change_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="1 rows instead of 2"), transaction.atomic():
+    with pytest.raises(UnexpectedRows, match="1 rows instead of 2"), transaction.atomic():
         send(added("a", rows=2), added("b"))
     assert not User.objects.exists()
+
+
+def test_their_transaction_is_djangos_from_the_first_of_them_on() -> None:
+    committed: list[str] = []
+    with transaction.atomic():
+        send(added("a"))
+        transaction.on_commit(lambda: committed.append("a"))
+        with pytest.raises(UnexpectedRows), transaction.atomic():  # a savepoint
+            send(added("b", rows=2))
+        send(added("c"))
+        assert (committed, _seen_by_others()) == ([], [])
+    assert (committed, _seen_by_others()) == (["a"], ["a", "c"])
+    with transaction.atomic():
+        send(added("d"))
+        transaction.set_rollback(True)
+    send(added("e"))  # by itself again
+    assert _seen_by_others() == ["a", "c", "e"]
+
+
+def test_their_commit_goes_with_them_if_each_has_done_what_it_must() -> None:
+    send(added("a"))
+    rename = "UPDATE auth_user SET username = %s WHERE username = %s RETURNING id"
+    done: list[str] = []
+    with CaptureQueriesContext(connection) as captured, transaction.atomic():
+        transaction.on_commit(lambda: done.append(_seen_by_others()[0]))
+        send(added("c"), Statement(rename, ["b", "a"], rows=1), commit=True)
+        assert (_seen_by_others(), done) == (["b", "c"], [])  # before Django's own
+    assert (done, [query["sql"] for query in captured if query["sql"].startswith("COMMIT")]) == (["b"], ["COMMIT"])
+    with pytest.raises(UnexpectedRows), transaction.atomic():
+        send(added("d"), Statement(rename, ["e", "nobody"], rows=1), commit=True)
+    with pytest.raises(DataError, match="division"), transaction.atomic():
+        send(added("d"), Statement("SELECT 1 / 0", []))
+    assert _seen_by_others() == ["b", "c"]
+
+
+def test_inside_another_transaction_they_commit_nothing() -> None:
+    with transaction.atomic():
+        with transaction.atomic():
+            send(added("a"), commit=True)
+        assert _seen_by_others() == []
+        transaction.set_rollback(True)
+    assert _seen_by_others() == []
+
+
+def test_another_isolation_than_the_servers_default_is_kept() -> None:
+    connection.ensure_connection()
+    raw = connection.connection
+    raw.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+    try:
+        with transaction.atomic():
+            asked = Statement("SELECT current_setting('transaction_isolation')", [])
+            assert send(asked) == [[("serializable",)]]
+    finally:
+        raw.isolation_level = None
+
+
+def _seen_by_others() -> list[str]:
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        return [name for (name,) in other.execute("SELECT username FROM auth_user ORDER BY username").fetchall()]
+
+
+# plans
+
+
+def test_a_statement_has_a_plan_of_its_own_from_the_fifth_use_on() -> None:
+    connection.close()  # a session that knows nothing yet
+    text = "SELECT %s::int + 1, '50%%', username FROM auth_user WHERE username = %s"
+    for use in range(1, plans.USES + 3):
+        assert send(added(f"b%s{use}"), Statement(text, [use, f"b%s{use}"])) == [
+            [],
+            [(use + 1, "50%", f"b%s{use}")],
+        ]
+        assert _kept() == (2 if use >= plans.USES else 0)
+    connection.close()
+    assert send(Statement(text, [1, "b%s1"])) == [[(2, "50%", "b%s1")]]
+    assert _kept() == 0
+
+
+def test_a_plan_outlives_the_transaction_that_made_it() -> None:
+    for use in range(plans.USES + 2):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            send(added(str(use)), added(str(use)))
+    send(added("a"))
+    assert [user.username for user in User.objects.all()] == ["a"]
+
+
+def test_where_no_plan_can_be_made_the_error_is_djangos() -> None:
+    text = "SELECT id, 'never before' FROM auth_user WHERE username = %s"
+    for _ in range(plans.USES - 1):
+        send(Statement(text, ["a"]))
+    with transaction.atomic():
+        with pytest.raises(DatabaseError, match="division"):
+            send(Statement("SELECT 1 / 0", []))
+        with pytest.raises(DatabaseError, match="aborted"):
+            send(Statement(text, ["a"]))
+        transaction.set_rollback(True)
+    assert send(Statement(text, ["a"])) == [[]]
+
+
+def _kept() -> int:
+    """Plans that this session has."""
+    raw = connection.connection
+    (count,) = raw.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'payonce%'").fetchone()
+    return int(count)
 
 
 def test_nothing_to_send_asks_nobody() -> None:
