@@ -22,4 +22,4 @@ def tell(order_id: UUID) -> None:
 
 def _tell(order_id: UUID) -> None:
     # safe without: who listens looks by himself every few seconds
-    shared("live status", lambda redis: topic(order_id, redis).tell("changed"), otherwise=None)
+    shared("live status", lambda redis: topic(order_id, redis).hint("changed"), otherwise=None)

@@ -4,7 +4,7 @@ from typing import Any
 
 from idempotency.locks.hub import Hub
 from idempotency.locks.script import Script
-from idempotency.locks.steps import Ask, Steps, operation
+from idempotency.locks.steps import Ask, Steps, Tell, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
 
@@ -38,9 +38,21 @@ class Expiring:
         Raises:
             LockUnavailable: Redis did not answer.
         """
+        return bool((yield Ask(_REMEMBER, *self._remembering(member))))
+
+    @operation
+    def note(self, member: str) -> Steps[None]:
+        """Remember `member`, for who need not know whether it was new: a thread does not wait for the answer.
+
+        Raises:
+            LockUnavailable: Redis could not be told.
+        """
+        yield Tell(_REMEMBER, *self._remembering(member))
+
+    def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
         # the name's length keeps ("a:b", "c") apart from ("a", "b:c")
         key = f"payonce:seen:{{{len(self.name)}:{self.name}:{member}}}"
-        return bool((yield Ask(_REMEMBER, [key], [self._ttl_ms, self.hub().new_request()])))
+        return [key], [self._ttl_ms, self.hub().new_request()]
 
 
 class ExpiringSet(OnThreads, Expiring):

@@ -24,6 +24,15 @@ class Ask:
 
 
 @dataclass(slots=True)
+class Tell:
+    """Have a script run; its answer, or that it failed, is not waited for where the runner can do without."""
+
+    script: Any
+    keys: list[str]
+    arguments: list[Any]
+
+
+@dataclass(slots=True)
 class Listen:
     """See that the process's subscriber connection stands before anything is asked that it must hear.
 
@@ -70,7 +79,7 @@ class Work:
     function: Callable[[], Any]
 
 
-Step = Ask | Listen | Wait | Pause | Finish | On | Work
+Step = Ask | Tell | Listen | Wait | Pause | Finish | On | Work
 Steps = Generator[Step, Any, T]
 
 

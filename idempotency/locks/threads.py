@@ -14,7 +14,20 @@ from idempotency.line import Line, plain_pool
 from idempotency.locks import holder
 from idempotency.locks.errors import LockUnavailable
 from idempotency.locks.hub import Hub, is_cluster, is_unavailable
-from idempotency.locks.steps import Ask, Finish, Listen, On, Pause, Step, Steps, Threaded, Wait, Work, perform
+from idempotency.locks.steps import (
+    Ask,
+    Finish,
+    Listen,
+    On,
+    Pause,
+    Step,
+    Steps,
+    Tell,
+    Threaded,
+    Wait,
+    Work,
+    perform,
+)
 from idempotency.locks.subscriber import Subscriber
 from idempotency.locks.subscription import Subscription
 
@@ -67,9 +80,10 @@ class ThreadHub(Hub):
     def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
         """Perform one step."""
         match step:
-            case Ask(script, keys, arguments):
+            case Ask(script, keys, arguments) | Tell(script, keys, arguments):
+                send = self._ask if isinstance(step, Ask) else self._tell
                 try:
-                    return script.run(self._ask, keys, arguments)
+                    return script.run(send, keys, arguments)
                 except FAILURES as error:
                     if is_unavailable(error):
                         raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
@@ -91,17 +105,37 @@ class ThreadHub(Hub):
         """Send a command on a connection that nobody uses now, and return its answer."""
         if self._pool is None:
             return self.client.execute_command(*command)
-        try:
-            line = self._lines.pop()
-        except IndexError:
-            line = Line(self._pool)
+        line = self._take_line(self._pool)
         try:
             return line.ask(*command)
         finally:
-            if len(self._lines) < LINES_MAX:
-                self._lines.append(line)
-            else:
-                line.close()
+            self._give_back(line)
+
+    def _tell(self, *command: Any) -> Any:
+        """The same for a script, and not waiting for its answer where the server is known to have it."""
+        if self._pool is None:
+            return self.client.execute_command(*command)
+        line = self._take_line(self._pool)
+        try:
+            if command[1] in line.known:
+                return line.tell(*command)
+            answer = line.ask(*command)
+            line.known.add(command[1])
+            return answer
+        finally:
+            self._give_back(line)
+
+    def _take_line(self, pool: Any) -> Line:
+        try:
+            return self._lines.pop()
+        except IndexError:
+            return Line(pool)
+
+    def _give_back(self, line: Line) -> None:
+        if len(self._lines) < LINES_MAX:
+            self._lines.append(line)
+        else:
+            line.close()
 
     def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         """Have `listener` called with each message of `channel`, and with None when some may be missed."""

@@ -14,7 +14,7 @@ from typing import Any
 from idempotency.locks import holder
 from idempotency.locks.hub import READY_SECONDS, Hub
 from idempotency.locks.script import Script, tagged
-from idempotency.locks.steps import Ask, Listen, Steps, operation
+from idempotency.locks.steps import Ask, Listen, Steps, Tell, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
 
@@ -47,6 +47,15 @@ class Telling:
             LockUnavailable: Redis did not answer.
         """
         yield Ask(_TELL, [self.channel], [message])
+
+    @operation
+    def hint(self, message: str) -> Steps[None]:
+        """As `tell`, for who has no time: a thread waits for no answer, and a message may be lost unnoticed.
+
+        Raises:
+            LockUnavailable: Redis could not be told.
+        """
+        yield Tell(_TELL, [self.channel], [message])
 
     @operation
     def _connected(self) -> Steps[bool]:

@@ -214,6 +214,9 @@ class TestOthers:
         seen = bench.make("ExpiringSet", ttl_seconds=60)
         actor = bench.actor()
         assert [actor.do(lambda each=each: seen.add(each)) for each in ("a", "b", "a")] == [True, True, False]
+        for each in ("c", "d", "d"):  # told, with the script unknown to the line and known
+            actor.do(lambda each=each: seen.note(each))
+        assert [actor.do(lambda each=each: seen.add(each)) for each in ("c", "d")] == [False, False]
         short = bench.make("ExpiringSet", "short", ttl_seconds=0.01)
         assert actor.do(lambda: short.add("a")) is True
         _until_new(actor, short)

@@ -54,6 +54,9 @@ def test_everyone_hears_what_is_told(bench: Bench) -> None:
     for word in ("paid", "退款"):
         teller.do(lambda word=word: topic.tell(word))
     until(lambda: all(each.heard[-2:] == ["paid", "退款"] for each in (one, two)))
+    for word in ("a hint", "another"):
+        teller.do(lambda word=word: topic.hint(word))
+    until(lambda: all(each.heard[-2:] == ["a hint", "another"] for each in (one, two)))
     one.end()
     teller.do(lambda: topic.tell("late"))
     until(lambda: two.heard[-1] == "late")
