@@ -1,8 +1,11 @@
-"""A BRIN index that does not need `django.contrib.postgres` in the project's INSTALLED_APPS, as Django 6 asks."""
+"""Indexes that Django has no word for: a BRIN one without `django.contrib.postgres` among the INSTALLED_APPS, as
+Django 6 asks for its own; and one that goes while its table is in use.
+"""
 
 from typing import Any
 
 from django.db import models
+from django.db.migrations import AlterField
 
 
 class BlockRangeIndex(models.Index):
@@ -12,3 +15,20 @@ class BlockRangeIndex(models.Index):
 
     def create_sql(self, model: Any, schema_editor: Any, using: str = "", **kwargs: Any) -> Any:
         return super().create_sql(model, schema_editor, using=" USING brin", **kwargs)
+
+
+class WithoutIndex(AlterField):
+    """`AlterField` to a field that has no index of its own any more, because a longer one begins with it.
+
+    The index goes without anybody waiting for it, so its migration says ``atomic = False``. Run again it finds
+    nothing to do. Backwards it is built as Django builds it, which keeps writers waiting.
+    """
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        if schema_editor.connection.vendor != "postgresql":
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+            return
+        model = from_state.apps.get_model(app_label, self.model_name)
+        column = model._meta.get_field(self.name).column
+        name = schema_editor.quote_name(schema_editor._create_index_name(model._meta.db_table, [column]))
+        schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")

@@ -112,7 +112,7 @@ class LedgerAttempt(models.Model):
     An atomic entry has none: its row exists only if its one run committed, and that run stands in the row itself.
     """
 
-    entry = models.ForeignKey(LedgerEntry, on_delete=models.CASCADE, related_name="attempts")
+    entry = models.ForeignKey(LedgerEntry, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     fence = models.BigIntegerField()
     owner = models.CharField(max_length=160, help_text="process, or operator")
     request_id = models.CharField(max_length=64, blank=True)

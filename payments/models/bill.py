@@ -41,7 +41,9 @@ class Difference(models.Model):
         MISSING_THERE = "missing_there", "known to us, not in the bill"
         AMOUNT = "amount", "in another amount"
 
-    comparison = models.ForeignKey(BillComparison, on_delete=models.PROTECT, related_name="differences")
+    comparison = models.ForeignKey(
+        BillComparison, on_delete=models.PROTECT, related_name="differences", db_index=False
+    )
     kind = models.CharField(max_length=13, choices=Kind)
     moved = models.CharField(max_length=8, choices=choices(FactKind), help_text="paid or refunded")
     provider_txn_id = models.CharField(max_length=64)

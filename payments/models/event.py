@@ -13,7 +13,7 @@ class PaymentEvent(models.Model):
     `number` is the payment's version at that moment, so it grows and cannot be given twice.
     """
 
-    payment = models.ForeignKey(Payment, on_delete=models.PROTECT, related_name="events")
+    payment = models.ForeignKey(Payment, on_delete=models.PROTECT, related_name="events", db_index=False)
     number = models.PositiveBigIntegerField()
     status = models.CharField(max_length=20)
     paid_minor = models.BigIntegerField()

@@ -67,7 +67,7 @@ class Notification(models.Model):
     verdict = models.CharField(max_length=12, choices=Verdict)
     detail = models.TextField(blank=True)
     attempts = models.PositiveIntegerField(default=1, help_text="how often it was processed; copies do not count")
-    out_trade_no = models.CharField(max_length=64, blank=True, db_index=True)
+    out_trade_no = models.CharField(max_length=64, blank=True)
     received_at = models.DateTimeField(db_default=Now())
     processed_at = models.DateTimeField(null=True)
 
@@ -81,7 +81,10 @@ class Notification(models.Model):
                 name="notification_verdict_has_a_time",
             ),
         )
-        indexes = (BlockRangeIndex(fields=["received_at"], name="notification_by_time"),)
+        indexes = (
+            BlockRangeIndex(fields=["received_at"], name="notification_by_time"),
+            models.Index(fields=["out_trade_no"], name="notification_by_trade"),
+        )
 
     def __str__(self) -> str:
         return self.notification_id

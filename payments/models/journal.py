@@ -19,7 +19,7 @@ class JournalEntry(models.Model):
         MOVED = "moved", "money came in or went out"
         COUNTED = "counted", "what was held is now the order's"
 
-    observation = models.ForeignKey(Observation, on_delete=models.PROTECT, related_name="entries")
+    observation = models.ForeignKey(Observation, on_delete=models.PROTECT, related_name="entries", db_index=False)
     kind = models.CharField(max_length=8, choices=Kind)
     created_at = models.DateTimeField(db_default=Now())
 
@@ -35,7 +35,7 @@ class JournalEntry(models.Model):
 class JournalLine(models.Model):
     """One side of an entry: above zero is a debit, below zero a credit."""
 
-    entry = models.ForeignKey(JournalEntry, on_delete=models.PROTECT, related_name="lines")
+    entry = models.ForeignKey(JournalEntry, on_delete=models.PROTECT, related_name="lines", db_index=False)
     account = models.CharField(max_length=96)
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)

@@ -27,7 +27,9 @@ class Order(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="orders")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="orders", db_index=False
+    )
     status = models.CharField(max_length=8, choices=OrderStatus.choices, default=OrderStatus.PENDING)
     version = models.PositiveBigIntegerField(default=1, editable=False)
     total_minor = models.BigIntegerField()
@@ -71,7 +73,7 @@ class Order(models.Model):
 class OrderItem(models.Model):
     """One product of an order; sku, name and price are copies, so that a later edit leaves the order as bought."""
 
-    order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="items")
+    order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="items", db_index=False)
     product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="+")
     sku = models.SlugField(max_length=64, db_index=False)
     name = models.CharField(max_length=120)

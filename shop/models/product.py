@@ -116,7 +116,7 @@ class StockSegment(models.Model):
 class Like(models.Model):
     """A user likes a product; the unique constraint makes liking a constant, however often it arrives."""
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
     product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="likes")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

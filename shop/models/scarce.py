@@ -17,7 +17,7 @@ class FlashSale(models.Model):
     the statement that closes it.
     """
 
-    product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="flash_sales")
+    product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="flash_sales", db_index=False)
     units = models.PositiveIntegerField()
     sold = models.PositiveIntegerField(default=0, editable=False)
     starts_at = models.DateTimeField()
