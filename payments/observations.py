@@ -61,8 +61,12 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
     return outcome
 
 
-def observe(fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
+def observe(fact: Fact, *, source: str, at_once: bool = False) -> tuple[Outcome, list[Statement]]:
     """As `apply_observation`, for a caller who sends the last writes together with its own.
+
+    Args:
+        at_once: take for granted that the order takes the money. Where it does not, sending raises
+            `UnexpectedRows`, and the caller begins again without.
 
     Returns:
         What the fact did, and what has to be sent in this transaction before anything of its payment is read.
@@ -78,7 +82,7 @@ def observe(fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
     known = stands.find(fact)
     if known is not None:
         return _told_again(known, fact), []
-    return _fold(stands, fact, source=source)
+    return _fold(stands, fact, source=source, at_once=at_once)
 
 
 def rederive(payment: Payment) -> None:
@@ -92,18 +96,22 @@ def rederive(payment: Payment) -> None:
     send(*_settle(position.read(payment), always=True))
 
 
-def order_listener() -> Callable[..., bool]:
+def order_listener() -> Callable[..., bool | Statement]:
     """The function named by `PAYMENT_ORDER_LISTENER`: ``(order_id, event) -> bool``, called in our transaction.
 
-    The payment's row and the fact are written after it, so it looks at what it is told alone.
+    The payment's row and the fact are written after it, so it looks at what it is told alone. To the event
+    ``paid_at_once`` it may answer with the `Statement` by which the order takes the money, and which changes no
+    row where it does not.
     """
-    listener: Callable[..., bool] = import_string(settings.PAYMENT_ORDER_LISTENER)
+    listener: Callable[..., bool | Statement] = import_string(settings.PAYMENT_ORDER_LISTENER)
     return listener
 
 
-def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
+def _fold(stands: Position, fact: Fact, *, source: str, at_once: bool) -> tuple[Outcome, list[Statement]]:
     attempt = stands.attempts[uuid.UUID(hex=fact.out_trade_no)]
-    refused = _why_not_credited(stands, attempt, fact)
+    refused, writes = _why_not_credited(stands, attempt, fact), list[Statement]()
+    if refused is None and fact.kind is FactKind.PAID:  # the order is asked last, because it then is paid
+        refused, writes = _ask_order(stands, at_once=at_once)
     observation = Observation(
         channel=fact.channel,
         merchant=fact.merchant,
@@ -120,7 +128,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
         occurred_at=fact.occurred_at,
     )
     stands.facts.append(observation)
-    writes = [recording.keep(observation), *journal.moved(observation)]
+    writes += [recording.keep(observation), *journal.moved(observation)]
     if refused is not None:
         send(*writes)  # what is filed about a fact comes after it, also in time
         writes = []
@@ -145,7 +153,9 @@ def _why_not_credited(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly
         # another account's word neither pays nor closes our trade, nor gives our money back
         return Kind.MERCHANT_MISMATCH
     if fact.kind is FactKind.PAID:
-        return _why_not_taken(stands, attempt, fact)
+        if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
+            return Kind.AMOUNT_MISMATCH
+        return Kind.PAID_TWICE if stands.payment.paid_minor else None
     if fact.kind is FactKind.REFUNDED:
         # what was charged in another currency goes back in that one; before its charge is known, ours is expected
         charged_in = {charge.currency for charge in stands.charges(attempt, paid_txn_id=fact.paid_txn_id)}
@@ -159,15 +169,13 @@ def _takes_back_what_counts(stands: Position, attempt: Attempt, fact: Fact) -> b
     return any(charge.credited and charge.currency == fact.currency for charge in charges)
 
 
-def _why_not_taken(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly.Kind | None:
-    """Why the order does not take this money; asked last, because the order then is paid."""
-    if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
-        return Kind.AMOUNT_MISMATCH
-    if stands.payment.paid_minor:
-        return Kind.PAID_TWICE
-    if not order_listener()(order_id=stands.payment.order_id, event="paid"):
-        return Kind.PAID_AFTER_CLOSE
-    return None
+def _ask_order(stands: Position, *, at_once: bool) -> tuple[Anomaly.Kind | None, list[Statement]]:
+    """Why the order does not take the money; or what makes it take it, where that has not happened here."""
+    plain = at_once and len(stands.attempts) == 1 and not stands.facts
+    takes = order_listener()(order_id=stands.payment.order_id, event="paid_at_once" if plain else "paid")
+    if isinstance(takes, Statement):
+        return None, [takes]
+    return None if takes else Kind.PAID_AFTER_CLOSE, []
 
 
 def _file(kind: Anomaly.Kind, payment: Payment, attempt: Attempt, fact: Fact) -> None:
@@ -254,9 +262,9 @@ def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[
         refunded_minor=refunded_minor,
         reserved_minor=reserved_minor,
     )
-    noted = []
+    noted = list[Statement]()
     if told != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
-        noted.append(sequence.stage(payment))
+        noted = sequence.stage(payment)
     if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
         order_listener()(order_id=payment.order_id, event=status.value)
     return [*writes, settled, *noted]

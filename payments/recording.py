@@ -17,12 +17,12 @@ INSERT INTO {_OBSERVATION} (channel, merchant, provider_txn_id, kind, attempt_id
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """  # noqa: S608  the names in these are our own
 
-_END = f"UPDATE {_ATTEMPT} SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s)"  # noqa: S608
+_END = f"UPDATE {_ATTEMPT} SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s) RETURNING id"  # noqa: S608
 
 _SETTLE = f"""
 UPDATE {_PAYMENT} SET status = %s, paid_minor = %s, refunded_minor = %s, reserved_minor = %s,
     version = version + 1, updated_at = statement_timestamp()
-WHERE id = %s AND version = %s
+WHERE id = %s AND version = %s RETURNING id
 """  # noqa: S608
 
 

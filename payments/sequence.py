@@ -10,6 +10,7 @@ them.
 must not call out; what it raises leaves the event and all later ones of its payment waiting.
 """
 
+import json
 import logging
 from datetime import timedelta
 from uuid import UUID
@@ -19,7 +20,6 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
-from procrastinate.contrib.django import app
 
 from idempotency.statements import Statement
 from payments.models import Payment, PaymentEvent
@@ -36,14 +36,25 @@ VALUES (%s, %s, %s, %s, %s, 0)
 """  # noqa: S608  our own table's name
 
 
-def stage(payment: Payment) -> Statement:
-    """What notes the payment's present status as its next event; a job that acts on it is staged already.
+# what `defer` of the task asks for, by the function of procrastinate's that it calls; a test compares the two
+_DEFER = """
+SELECT procrastinate_defer_jobs_v1(ARRAY[
+    ROW ('default', 'payments.handle_events', 0, %s, NULL, %s, NULL)::procrastinate_job_to_defer_v1
+])
+"""
 
-    Transaction: needs the caller's, in which the status changes and the version with it.
+
+def stage(payment: Payment) -> list[Statement]:
+    """What notes the payment's present status as its next event, with the job that acts on it.
+
+    To be sent in the transaction in which the status changes and the version with it.
     """
-    app.configure_task("payments.handle_events", lock=f"events {payment.id.hex}").defer(payment_id=payment.id.hex)
+    number = payment.id.hex
     totals = (payment.paid_minor, payment.refunded_minor)
-    return Statement(_NOTE, [payment.id, payment.version, payment.status, *totals], rows=1)
+    return [
+        Statement(_NOTE, [payment.id, payment.version, payment.status, *totals], rows=1),
+        Statement(_DEFER, [f"events {number}", json.dumps({"payment_id": number})], rows=1),
+    ]
 
 
 def handle(payment_id: UUID) -> int:

@@ -20,7 +20,7 @@ from prometheus_client import Counter
 
 from idempotency.availability import database_is_away
 from idempotency.locks import ExpiringSet
-from idempotency.statements import Statement, send
+from idempotency.statements import Statement, UnexpectedRows, send
 from payments import inbox, refunds, services
 from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
@@ -107,23 +107,31 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
     RECEIVED.labels(channel, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
-    _remember_nonce(channel, headers=kept, body=body)
+    _remember_nonce(channel, headers=kept, body=body, is_copy=verdict == Verdict.DUPLICATE)
     return verdict
 
 
-def _remember_nonce(channel: str, *, headers: Mapping[str, str], body: bytes) -> None:
-    """Count a genuine, handled notification that came before with the same signature over the same bytes."""
+def _remember_nonce(channel: str, *, headers: Mapping[str, str], body: bytes, is_copy: bool) -> None:
+    """Count a genuine, handled notification that came before with the same signature over the same bytes.
+
+    Args:
+        is_copy: it is known by its id; only such a one can have come before, so only then Redis is asked.
+    """
     given = {name.lower(): value for name, value in headers.items()}
     if "wechatpay-nonce" not in given:
         return  # Alipay signs no nonce
     signed = "\n".join(given.get(name, "") for name in _SIGNED_HEADERS).encode()
     member = hashlib.sha256(signed + b"\n" + body).hexdigest()
 
-    def add(redis: object) -> bool:
-        return ExpiringSet(f"{channel}-nonce", ttl_seconds=NONCE_SECONDS, client=redis).add(member)
+    def is_new(redis: object) -> bool:
+        seen = ExpiringSet(f"{channel}-nonce", ttl_seconds=NONCE_SECONDS, client=redis)
+        if is_copy:
+            return seen.add(member)
+        seen.note(member)
+        return True
 
     # without Redis it counts as new, which is safe: nothing but a metric hangs on it
-    if not shared("notification nonces", add, otherwise=True):
+    if not shared("notification nonces", is_new, otherwise=True):
         REPLAYED.labels(channel).inc()
         log.info("a %s notification came again byte for byte, not signed anew", channel)
 
@@ -174,9 +182,10 @@ def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: 
     )
     try:
         try:
+            return _apply_once(row, notice, at_once=True)
+        except (IntegrityError, UnexpectedRows):
+            # a twin committed meanwhile and is found now, or the order has gone on, and is asked now
             return _apply_once(row, notice)
-        except IntegrityError:
-            return _apply_once(row, notice)  # a twin committed meanwhile and is found now
     except Exception as error:
         if database_is_away(error):  # or gave up on us: it would not keep the notification either
             raise
@@ -191,7 +200,7 @@ def _number_of(notice: Notice) -> str:
     return number if is_keepable(number, most=64) else ""
 
 
-def _apply_once(row: Notification, notice: Notice) -> str:
+def _apply_once(row: Notification, notice: Notice, *, at_once: bool = False) -> str:
     """Fold the facts and keep the row, unless an earlier copy did; its unique constraint is the judge."""
     known = inbox.find(row)
     if known is not None and not _says_the_same(known, row):
@@ -207,21 +216,21 @@ def _apply_once(row: Notification, notice: Notice) -> str:
     if known is not None and known.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
     with transaction.atomic():
-        verdict, writes = _fold(row.channel, notice)
+        verdict, writes = _fold(row.channel, notice, at_once=at_once)
         if known is None:
-            send(*writes, inbox.keep(row, verdict=verdict))
+            send(*writes, inbox.keep(row, verdict=verdict), commit=True)
         else:
             send(*writes)
             inbox.settle(known, verdict=verdict)
     return verdict
 
 
-def _fold(channel: str, notice: Notice) -> tuple[Notification.Verdict, list[Statement]]:
+def _fold(channel: str, notice: Notice, *, at_once: bool = False) -> tuple[Notification.Verdict, list[Statement]]:
     """Fold every fact; of their outcomes, the verdict that a person should see, and the writes that are left."""
     outcomes, writes = [], list[Statement]()
     for fact in notice.facts:
         send(*writes)
-        outcome, writes = observe(fact, source="notification")
+        outcome, writes = observe(fact, source="notification", at_once=at_once)
         outcomes.append(outcome)
     if notice.refund is not None:
         send(*writes)

@@ -100,15 +100,16 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
     )
 
 
-def on_payment(*, order_id: UUID, event: str) -> bool:
+def on_payment(*, order_id: UUID, event: str) -> bool | Statement:
     """What the payments app tells inside the transaction that settles it (setting `PAYMENT_ORDER_LISTENER`).
 
     It is called before the payment's row and the fact are written, and looks at neither.
 
     Args:
         order_id: whose payment changed.
-        event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider);
-            ``payable`` tells nothing and asks whether an attempt may still be opened.
+        event: ``paid``; ``paid_at_once``, answered by the statement of that step, which changes no row where
+            another one was faster; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its
+            provider); ``payable`` tells nothing and asks whether an attempt may still be opened.
 
     Returns:
         Whether the order takes it. False for a payment of an order that is closed or unknown: the money must go
@@ -120,6 +121,9 @@ def on_payment(*, order_id: UUID, event: str) -> bool:
         if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID):
             return True
         return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}
+    if event == "paid_at_once":
+        changes.tell(order_id)
+        return _to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID, rows=1)
     if event == "refunded":
         # a refund told before its payment implies the payment
         _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
@@ -159,15 +163,20 @@ def _close_here(*, order_id: UUID) -> None:
 
 
 def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
-    """The one place where a status changes: a conditional update; whether this call was the one that did it."""
+    """Whether this call was the one that took the step."""
+    changed = bool(send(_to_step(order_id=order_id, before=before, after=after))[0])
+    if changed:
+        changes.tell(order_id)
+    return changed
+
+
+def _to_step(*, order_id: UUID, before: OrderStatus, after: OrderStatus, rows: int | None = None) -> Statement:
+    """The one place where a status changes: a conditional update, which returns what it has changed."""
     assert after in NEXT[before], f"{before} -> {after} is not a step of an order"  # noqa: S101
     stamp = _STAMPS.get(after)
     times = [timezone.now()] if stamp else []
     step = _STEP.format(stamp=f", {stamp} = %s" if stamp else "")
-    changed = bool(send(Statement(step, [after.value, *times, order_id, before.value]))[0])
-    if changed:
-        changes.tell(order_id)
-    return changed
+    return Statement(step, [after.value, *times, order_id, before.value], rows=rows)
 
 
 def _status(order_id: UUID) -> OrderStatus | None:

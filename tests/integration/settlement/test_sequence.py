@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.test import override_settings
+from procrastinate.contrib.django import app
 
 from payments import sequence, services
 from payments.models import Attempt, Payment, PaymentEvent
@@ -78,6 +79,17 @@ def test_each_status_is_an_event_with_a_job_under_the_payments_lock(settled: Cal
     assert numbers(payment) == [2, 3, 4]
     assert list(payment.events.values_list("status", flat=True)) == ["succeeded", "partially_refunded", "refunded"]
     assert jobs(payment) == 3
+
+
+def test_its_job_is_as_the_queue_itself_would_stage_it(settled: Callable[[], Payment]) -> None:
+    number = settled().id.hex
+    app.configure_task("payments.handle_events", lock=f"events {number}").defer(payment_id=number)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT to_jsonb(job) - 'id' FROM procrastinate_jobs AS job WHERE lock = %s", [f"events {number}"]
+        )
+        *ours, theirs = [row for (row,) in cursor.fetchall()]
+    assert ours == [theirs] * 3
 
 
 def test_an_event_is_staged_with_its_status_or_not_at_all(open_attempt: OpenAttempt) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
-from django.db import connection
+from django.core.exceptions import RequestDataTooBig
+from django.db import OperationalError, connection
 from django.test import Client
+from django.utils import translation
 from prometheus_client import REGISTRY
 
 from payments import channels as configured
@@ -379,12 +381,14 @@ def test_an_amount_that_differs_is_acknowledged_but_never_credited(
 
 
 def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
-    """Round trips, BEGIN and COMMIT not counted, and the statements in them; a copy is one read.
+    """Round trips and the statements in them; a copy is one read.
 
-    Of a first copy: whether it is known; where its payment stands; the order's step; the job; all that it writes.
+    Of a first copy: whether it is known; BEGIN and where its payment stands; all that it writes and COMMIT: the
+    order's step, fact, journal, attempt, payment, event, job, notification.
     """
     attempt = open_attempt()
     note = letter(attempt, notification_id="n-1")
+    connection.close()  # where a plan is made inside a transaction, psycopg has sent its BEGIN before
     sent: list[int] = []
 
     def counted(execute: Any, sql: str, *rest: Any) -> Any:
@@ -397,7 +401,43 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> No
         with connection.execute_wrapper(counted):
             note.send()
         costs.append([*sent])
-    assert costs == [[1, 3, 1, 1, 6], [1]]
+    assert costs == [[1, 4, 9], [1]]
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_it_meets_nothing_that_is_there_for_shoppers(
+    open_attempt: OpenAttempt, settings: Any, channel: str
+) -> None:
+    settings.ALLOWED_HOSTS = ["shop.example"]
+    note = letter(open_attempt(channel))
+    assert note.send(headers={"Host": "elsewhere.example"}).status_code == 400
+    assert not Notification.objects.exists()
+    with translation.override("zh-hans"):  # of the shopper whom this thread has served before
+        answer = note.send(headers={"Host": "shop.example", "Cookie": "sessionid=a; csrftoken=b"})
+        assert translation.get_language() == "en"
+    assert acknowledged(answer, channel)
+    assert answer.headers["Content-Length"] == str(len(answer.content))
+    assert {"X-Request-Id", "X-Frame-Options", "X-Content-Type-Options"} < set(answer.headers)
+    assert not {"Vary", "Content-Language"} & set(answer.headers)
+    assert not answer.cookies
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(OperationalError("away"), 503), (RequestDataTooBig(), 413), (RuntimeError("a bug"), 500)],
+)
+def test_what_goes_wrong_outside_of_it_is_answered_all_the_same(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int
+) -> None:
+    def fail(**_: Any) -> None:
+        raise fault
+
+    note = letter(open_attempt())
+    with monkeypatch.context() as broken:
+        broken.setattr(webhooks, "receive", fail)
+        answer = note.send()
+    assert (answer.status_code, "Retry-After" in answer.headers) == (status, status == 503)
+    assert note.send().status_code == 204
 
 
 @pytest.mark.usefixtures("server_side_binding")

@@ -217,7 +217,9 @@ class TestWithoutSql:
             assert codes([buyers[UNITS].post(PATH, key="k")]) == ["sold_out"]
         statements = [query["sql"] for query in queries.captured_queries]
         assert not [sql for sql in statements if "shop_" in sql]
-        assert [sql.split()[0] for sql in statements] == ["SELECT", "INSERT"]  # the token's; and no BEGIN
+        token, row = (sql.split()[0] for sql in statements)  # and no BEGIN
+        assert token in {"SELECT", "EXECUTE"}  # as the session has a plan of it already, or not
+        assert row == "INSERT"
 
 
 class TestTooLate:
