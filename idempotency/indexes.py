@@ -25,10 +25,16 @@ class WithoutIndex(AlterField):
     """
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if schema_editor.connection.vendor != "postgresql":
+        connection, model = schema_editor.connection, to_state.apps.get_model(app_label, self.model_name)
+        if connection.vendor != "postgresql" or not self.allow_migrate_model(connection.alias, model):
             super().database_forwards(app_label, schema_editor, from_state, to_state)
             return
-        model = from_state.apps.get_model(app_label, self.model_name)
         column = model._meta.get_field(self.name).column
         name = schema_editor.quote_name(schema_editor._create_index_name(model._meta.db_table, [column]))
+        # it waits for every transaction that has to do with the table, however long
+        schema_editor.execute("SET statement_timeout = 0")
         schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        schema_editor.execute("RESET statement_timeout")
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        super().database_forwards(app_label, schema_editor, from_state, to_state)

@@ -1,4 +1,4 @@
-"""Plans that a session keeps: a statement by hand is parsed and planned once a connection, then only run.
+"""Plans that a session keeps: a statement by hand is parsed and planned a few times a connection, then only run.
 
 That is half of PostgreSQL's work for a small statement. It is not done before the fifth use, as psycopg's own
 `prepare_threshold` would have it, because a connection for one request is not worth it; and never behind a pooler,
@@ -19,18 +19,22 @@ from idempotency.pooling import is_pooled
 
 USES = 5
 
+# of a plan that a change of its table's types has made useless, that is not there, or that is there already
+GONE_BAD = frozenset({"0A000", "26000", "42P05"})
+
 
 class _Session:
     """What one connection has prepared.
 
     Attributes:
         calls: what to send in place of a statement, by its text.
+        keeps: whether it keeps plans at all; None: nobody has looked yet.
     """
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
         self._uses = Counter[str]()
-        self._pooled: bool | None = None
+        self.keeps: bool | None = None
 
     def call(self, connection: psycopg.Connection[Any], sql: str) -> str:
         known = self.calls.get(sql)
@@ -39,9 +43,9 @@ class _Session:
         self._uses[sql] += 1
         if self._uses[sql] < USES:
             return sql
-        if self._pooled is None:
-            self._pooled = is_pooled(connection)
-        self.calls[sql] = sql if self._pooled else _prepared(connection, sql)
+        if self.keeps is None:
+            self.keeps = not is_pooled(connection)
+        self.calls[sql] = _prepared(connection, sql) if self.keeps else sql
         return self.calls[sql]
 
 
@@ -62,6 +66,14 @@ def calls(connection: psycopg.Connection[Any], statements: Iterable[str]) -> lis
     if session is None:
         session = _sessions[connection] = _Session()
     return [session.call(connection, sql) for sql in statements]
+
+
+def give_up(connection: psycopg.Connection[Any]) -> None:
+    """Keep no more plans in its session: one of them was no good (`GONE_BAD`)."""
+    session = _sessions.get(connection)
+    if session is not None:
+        session.keeps = False
+        session.calls.clear()
 
 
 def _prepared(connection: psycopg.Connection[Any], sql: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, DataError, IntegrityError, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connections
 from django.db.models import Model
 from psycopg.pq import TransactionStatus
 
@@ -25,11 +25,13 @@ class Statement:
         sql: with a placeholder for each parameter; a SELECT, INSERT, UPDATE or DELETE, and one of few texts, for
             each is planned and kept.
         rows: how many rows it must change or return; None: it may be any number.
+        certain: it fails by itself where that would be another number.
     """
 
     sql: str
     parameters: Sequence[Any]
     rows: int | None = None
+    certain: bool = False
 
 
 class UnexpectedRows(RuntimeError):
@@ -44,7 +46,8 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
 
     Args:
         commit: they are the last of their transaction, and its COMMIT may go with them. As nobody can look at
-            their counts before, an UPDATE of theirs that must change a row, and returns it, fails by itself.
+            their counts before, an UPDATE that must change one row, and returns it, is made to fail by itself;
+            with another one that is not `certain` the COMMIT does not go.
 
     Raises:
         UnexpectedRows: one changed another number of rows than it must.
@@ -57,19 +60,35 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
     with database.cursor() as cursor:
         if not _takes_several(database):
             return [_run(cursor, statement) for statement in statements]
-        commit = commit and _may_commit(database)
-        texts = [_sure(statement) if commit else statement.sql for statement in statements]
-        with database.wrap_database_errors:
-            texts = plans.calls(database.connection, texts)
-        begins = _take_over_the_begin(database)
-        together = "; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit)
+        commit = commit and _may_commit(database) and all(map(_is_certain, statements))
         try:
-            cursor.execute(together, [value for statement in statements for value in statement.parameters])
-        except DataError as error:
-            if commit and getattr(error.__cause__, "sqlstate", None) == DIVISION_BY_ZERO:
+            return _sent(database, cursor, statements, commit=commit)
+        except DatabaseError as error:
+            state = getattr(error.__cause__, "sqlstate", None)
+            if state in plans.GONE_BAD:
+                plans.give_up(database.connection)
+            if commit and state == DIVISION_BY_ZERO:
                 raise UnexpectedRows("none was changed that must be") from error
             raise
-        return _found(cursor.cursor, statements, begins=begins)
+
+
+def _sent(
+    database: Any, cursor: Any, statements: Sequence[Statement], *, commit: bool
+) -> list[list[tuple[Any, ...]]]:
+    raw = database.connection
+    texts = [_sure(statement) if commit else statement.sql for statement in statements]
+    with database.wrap_database_errors:
+        texts = plans.calls(raw, texts)
+    values = [value for statement in statements for value in statement.parameters]
+    begins = _begins_here(database)
+    try:
+        # psycopg would send its own BEGIN first, and wait for it; now ours goes with them. Django's COMMIT or
+        # ROLLBACK it sends in either case
+        raw._autocommit = raw._autocommit or begins
+        cursor.execute("; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit), values)
+    finally:
+        raw._autocommit = raw._autocommit and not begins  # its public setter refuses inside a transaction
+    return _found(cursor.cursor, statements, begins=begins)
 
 
 def _may_commit(database: Any) -> bool:
@@ -85,26 +104,30 @@ def _takes_several(database: Any) -> bool:
     return not database.settings_dict["OPTIONS"].get("server_side_binding")
 
 
+def _is_certain(statement: Statement) -> bool:
+    return statement.rows is None or statement.certain or _is_update_of_one(statement)
+
+
+def _is_update_of_one(statement: Statement) -> bool:
+    return statement.rows == 1 and statement.sql.lstrip().startswith("UPDATE")
+
+
 def _sure(statement: Statement) -> str:
     """It, failing on the server where it changes no row but must."""
-    if statement.rows is None or not statement.sql.lstrip().startswith("UPDATE"):
+    if not _is_update_of_one(statement):
         return statement.sql
-    return f"WITH changed AS ({statement.sql}) SELECT 1 / count(*) FROM changed"  # noqa: S608  our own text
+    return f"WITH changed AS ({statement.sql}) SELECT 1 / (count(*) = 1)::int FROM changed"  # noqa: S608  our own
 
 
-def _take_over_the_begin(database: Any) -> bool:
-    """Whether Django has opened a transaction of which the server knows nothing yet; its BEGIN is ours then.
+def _begins_here(database: Any) -> bool:
+    """Whether Django has opened a transaction of which the server knows nothing yet; its BEGIN may be ours then.
 
-    psycopg would send it before the first statement, and wait for it. Told that each commits by itself, it sends
-    none; Django's COMMIT or ROLLBACK it sends in either case. Another isolation than the server's default is said
-    in psycopg's own BEGIN, which is left to it.
+    Another isolation or access than the server's default is said in psycopg's own BEGIN, which is left to it.
     """
     raw = database.connection
-    fresh = not raw.autocommit and raw.info.transaction_status == IDLE and raw.isolation_level is None
-    begins: bool = database.in_atomic_block and fresh
-    if begins:
-        raw.autocommit = True
-    return begins
+    usual = raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
+    fresh: bool = database.in_atomic_block and not raw.autocommit and raw.info.transaction_status == IDLE
+    return fresh and usual
 
 
 def _run(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:

@@ -41,7 +41,7 @@ def keep(row: Notification, *, verdict: Notification.Verdict) -> Statement:
     To be sent in the transaction of its effect.
     """
     what = (row.channel, row.notification_id, row.event_type, json.dumps(row.headers), row.body)
-    return Statement(_KEEP, [*what, row.digest, verdict.value, row.out_trade_no], rows=1)
+    return Statement(_KEEP, [*what, row.digest, verdict.value, row.out_trade_no], rows=1, certain=True)
 
 
 def settle(known: Notification, *, verdict: Notification.Verdict) -> None:

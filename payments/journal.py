@@ -81,4 +81,4 @@ def _booked(fact: Observation, kind: JournalEntry.Kind, *, debit: str, credit: s
     amount_minor = fact.amount_minor if fact.kind == FactKind.PAID else -fact.amount_minor
     which = (fact.channel, fact.merchant, fact.provider_txn_id, fact.kind)
     sides = (debit, amount_minor, credit, -amount_minor)
-    return Statement(_BOOK, [kind.value, *which, fact.currency, *sides], rows=1)
+    return Statement(_BOOK, [kind.value, *which, fact.currency, *sides], rows=1, certain=True)

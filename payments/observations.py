@@ -96,14 +96,14 @@ def rederive(payment: Payment) -> None:
     send(*_settle(position.read(payment), always=True))
 
 
-def order_listener() -> Callable[..., bool | Statement]:
+def order_listener() -> Callable[..., bool]:
     """The function named by `PAYMENT_ORDER_LISTENER`: ``(order_id, event) -> bool``, called in our transaction.
 
-    The payment's row and the fact are written after it, so it looks at what it is told alone. To the event
-    ``paid_at_once`` it may answer with the `Statement` by which the order takes the money, and which changes no
-    row where it does not.
+    The payment's row and the fact are written after it, so it looks at what it is told alone. It may have an
+    attribute `at_once`: ``(order_id) -> Statement``, an UPDATE that takes the money for an order that waits for
+    it, returns its row, and changes none of any other order.
     """
-    listener: Callable[..., bool | Statement] = import_string(settings.PAYMENT_ORDER_LISTENER)
+    listener: Callable[..., bool] = import_string(settings.PAYMENT_ORDER_LISTENER)
     return listener
 
 
@@ -171,11 +171,11 @@ def _takes_back_what_counts(stands: Position, attempt: Attempt, fact: Fact) -> b
 
 def _ask_order(stands: Position, *, at_once: bool) -> tuple[Anomaly.Kind | None, list[Statement]]:
     """Why the order does not take the money; or what makes it take it, where that has not happened here."""
-    plain = at_once and len(stands.attempts) == 1 and not stands.facts
-    takes = order_listener()(order_id=stands.payment.order_id, event="paid_at_once" if plain else "paid")
-    if isinstance(takes, Statement):
-        return None, [takes]
-    return None if takes else Kind.PAID_AFTER_CLOSE, []
+    listener, order_id = order_listener(), stands.payment.order_id
+    step = getattr(listener, "at_once", None)
+    if step is not None and at_once and len(stands.attempts) == 1 and not stands.facts:
+        return None, [replace(step(order_id=order_id), rows=1)]
+    return None if listener(order_id=order_id, event="paid") else Kind.PAID_AFTER_CLOSE, []
 
 
 def _file(kind: Anomaly.Kind, payment: Payment, attempt: Attempt, fact: Fact) -> None:

@@ -36,6 +36,7 @@ def keep(fact: Observation) -> Statement:
             *(fact.credited, fact.source, fact.occurred_at),
         ],
         rows=1,
+        certain=True,
     )
 
 

@@ -52,8 +52,8 @@ def stage(payment: Payment) -> list[Statement]:
     number = payment.id.hex
     totals = (payment.paid_minor, payment.refunded_minor)
     return [
-        Statement(_NOTE, [payment.id, payment.version, payment.status, *totals], rows=1),
-        Statement(_DEFER, [f"events {number}", json.dumps({"payment_id": number})], rows=1),
+        Statement(_NOTE, [payment.id, payment.version, payment.status, *totals], rows=1, certain=True),
+        Statement(_DEFER, [f"events {number}", json.dumps({"payment_id": number})], rows=1, certain=True),
     ]
 
 

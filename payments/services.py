@@ -237,7 +237,7 @@ def _may_be_paid(attempt: Attempt) -> bool:
     payment = Payment.objects.get(pk=attempt.payment_id)
     if payment.paid_minor or attempt.expires_at <= timezone.now():
         return False
-    return bool(order_listener()(order_id=payment.order_id, event="payable"))
+    return order_listener()(order_id=payment.order_id, event="payable")
 
 
 def _while_live(attempt_id: UUID, tell: Callable[[Provider, Attempt], object]) -> Payment:

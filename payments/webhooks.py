@@ -58,6 +58,7 @@ _KEPT_HEADERS = (
     "stripe-signature",
     "content-type",
 )
+_OF_COPIES = frozenset({Verdict.DUPLICATE, Verdict.QUARANTINED})
 _SIGNED_HEADERS = ("wechatpay-serial", "wechatpay-timestamp", "wechatpay-nonce", "wechatpay-signature")
 
 
@@ -107,7 +108,7 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
     RECEIVED.labels(channel, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
-    _remember_nonce(channel, headers=kept, body=body, is_copy=verdict == Verdict.DUPLICATE)
+    _remember_nonce(channel, headers=kept, body=body, is_copy=verdict in _OF_COPIES)
     return verdict
 
 
@@ -115,7 +116,7 @@ def _remember_nonce(channel: str, *, headers: Mapping[str, str], body: bytes, is
     """Count a genuine, handled notification that came before with the same signature over the same bytes.
 
     Args:
-        is_copy: it is known by its id; only such a one can have come before, so only then Redis is asked.
+        is_copy: its id is known; only such a one can have come before, so only then Redis is asked.
     """
     given = {name.lower(): value for name, value in headers.items()}
     if "wechatpay-nonce" not in given:

@@ -100,16 +100,15 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
     )
 
 
-def on_payment(*, order_id: UUID, event: str) -> bool | Statement:
+def on_payment(*, order_id: UUID, event: str) -> bool:
     """What the payments app tells inside the transaction that settles it (setting `PAYMENT_ORDER_LISTENER`).
 
     It is called before the payment's row and the fact are written, and looks at neither.
 
     Args:
         order_id: whose payment changed.
-        event: ``paid``; ``paid_at_once``, answered by the statement of that step, which changes no row where
-            another one was faster; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its
-            provider); ``payable`` tells nothing and asks whether an attempt may still be opened.
+        event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider);
+            ``payable`` tells nothing and asks whether an attempt may still be opened.
 
     Returns:
         Whether the order takes it. False for a payment of an order that is closed or unknown: the money must go
@@ -121,9 +120,6 @@ def on_payment(*, order_id: UUID, event: str) -> bool | Statement:
         if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID):
             return True
         return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}
-    if event == "paid_at_once":
-        changes.tell(order_id)
-        return _to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID, rows=1)
     if event == "refunded":
         # a refund told before its payment implies the payment
         _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
@@ -139,6 +135,18 @@ def on_payment(*, order_id: UUID, event: str) -> bool | Statement:
         open_still = Order.objects.filter(status=OrderStatus.PENDING, closing_at__isnull=True)
         return open_still.filter(pk=order_id, expires_at__gt=timezone.now()).exists()
     raise ValueError(f"unknown payment event {event!r}")
+
+
+def _paid_at_once(*, order_id: UUID) -> Statement:
+    """What ``paid`` does to an order that waits for it, for a caller who sends it with its own statements.
+
+    It changes no row where another step was faster.
+    """
+    changes.tell(order_id)
+    return _to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
+
+
+on_payment.at_once = _paid_at_once  # type: ignore[attr-defined]
 
 
 def _close(*, order_id: UUID) -> OrderStatus:
@@ -170,13 +178,13 @@ def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
     return changed
 
 
-def _to_step(*, order_id: UUID, before: OrderStatus, after: OrderStatus, rows: int | None = None) -> Statement:
+def _to_step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> Statement:
     """The one place where a status changes: a conditional update, which returns what it has changed."""
     assert after in NEXT[before], f"{before} -> {after} is not a step of an order"  # noqa: S101
     stamp = _STAMPS.get(after)
     times = [timezone.now()] if stamp else []
     step = _STEP.format(stamp=f", {stamp} = %s" if stamp else "")
-    return Statement(step, [after.value, *times, order_id, before.value], rows=rows)
+    return Statement(step, [after.value, *times, order_id, before.value])
 
 
 def _status(order_id: UUID) -> OrderStatus | None:

@@ -54,7 +54,7 @@ class CallbacksMiddleware:
     """Hands a provider's notification to its view, past everything that is there for shoppers and callers only.
 
     A signature is all the login that it has: no session, no form token, no language, no message. What every answer
-    gets (an id, the headers of security, a length) stands before it. The rest was an eighth of what a copy costs.
+    gets, an id and the headers of security, stands before it. The rest was an eighth of what a copy costs.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

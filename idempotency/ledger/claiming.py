@@ -80,7 +80,7 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
         caller must roll it back and replay the winner.
     """
     try:
-        send(Statement(_RECORD, _values(identity, answer, subject), rows=1), commit=True)
+        send(Statement(_RECORD, _values(identity, answer, subject), rows=1, certain=True), commit=True)
     except IntegrityError as error:
         if broken_constraint(error) == UNIQUE:
             return False

@@ -61,11 +61,17 @@ class Migration(migrations.Migration):
                     "ALTER INDEX IF EXISTS payments_notification_out_trade_no_89278d8d RENAME TO notification_by_trade",
                     "ALTER INDEX IF EXISTS notification_by_trade RENAME TO payments_notification_out_trade_no_89278d8d",
                 ),
+                # each waits for every transaction that has to do with the table, however long
+                migrations.RunSQL("SET statement_timeout = 0", "RESET statement_timeout"),
                 migrations.RunSQL(
                     f"DROP INDEX CONCURRENTLY IF EXISTS {_BY_BEGINNING}",
-                    f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {_BY_BEGINNING} "
-                    "ON payments_notification (out_trade_no varchar_pattern_ops)",
+                    [
+                        f"DROP INDEX CONCURRENTLY IF EXISTS {_BY_BEGINNING}",
+                        f"CREATE INDEX CONCURRENTLY {_BY_BEGINNING} "
+                        "ON payments_notification (out_trade_no varchar_pattern_ops)",
+                    ],
                 ),
+                migrations.RunSQL("RESET statement_timeout", "SET statement_timeout = 0"),
             ],
             state_operations=[
                 migrations.AlterField(

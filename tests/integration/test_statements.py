@@ -21,8 +21,8 @@ _NAMES = "SELECT id, username FROM auth_user WHERE username = ANY (%s) ORDER BY 
 NAMES = ["a; SELECT '", "b%s"]
 
 
-def added(name: str, *, rows: int | None = 1) -> Statement:
-    return Statement(_INSERT, [name], rows=rows)
+def added(name: str, *, rows: int | None = 1, certain: bool = False) -> Statement:
+    return Statement(_INSERT, [name], rows=rows, certain=certain)
 
 
 def test_in_order_in_one_round_trip_and_each_sees_the_ones_before_it() -> None:
@@ -80,11 +80,11 @@ def test_their_commit_goes_with_them_if_each_has_done_what_it_must() -> None:
     done: list[str] = []
     with CaptureQueriesContext(connection) as captured, transaction.atomic():
         transaction.on_commit(lambda: done.append(_seen_by_others()[0]))
-        send(added("c"), Statement(rename, ["b", "a"], rows=1), commit=True)
+        send(added("c", certain=True), Statement(rename, ["b", "a"], rows=1), commit=True)
         assert (_seen_by_others(), done) == (["b", "c"], [])  # before Django's own
     assert (done, [query["sql"] for query in captured if query["sql"].startswith("COMMIT")]) == (["b"], ["COMMIT"])
     with pytest.raises(UnexpectedRows), transaction.atomic():
-        send(added("d"), Statement(rename, ["e", "nobody"], rows=1), commit=True)
+        send(added("d", certain=True), Statement(rename, ["e", "nobody"], rows=1), commit=True)
     with pytest.raises(DataError, match="division"), transaction.atomic():
         send(added("d"), Statement("SELECT 1 / 0", []))
     assert _seen_by_others() == ["b", "c"]
@@ -93,10 +93,30 @@ def test_their_commit_goes_with_them_if_each_has_done_what_it_must() -> None:
 def test_inside_another_transaction_they_commit_nothing() -> None:
     with transaction.atomic():
         with transaction.atomic():
-            send(added("a"), commit=True)
+            send(added("a", certain=True), commit=True)
         assert _seen_by_others() == []
         transaction.set_rollback(True)
     assert _seen_by_others() == []
+
+
+def test_the_connection_is_left_as_django_has_it() -> None:
+    with transaction.atomic():
+        send(added("a"))
+        assert not connection.connection.autocommit
+        with connection.chunked_cursor() as cursor:  # one that outlived the transaction would be refused here
+            cursor.execute("SELECT username FROM auth_user FOR UPDATE")
+            assert cursor.fetchall() == [("a",)]
+    with pytest.raises(DatabaseError), transaction.atomic():
+        send(added("\0"))  # refused before anything is sent
+    assert connection.connection.autocommit
+
+
+def test_what_is_not_certain_is_not_committed_before_it_is_counted() -> None:
+    insert = Statement(f"{_INSERT} ON CONFLICT DO NOTHING", ["a"], rows=1)
+    send(insert)
+    with pytest.raises(UnexpectedRows), transaction.atomic():
+        send(added("b"), insert, commit=True)
+    assert _seen_by_others() == ["a"]
 
 
 def test_another_isolation_than_the_servers_default_is_kept() -> None:
@@ -152,6 +172,25 @@ def test_where_no_plan_can_be_made_the_error_is_djangos() -> None:
             send(Statement(text, ["a"]))
         transaction.set_rollback(True)
     assert send(Statement(text, ["a"])) == [[]]
+
+
+def test_a_plan_that_went_bad_costs_its_statement_once() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE narrow (word varchar(10))")
+    try:
+        words = Statement("SELECT word FROM narrow", [])
+        for _ in range(plans.USES):
+            send(words)
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE narrow ALTER COLUMN word TYPE varchar(20)")
+        with pytest.raises(DatabaseError, match="cached plan"):
+            send(words)
+        for _ in range(plans.USES + 1):
+            assert send(words) == [[]]
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE narrow")
+        connection.close()
 
 
 def _kept() -> int:

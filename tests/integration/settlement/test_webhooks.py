@@ -440,6 +440,19 @@ def test_what_goes_wrong_outside_of_it_is_answered_all_the_same(
     assert note.send().status_code == 204
 
 
+def listener(*, order_id: object, event: str) -> bool:
+    """Another shop's, that knows what was documented first."""
+    assert event == "paid"
+    return True
+
+
+def test_another_listener_is_asked_as_ever(open_attempt: OpenAttempt, settings: Any) -> None:
+    settings.PAYMENT_ORDER_LISTENER = f"{__name__}.listener"
+    attempt = open_attempt()
+    assert letter(attempt).send().status_code == 204
+    assert (payment_of(attempt).status, Anomaly.objects.count()) == ("succeeded", 0)
+
+
 @pytest.mark.usefixtures("server_side_binding")
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_where_the_driver_takes_a_statement_at_a_time(open_attempt: OpenAttempt, channel: str) -> None:
