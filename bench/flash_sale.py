@@ -30,8 +30,7 @@ ROUNDS = 3
 BUYERS = 10_000
 UNITS = 1_000
 PROCESSES = 3
-THREADS = 8  # of each, as `deploy/gunicorn.conf.py` has it
-SENDERS = PROCESSES * THREADS  # so that a crowd keeps all of them busy
+SENDERS = PROCESSES * servers.DEPLOYED_THREADS  # so that a crowd keeps all of them busy
 WANTED_RATIO = 5.0
 
 
@@ -70,10 +69,7 @@ def run(options: Sequence[str] = ()) -> None:
     servers.require_own_redis()
     call_command("migrate", verbosity=0)
     with servers.guarded() as guardian:
-        ports = [
-            servers.start_shop(guardian, {}, name=f"flash-{n}", workers=1, threads=THREADS)
-            for n in range(PROCESSES)
-        ]
+        ports = servers.start_shops(guardian, {}, name="flash", processes=PROCESSES)
         rounds = [_round(ports, given.buyers, given.units) for _ in range(given.rounds)]
     _report(rounds, given)
 

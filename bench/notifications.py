@@ -39,7 +39,6 @@ from shop.models import Order
 
 COUNT, COPIES, SENDERS = 10_000, 3, 4
 PROCESSES = 2
-THREADS = 8  # of each, as `deploy/gunicorn.conf.py` has it
 ROUNDS, ROUND_COUNT = 7, 600
 SEED = 20261121
 
@@ -71,11 +70,7 @@ def run(options: Sequence[str] = ()) -> None:
     call_command("migrate", verbosity=0)
     with tempfile.TemporaryDirectory() as folder, servers.guarded() as guardian:
         state.open_folder(Path(folder))
-        # a port each, as behind a balancer: of one port the kernel gives all senders to one process now and then
-        names = [f"shop-{number}" for number in range(PROCESSES)]
-        ports = [
-            servers.start_shop(guardian, _environment(), name=name, workers=1, threads=THREADS) for name in names
-        ]
+        ports = servers.start_shops(guardian, _environment(), name="shop", processes=PROCESSES)
         seconds = _prove(ports, Path(folder), count)
         rates = _rates(ports, Path(folder))
     _report(count, seconds, rates)
@@ -272,6 +267,5 @@ def _report(count: int, seconds: float, rates: dict[str, list[float]]) -> None:
             ]
         },
         note=f"{ROUNDS} rounds of {ROUND_COUNT} in turns, {SENDERS} senders, {PROCESSES} web processes "
-        f"of {THREADS} threads, "
-        f"seed {SEED}. The senders share the machine with the servers.",
+        f"of {servers.DEPLOYED_THREADS} threads, seed {SEED}. The senders share the machine with the servers.",
     )

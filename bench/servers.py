@@ -25,6 +25,7 @@ from shop.guardian import Guardian
 
 WORKERS = 2
 THREADS = 4
+DEPLOYED_THREADS = 8  # of a process, as `deploy/gunicorn.conf.py` has it
 START_SECONDS = 30.0
 LOGS = ROOT / ".data" / "bench-logs"
 REDIS_DATABASES = 16  # of a Redis as it comes; the packages' key names differ, so two of them may share one
@@ -136,6 +137,17 @@ def start_shop(
     child = guardian.start(command, log=log, environment={**os.environ, **settings, **environment}, cwd=ROOT)
     _wait_up(port, child, log, path="/healthz")
     return port
+
+
+def start_shops(guardian: Guardian, environment: dict[str, str], *, name: str, processes: int) -> list[int]:
+    """So many processes of the shop as a deployment has them, a port each, as behind a balancer; the ports.
+
+    Of one port the kernel gives all senders to one process now and then.
+    """
+    return [
+        start_shop(guardian, environment, name=f"{name}-{number}", workers=1, threads=DEPLOYED_THREADS)
+        for number in range(processes)
+    ]
 
 
 def stop(server: Server, guardian: Guardian) -> None:

@@ -81,13 +81,15 @@ def _sent(
         texts = plans.calls(raw, texts)
     values = [value for statement in statements for value in statement.parameters]
     begins = _begins_here(database)
-    try:
+    if begins:
         # psycopg would send its own BEGIN first, and wait for it; now ours goes with them. Django's COMMIT or
         # ROLLBACK it sends in either case
-        raw._autocommit = raw._autocommit or begins
+        raw._autocommit = True
+    try:
         cursor.execute("; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit), values)
     finally:
-        raw._autocommit = raw._autocommit and not begins  # its public setter refuses inside a transaction
+        if begins:
+            raw._autocommit = False  # its public setter refuses inside a transaction
     return _found(cursor.cursor, statements, begins=begins)
 
 
@@ -96,7 +98,7 @@ def _may_commit(database: Any) -> bool:
 
     Leaving Django's `atomic` after it finds nothing left to commit, and runs what waits for the commit.
     """
-    return database.in_atomic_block and not database.savepoint_ids and _takes_several(database)
+    return database.in_atomic_block and not database.savepoint_ids
 
 
 def _takes_several(database: Any) -> bool:

@@ -38,6 +38,7 @@ INSERT INTO {_TABLE} (scope, key, fingerprint, mode, state, owner, request_id, f
 VALUES (%s, %s, %s, '{Mode.ATOMIC}', '{State.FINISHED.value}', %s, %s, 1, %s,
     %s, %s, %s, %s, statement_timestamp())
 """  # noqa: S608
+_RECORD_IF_NEW = f"{_RECORD} ON CONFLICT (key, scope) DO NOTHING RETURNING id"
 
 
 def hold(identity: Identity) -> Found | bool:
@@ -94,9 +95,8 @@ def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -
     Returns:
         False if the key is taken: nothing was inserted.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(f"{_RECORD} ON CONFLICT (key, scope) DO NOTHING", _values(identity, answer, subject))
-        return bool(cursor.rowcount)
+    (inserted,) = send(Statement(_RECORD_IF_NEW, _values(identity, answer, subject)))
+    return bool(inserted)
 
 
 def _values(identity: Identity, answer: StoredResponse, subject: str) -> list[Any]:

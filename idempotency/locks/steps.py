@@ -24,12 +24,8 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Tell:
-    """Have a script run; its answer, or that it failed, is not waited for where the runner can do without."""
-
-    script: Any
-    keys: list[str]
-    arguments: list[Any]
+class Tell(Ask):
+    """An `Ask` whose answer, or that it failed, is not waited for where the runner can do without."""
 
 
 @dataclass(slots=True)
@@ -79,7 +75,7 @@ class Work:
     function: Callable[[], Any]
 
 
-Step = Ask | Tell | Listen | Wait | Pause | Finish | On | Work
+Step = Ask | Listen | Wait | Pause | Finish | On | Work
 Steps = Generator[Step, Any, T]
 
 

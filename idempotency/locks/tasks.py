@@ -20,20 +20,7 @@ from idempotency.locks.hub import (
     is_cluster,
     is_unavailable,
 )
-from idempotency.locks.steps import (
-    Ask,
-    Finish,
-    Listen,
-    On,
-    Pause,
-    Step,
-    Steps,
-    Tasked,
-    Tell,
-    Wait,
-    Work,
-    perform_async,
-)
+from idempotency.locks.steps import Ask, Finish, Listen, On, Pause, Step, Steps, Tasked, Wait, Work, perform_async
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +66,7 @@ class TaskHub(Hub):
     async def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
         """Perform one step."""
         match step:
-            case Ask() | Tell():  # nobody but the caller's task waits for it
+            case Ask():
                 return await whole(self._ask(step))
             case Wait(bell, seconds):
                 return await bell.wait(seconds)
@@ -98,9 +85,9 @@ class TaskHub(Hub):
 
     async def _answer_in_a_task(self, step: Step) -> Any:
         """Perform one step in a task of its own, which nobody cancels: a command needs no other."""
-        return await (self._ask(step) if isinstance(step, (Ask, Tell)) else self.answer(step))
+        return await (self._ask(step) if isinstance(step, Ask) else self.answer(step))
 
-    async def _ask(self, asked: Ask | Tell) -> Any:
+    async def _ask(self, asked: Ask) -> Any:
         try:
             return await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
         except FAILURES as error:

@@ -80,8 +80,8 @@ class ThreadHub(Hub):
     def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
         """Perform one step."""
         match step:
-            case Ask(script, keys, arguments) | Tell(script, keys, arguments):
-                send = self._ask if isinstance(step, Ask) else self._tell
+            case Ask(script, keys, arguments):
+                send = self._tell if isinstance(step, Tell) else self._ask
                 try:
                     return script.run(send, keys, arguments)
                 except FAILURES as error:
