@@ -6,6 +6,7 @@ other content is kept beside it, in quarantine, under the id and the beginning o
 """
 
 import json
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F
@@ -18,7 +19,7 @@ from payments.models import Anomaly, Attempt, Notification
 Verdict = Notification.Verdict
 
 _TABLE = Notification._meta.db_table
-_KNOWN = ("id", "channel", "notification_id", "digest", "verdict")
+_KNOWN = ("id", "channel", "notification_id", "digest", "verdict")  # in the model's order
 _FIND = f"""
 SELECT {", ".join(_KNOWN)} FROM {_TABLE} WHERE channel = %s AND notification_id = %s
 """  # noqa: S608  our own names
@@ -29,10 +30,10 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
 """  # noqa: S608
 
 
-def find(row: Notification) -> Notification | None:
-    """The kept row of this id."""
-    found = send(Statement(_FIND, [row.channel, row.notification_id]))[0]
-    return next(iter(instances(Notification, _KNOWN, found)), None)
+def find(row: Notification, *also: Statement) -> tuple[Notification | None, list[list[tuple[Any, ...]]]]:
+    """The kept row of this id; and, asked in the same round trip, what `also` finds."""
+    found, *others = send(Statement(_FIND, [row.channel, row.notification_id]), *also)
+    return next(iter(instances(Notification, _KNOWN, found)), None), others
 
 
 def keep(row: Notification, *, verdict: Notification.Verdict) -> Statement:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -61,12 +62,13 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
     return outcome
 
 
-def observe(fact: Fact, *, source: str, at_once: bool = False) -> tuple[Outcome, list[Statement]]:
+def observe(fact: Fact, *, source: str, stands: Position | None = None) -> tuple[Outcome, list[Statement]]:
     """As `apply_observation`, for a caller who sends the last writes together with its own.
 
     Args:
-        at_once: take for granted that the order takes the money. Where it does not, sending raises
-            `UnexpectedRows`, and the caller begins again without.
+        stands: what `usual` has found. It is taken for granted that nobody changes it and that the order takes the
+            money. Where that is not so, sending raises `UnexpectedRows` or `IntegrityError`, and the caller begins
+            again without.
 
     Returns:
         What the fact did, and what has to be sent in this transaction before anything of its payment is read.
@@ -75,6 +77,8 @@ def observe(fact: Fact, *, source: str, at_once: bool = False) -> tuple[Outcome,
         raise RuntimeError("apply_observation needs a transaction")
     if fact.kind is FactKind.REFUNDED and fact.paid_txn_id and fact.paid_minor is not None:
         apply_observation(_implied_payment(fact), source=source)
+    if stands is not None:
+        return _fold(stands, fact, source=source)
     stands = position.lock(fact)
     if stands is None:
         anomalies.file_anomaly(Kind.UNKNOWN_TRADE, fact=fact)
@@ -82,7 +86,22 @@ def observe(fact: Fact, *, source: str, at_once: bool = False) -> tuple[Outcome,
     known = stands.find(fact)
     if known is not None:
         return _told_again(known, fact), []
-    return _fold(stands, fact, source=source, at_once=at_once)
+    return _fold(stands, fact, source=source)
+
+
+def ask_ahead(fact: Fact) -> Statement | None:
+    """What finds out, before any transaction, whether folding the fact is the usual case; None if it cannot be."""
+    if fact.kind is not FactKind.PAID or not hasattr(order_listener(), "at_once"):
+        return None
+    return position.untold(fact)
+
+
+def usual(fact: Fact, rows: list[tuple[Any, ...]]) -> Position | None:
+    """Where the payment stands, if by what `ask_ahead` has found the fact is its first, and to be credited."""
+    stands = position.as_untold(rows)
+    if stands is None or _why_not_credited(stands, stands.attempt_of(fact), fact) is not None:
+        return None
+    return stands
 
 
 def rederive(payment: Payment) -> None:
@@ -107,11 +126,11 @@ def order_listener() -> Callable[..., bool]:
     return listener
 
 
-def _fold(stands: Position, fact: Fact, *, source: str, at_once: bool) -> tuple[Outcome, list[Statement]]:
-    attempt = stands.attempts[uuid.UUID(hex=fact.out_trade_no)]
+def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
+    attempt = stands.attempt_of(fact)
     refused, writes = _why_not_credited(stands, attempt, fact), list[Statement]()
     if refused is None and fact.kind is FactKind.PAID:  # the order is asked last, because it then is paid
-        refused, writes = _ask_order(stands, at_once=at_once)
+        refused, writes = _ask_order(stands)
     observation = Observation(
         channel=fact.channel,
         merchant=fact.merchant,
@@ -141,7 +160,8 @@ def _fold(stands: Position, fact: Fact, *, source: str, at_once: bool) -> tuple[
         writes += recording.end_attempt(attempt, AttemptStatus.CLOSED)
     elif refused is None:
         _end_refund(attempt, fact)
-    writes = _settle(stands, *writes)
+    # the version counts up for what changes no total too: who decides without a lock knows by it that nothing came
+    writes = _settle(stands, *writes, always=True)
     if refused is not None:
         return Outcome.ANOMALY, writes
     early = fact.kind is FactKind.REFUNDED and not stands.of(attempt, FactKind.PAID)
@@ -169,12 +189,11 @@ def _takes_back_what_counts(stands: Position, attempt: Attempt, fact: Fact) -> b
     return any(charge.credited and charge.currency == fact.currency for charge in charges)
 
 
-def _ask_order(stands: Position, *, at_once: bool) -> tuple[Anomaly.Kind | None, list[Statement]]:
+def _ask_order(stands: Position) -> tuple[Anomaly.Kind | None, list[Statement]]:
     """Why the order does not take the money; or what makes it take it, where that has not happened here."""
     listener, order_id = order_listener(), stands.payment.order_id
-    step = getattr(listener, "at_once", None)
-    if step is not None and at_once and len(stands.attempts) == 1 and not stands.facts:
-        return None, [replace(step(order_id=order_id), rows=1)]
+    if not stands.is_locked:
+        return None, [replace(listener.at_once(order_id=order_id), rows=1)]  # type: ignore[attr-defined]
     return None if listener(order_id=order_id, event="paid") else Kind.PAID_AFTER_CLOSE, []
 
 
@@ -234,7 +253,10 @@ def _end_refund(attempt: Attempt, fact: Fact) -> None:
 
 
 def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[Statement]:
-    """These writes and what sets totals and status of the payment; whoever acts on them is told."""
+    """What sets totals and status of the payment, and these writes; whoever acts on them is told.
+
+    The payment comes first: it waits for whoever has the lock, and stops everything if that changed it.
+    """
     payment = stands.payment
     paid_minor, refunded_minor = stands.total_minor(FactKind.PAID), stands.total_minor(FactKind.REFUNDED)
     if refunded_minor > paid_minor:
@@ -267,7 +289,7 @@ def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[
         noted = sequence.stage(payment)
     if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
         order_listener()(order_id=payment.order_id, event=status.value)
-    return [*writes, settled, *noted]
+    return [settled, *writes, *noted]
 
 
 def _told_again(known: Observation, fact: Fact) -> Outcome:

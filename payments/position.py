@@ -43,6 +43,18 @@ SELECT fact.* FROM {Attempt._meta.db_table} AS attempt CROSS JOIN LATERAL (
 WHERE attempt.payment_id = {{which}}{{or_that}}
 ORDER BY id
 """  # noqa: S608
+# what is asked for a fact of which nobody knows yet whether it is new; OFFSET is there for the same reason
+_UNTOLD = f"""
+SELECT {", ".join(f"payment.{name}" for name in _PAYMENT)}, {", ".join(f"attempt.{name}" for name in _ATTEMPT)}
+FROM {Attempt._meta.db_table} AS attempt
+JOIN {Payment._meta.db_table} AS payment ON payment.id = attempt.payment_id
+WHERE attempt.id = %s AND attempt.channel = %s
+    AND NOT EXISTS (SELECT FROM {Observation._meta.db_table} WHERE attempt_id = attempt.id OFFSET 0)
+    AND NOT EXISTS (
+        SELECT FROM {Attempt._meta.db_table} AS other
+        WHERE other.payment_id = attempt.payment_id AND other.id <> attempt.id OFFSET 0
+    )
+"""  # noqa: S608
 _OR_THAT = f" UNION SELECT {', '.join(_FACT)} FROM {Observation._meta.db_table} WHERE {_IDENTITY}"  # noqa: S608
 
 
@@ -51,6 +63,8 @@ class Position:
     """Read after the payment's row was locked, so nobody changes any of it before the caller commits.
 
     Attributes:
+        is_locked: False: it was not locked. What is decided on it is good only if it is written with the payment's
+            next version, and before anything else.
         attempts: by their ids, all of the payment's.
         facts: about these attempts; and the one with the identity that was asked for, whosever it is.
     """
@@ -58,6 +72,7 @@ class Position:
     payment: Payment
     attempts: dict[uuid.UUID, Attempt]
     facts: list[Observation]
+    is_locked: bool = True
 
     def find(self, fact: Fact) -> Observation | None:
         """The kept fact of the same identity."""
@@ -66,6 +81,10 @@ class Position:
             if (kept.channel, kept.merchant, kept.provider_txn_id, kept.kind) == wanted:
                 return kept
         return None
+
+    def attempt_of(self, fact: Fact) -> Attempt:
+        """The one that the fact names."""
+        return self.attempts[uuid.UUID(hex=fact.out_trade_no)]
 
     def of(self, attempt: Attempt, kind: FactKind) -> list[Observation]:
         """The attempt's facts of that kind."""
@@ -125,6 +144,24 @@ def lock(fact: Fact) -> Position | None:
         *_reads(_ITS_PAYMENT, attempt_id, fact.channel, fact.merchant, fact.provider_txn_id, fact.kind.value),
     )
     return _position(instances(Payment, _PAYMENT, found)[0], about) if found else None
+
+
+def untold(fact: Fact) -> Statement | None:
+    """What reads, and does not lock, where the payment stands that the fact is about: no row (for `as_untold`) if
+    it has another attempt, or if anything was told about it before. None if its number is not ours.
+    """
+    attempt_id = as_id(fact.out_trade_no)
+    return None if attempt_id is None else Statement(_UNTOLD, [attempt_id, fact.channel])
+
+
+def as_untold(rows: list[tuple[Any, ...]]) -> Position | None:
+    """What `untold` has found."""
+    if not rows:
+        return None
+    known = len(_PAYMENT)
+    (payment,) = instances(Payment, _PAYMENT, [rows[0][:known]])
+    (attempt,) = instances(Attempt, _ATTEMPT, [rows[0][known:]])
+    return Position(payment=payment, attempts={attempt.pk: attempt}, facts=[], is_locked=False)
 
 
 def read(payment: Payment) -> Position:

@@ -9,6 +9,7 @@ Every copy is acknowledged on the database's word alone. The nonces that Redis r
 a copy that the provider signed anew from bytes that somebody on the way sent again.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -25,7 +26,8 @@ from payments import inbox, refunds, services
 from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Anomaly, Notification
-from payments.observations import Outcome, observe
+from payments.observations import Outcome, ask_ahead, observe, usual
+from payments.position import Position
 from payments.providers.base import Fact, Notice
 from payments.providers.documents import is_keepable
 from payments.sharing import shared
@@ -182,11 +184,11 @@ def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: 
         out_trade_no=_number_of(notice),
     )
     try:
-        try:
-            return _apply_once(row, notice, at_once=True)
-        except (IntegrityError, UnexpectedRows):
-            # a twin committed meanwhile and is found now, or the order has gone on, and is asked now
-            return _apply_once(row, notice)
+        for ahead in (True, False):
+            # a twin committed meanwhile and is found now, or payment or order have gone on, and are asked now
+            with contextlib.suppress(IntegrityError, UnexpectedRows):
+                return _apply_once(row, notice, ahead=ahead)
+        return _apply_once(row, notice)
     except Exception as error:
         if database_is_away(error):  # or gave up on us: it would not keep the notification either
             raise
@@ -201,9 +203,13 @@ def _number_of(notice: Notice) -> str:
     return number if is_keepable(number, most=64) else ""
 
 
-def _apply_once(row: Notification, notice: Notice, *, at_once: bool = False) -> str:
-    """Fold the facts and keep the row, unless an earlier copy did; its unique constraint is the judge."""
-    known = inbox.find(row)
+def _apply_once(row: Notification, notice: Notice, *, ahead: bool = False) -> str:
+    """Fold the facts and keep the row, unless an earlier copy did; its unique constraint is the judge.
+
+    Args:
+        ahead: where it tells the usual, decide on what is read before the transaction; raises if that was too soon.
+    """
+    known, stands = _look(row, notice, ahead=ahead)
     if known is not None and not _says_the_same(known, row):
         with transaction.atomic():
             file_anomaly(
@@ -217,7 +223,7 @@ def _apply_once(row: Notification, notice: Notice, *, at_once: bool = False) -> 
     if known is not None and known.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
     with transaction.atomic():
-        verdict, writes = _fold(row.channel, notice, at_once=at_once)
+        verdict, writes = _fold(row.channel, notice, stands)
         if known is None:
             send(*writes, inbox.keep(row, verdict=verdict), commit=True)
         else:
@@ -226,12 +232,23 @@ def _apply_once(row: Notification, notice: Notice, *, at_once: bool = False) -> 
     return verdict
 
 
-def _fold(channel: str, notice: Notice, *, at_once: bool = False) -> tuple[Notification.Verdict, list[Statement]]:
+def _look(row: Notification, notice: Notice, *, ahead: bool) -> tuple[Notification | None, Position | None]:
+    """The kept row of its id; where there is none, where the payment stands that it tells the usual of."""
+    asked = ask_ahead(notice.facts[0]) if ahead and len(notice.facts) == 1 else None
+    if asked is None:
+        return inbox.find(row)[0], None
+    known, (found,) = inbox.find(row, asked)
+    return known, usual(notice.facts[0], found) if known is None else None
+
+
+def _fold(
+    channel: str, notice: Notice, stands: Position | None = None
+) -> tuple[Notification.Verdict, list[Statement]]:
     """Fold every fact; of their outcomes, the verdict that a person should see, and the writes that are left."""
     outcomes, writes = [], list[Statement]()
     for fact in notice.facts:
         send(*writes)
-        outcome, writes = observe(fact, source="notification", at_once=at_once)
+        outcome, writes = observe(fact, source="notification", stands=stands)
         outcomes.append(outcome)
     if notice.refund is not None:
         send(*writes)
