@@ -6,23 +6,21 @@ other content is kept beside it, in quarantine, under the id and the beginning o
 """
 
 import json
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from idempotency.statements import Statement, instances, send
+from idempotency.statements import Statement, send
 from payments.anomalies import file_anomaly, resolve_told
 from payments.models import Anomaly, Attempt, Notification
 
 Verdict = Notification.Verdict
 
 _TABLE = Notification._meta.db_table
-_KNOWN = ("id", "channel", "notification_id", "digest", "verdict")  # in the model's order
-_FIND = f"""
-SELECT {", ".join(_KNOWN)} FROM {_TABLE} WHERE channel = %s AND notification_id = %s
-"""  # noqa: S608  our own names
+_FIND = f"SELECT digest, verdict FROM {_TABLE} WHERE channel = %s AND notification_id = %s"  # noqa: S608  our own names
 _KEEP = f"""
 INSERT INTO {_TABLE} (channel, notification_id, event_type, headers, body, digest, verdict, out_trade_no,
     detail, attempts, processed_at)
@@ -30,38 +28,78 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
 """  # noqa: S608
 
 
-def find(row: Notification, *also: Statement) -> tuple[Notification | None, list[list[tuple[Any, ...]]]]:
-    """The kept row of this id; and, asked in the same round trip, what `also` finds."""
-    found, *others = send(Statement(_FIND, [row.channel, row.notification_id]), *also)
-    return next(iter(instances(Notification, _KNOWN, found)), None), others
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A notification as it came: genuine, new or not.
+
+    Attributes:
+        digest: of what it says.
+        out_trade_no: what its row is searched by; may be empty.
+    """
+
+    channel: str
+    notification_id: str
+    event_type: str
+    headers: dict[str, str]
+    body: bytes
+    digest: str
+    out_trade_no: str
 
 
-def keep(row: Notification, *, verdict: Notification.Verdict) -> Statement:
+class Kept(NamedTuple):
+    """What is known of the one that was kept under its id."""
+
+    digest: str
+    verdict: str
+
+
+def find(came: Received, *also: Statement) -> tuple[Kept | None, list[list[tuple[Any, ...]]]]:
+    """What is kept under its id; and, asked in the same round trip, what `also` finds."""
+    found, *others = send(Statement(_FIND, [came.channel, came.notification_id]), *also)
+    return Kept(*found[0]) if found else None, others
+
+
+def row(came: Received) -> Notification:
+    """The one that was kept under its id.
+
+    Raises:
+        Notification.DoesNotExist: there is none.
+    """
+    return Notification.objects.get(channel=came.channel, notification_id=came.notification_id)
+
+
+def as_received(row: Notification) -> Received:
+    """A kept one as it came."""
+    values = {field.name: getattr(row, field.name) for field in fields(Received)}
+    return Received(**{**values, "body": bytes(row.body)})
+
+
+def keep(came: Received, *, verdict: Notification.Verdict) -> Statement:
     """What keeps it with what became of it; its unique id refuses it if a twin was faster.
 
     To be sent in the transaction of its effect.
     """
-    what = (row.channel, row.notification_id, row.event_type, json.dumps(row.headers), row.body)
-    return Statement(_KEEP, [*what, row.digest, verdict.value, row.out_trade_no], rows=1, certain=True)
+    what = (came.channel, came.notification_id, came.event_type, json.dumps(came.headers), came.body)
+    return Statement(_KEEP, [*what, came.digest, verdict.value, came.out_trade_no], rows=1, certain=True)
 
 
-def settle(known: Notification, *, verdict: Notification.Verdict) -> None:
-    """A row that was kept before has been processed again, and is done now.
+def settle(came: Received, *, verdict: Notification.Verdict) -> None:
+    """One that was kept before has been processed again, and is done now.
 
     Transaction: the one of its effect.
     """
-    Notification.objects.filter(pk=known.pk).update(
+    Notification.objects.filter(channel=came.channel, notification_id=came.notification_id).update(
         verdict=verdict, processed_at=Now(), detail="", attempts=F("attempts") + 1
     )
     resolve_told(
         Anomaly.Kind.NOTIFICATION_FAILED,
-        channel=known.channel,
-        reference=known.notification_id,
+        channel=came.channel,
+        reference=came.notification_id,
         resolution="processed later",
     )
 
 
-def keep_failed(row: Notification, *, error: Exception) -> None:
+def keep_failed(came: Received, *, error: Exception) -> None:
     """Keep its bytes although its effect failed and was rolled back, and file that.
 
     One that was applied meanwhile stays so, and nobody is called to it.
@@ -69,30 +107,28 @@ def keep_failed(row: Notification, *, error: Exception) -> None:
     Transaction: opens its own.
     """
     detail = f"{type(error).__name__}: {error}"[:2000]
-    row.verdict, row.processed_at, row.detail, row.attempts = Verdict.ERROR, None, detail, 0
     failed = Notification.objects.filter(
-        channel=row.channel, notification_id=row.notification_id, verdict=Verdict.ERROR
+        channel=came.channel, notification_id=came.notification_id, verdict=Verdict.ERROR
     )
     with transaction.atomic():
-        Notification.objects.bulk_create([row], ignore_conflicts=True)
+        _keep_new(came, verdict=Verdict.ERROR, detail=detail, attempts=0)
         # under the row's lock: a copy that settles it meanwhile comes before, or after and resolves what is filed
         if failed.update(detail=detail, attempts=F("attempts") + 1):
             file_anomaly(
                 Anomaly.Kind.NOTIFICATION_FAILED,
-                channel=row.channel,
-                reference=row.notification_id,
+                channel=came.channel,
+                reference=came.notification_id,
                 detail={"error": detail},
             )
 
 
-def quarantine(row: Notification) -> None:
+def quarantine(came: Received) -> None:
     """Keep what came under an id that we know with other content, once; a person decides about it.
 
     Transaction: needs the caller's.
     """
-    row.notification_id = f"{row.notification_id[:100]}#{row.digest[:24]}"
-    row.verdict, row.processed_at = Verdict.QUARANTINED, Now()
-    Notification.objects.bulk_create([row], ignore_conflicts=True)
+    number = f"{came.notification_id[:100]}#{came.digest[:24]}"
+    _keep_new(replace(came, notification_id=number), verdict=Verdict.QUARANTINED, processed_at=Now())
 
 
 def release_held(attempt: Attempt, *, facts: int) -> None:
@@ -105,3 +141,8 @@ def release_held(attempt: Attempt, *, facts: int) -> None:
     Notification.objects.filter(
         channel=attempt.channel, out_trade_no=attempt.out_trade_no, verdict=Verdict.HELD
     ).update(verdict=Verdict.APPLIED, detail="it came before its payment, and was applied after it")
+
+
+def _keep_new(came: Received, **known: Any) -> None:
+    """Its row with these columns too, unless there is one under its id."""
+    Notification.objects.bulk_create([Notification(**asdict(came), **known)], ignore_conflicts=True)

@@ -16,35 +16,39 @@ or deleted, and a fact is booked once. Money that went to another merchant's acc
 booked.
 """
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet, Sum
 
 from idempotency.statements import Statement
+from payments import recording
 from payments.models import JournalEntry, JournalLine, Observation
 from payments.providers.base import FactKind
+from payments.recording import KnownFact
 
 ORDERS, HELD = "orders", "held"
 
 Kind = JournalEntry.Kind
 
-# the fact is named by its identity: it may be kept in the same round trip, and has no number here yet. Without it
-# there are no lines, and the division fails: the commit may be in this round trip too
+# without the fact there are no lines, and the division fails: the commit may be in this round trip too
 _BOOK = f"""
-WITH entry AS (
-    INSERT INTO {JournalEntry._meta.db_table} (observation_id, kind)
-    SELECT id, %s FROM {Observation._meta.db_table}
-    WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = %s
-    ORDER BY id DESC LIMIT 1
-    RETURNING id
+WITH fact AS ({{fact}}
+), entry AS (
+    INSERT INTO {JournalEntry._meta.db_table} (observation_id, kind) SELECT id, %s FROM fact RETURNING id
 ), line AS (
     INSERT INTO {JournalLine._meta.db_table} (entry_id, account, amount_minor, currency)
-    SELECT entry.id, side.account, side.amount_minor, %s
-    FROM entry CROSS JOIN (VALUES (%s, %s::bigint), (%s, %s::bigint)) AS side (account, amount_minor)
+    SELECT entry.id, side.account, side.sign * fact.amount_minor, fact.currency
+    FROM fact CROSS JOIN entry CROSS JOIN (VALUES (%s, 1), (%s, -1)) AS side (account, sign)
     RETURNING id
 )
 SELECT 2 / count(*) FROM line
-"""  # noqa: S608  the names in it are our own
+"""  # noqa: S608  the names in these are our own
+_BOOK_NEW = _BOOK.format(fact=f"{recording.KEEP} RETURNING id, amount_minor, currency")
+_BOOK_KNOWN = _BOOK.format(
+    fact=f"SELECT id, amount_minor, currency FROM {Observation._meta.db_table} WHERE id = %s"  # noqa: S608
+)
 
 
 def provider_account(*, channel: str, merchant: str) -> str:
@@ -52,20 +56,25 @@ def provider_account(*, channel: str, merchant: str) -> str:
     return f"provider:{channel}:{merchant}"
 
 
-def moved(fact: Observation) -> list[Statement]:
-    """Book that money came in (`PAID`) or went out (`REFUNDED`) by this fact; nothing if it moved none.
+def kept(fact: KnownFact, *, source: str, occurred_at: datetime | None, is_ours: bool) -> Statement:
+    """Keep a fact; and book, if it moved money, that this came in (`PAID`) or went out (`REFUNDED`).
 
-    To be sent after what keeps the fact, in its transaction.
+    Args:
+        source, occurred_at: as of `recording.keep`.
+        is_ours: it is about money in the account that it was promised to.
     """
-    if not fact.amount_minor or fact.kind == FactKind.CLOSED or fact.merchant != fact.attempt.merchant:
-        return []
+    keep = recording.keep(fact, source=source, occurred_at=occurred_at)
+    if not fact.amount_minor or fact.kind == FactKind.CLOSED or not is_ours:
+        return keep
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
-    return [_booked(fact, Kind.MOVED, debit=ours, credit=ORDERS if fact.credited else HELD)]
+    sides = _sides(fact, there=ours, here=ORDERS if fact.credited else HELD)
+    return replace(keep, sql=_BOOK_NEW, parameters=[*keep.parameters, Kind.MOVED.value, *sides])
 
 
-def counted(fact: Observation) -> list[Statement]:
+def counted(fact: KnownFact) -> Statement:
     """Book that a fact whose money was held counts for its order from now on."""
-    return [_booked(fact, Kind.COUNTED, debit=HELD, credit=ORDERS)]
+    parameters = [fact.id, Kind.COUNTED.value, *_sides(fact, there=HELD, here=ORDERS)]
+    return Statement(_BOOK_KNOWN, parameters, rows=1, certain=True)
 
 
 def trial_balance() -> QuerySet[JournalLine, Any]:
@@ -77,8 +86,6 @@ def trial_balance() -> QuerySet[JournalLine, Any]:
     )
 
 
-def _booked(fact: Observation, kind: JournalEntry.Kind, *, debit: str, credit: str) -> Statement:
-    amount_minor = fact.amount_minor if fact.kind == FactKind.PAID else -fact.amount_minor
-    which = (fact.channel, fact.merchant, fact.provider_txn_id, fact.kind)
-    sides = (debit, amount_minor, credit, -amount_minor)
-    return Statement(_BOOK, [kind.value, *which, fact.currency, *sides], rows=1, certain=True)
+def _sides(fact: KnownFact, *, there: str, here: str) -> tuple[str, str]:
+    """Which account is debited and which credited: what came in is there now, and what went out is not."""
+    return (there, here) if fact.kind == FactKind.PAID else (here, there)

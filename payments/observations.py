@@ -23,6 +23,7 @@ from payments import anomalies, inbox, journal, position, recording, sequence
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.position import Position, as_id
 from payments.providers.base import Fact, FactKind
+from payments.recording import KnownFact
 from payments.schedule import after
 from payments.states import NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
@@ -131,23 +132,23 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
     refused, writes = _why_not_credited(stands, attempt, fact), list[Statement]()
     if refused is None and fact.kind is FactKind.PAID:  # the order is asked last, because it then is paid
         refused, writes = _ask_order(stands)
-    observation = Observation(
+    credited = refused is None and (fact.kind is FactKind.PAID or _takes_back_what_counts(stands, attempt, fact))
+    known = KnownFact(
+        id=None,
         channel=fact.channel,
         merchant=fact.merchant,
         provider_txn_id=fact.provider_txn_id,
         kind=fact.kind.value,
-        attempt=attempt,
+        attempt_id=attempt.pk,
         amount_minor=fact.amount_minor,
         currency=fact.currency,
         out_refund_no=fact.out_refund_no,
         paid_txn_id=fact.paid_txn_id,
-        credited=refused is None
-        and (fact.kind is FactKind.PAID or _takes_back_what_counts(stands, attempt, fact)),
-        source=source,
-        occurred_at=fact.occurred_at,
+        credited=credited,
     )
-    stands.facts.append(observation)
-    writes += [recording.keep(observation), *journal.moved(observation)]
+    stands.facts.append(known)
+    is_ours = fact.merchant == attempt.merchant
+    writes.append(journal.kept(known, source=source, occurred_at=fact.occurred_at, is_ours=is_ours))
     if refused is not None:
         send(*writes)  # what is filed about a fact comes after it, also in time
         writes = []
@@ -233,9 +234,9 @@ def _count_early_refunds(stands: Position, attempt: Attempt) -> list[Statement]:
     late = stands.uncounted_refunds(attempt)
     for fact in late:
         fact.credited = True
-        fact.save(update_fields=["credited"])
+    Observation.objects.filter(pk__in=[fact.id for fact in late]).update(credited=True)
     inbox.release_held(attempt, facts=len(late))
-    return [statement for fact in late for statement in journal.counted(fact)]
+    return [journal.counted(fact) for fact in late]
 
 
 def _end_refund(attempt: Attempt, fact: Fact) -> None:
@@ -284,15 +285,15 @@ def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[
         refunded_minor=refunded_minor,
         reserved_minor=reserved_minor,
     )
-    noted = list[Statement]()
+    noted = []
     if told != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
-        noted = sequence.stage(payment)
+        noted = [sequence.stage(payment)]
     if status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}:
         order_listener()(order_id=payment.order_id, event=status.value)
     return [settled, *writes, *noted]
 
 
-def _told_again(known: Observation, fact: Fact) -> Outcome:
+def _told_again(known: KnownFact, fact: Fact) -> Outcome:
     if (known.amount_minor, known.currency, known.attempt_id) == (
         fact.amount_minor,
         fact.currency,

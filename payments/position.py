@@ -1,7 +1,7 @@
 """Where a payment stands: its row under lock, its attempts, and every fact about them. Reads only."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from django.db.models import Sum
@@ -9,6 +9,7 @@ from django.db.models import Sum
 from idempotency.statements import Statement, instances, send
 from payments.models import Attempt, Observation, Payment
 from payments.providers.base import Fact, FactKind
+from payments.recording import KnownFact
 from payments.states import OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
 
 # read by hand and not through the ORM's compiler, which would take longer than everything else about a fact; in
@@ -18,10 +19,7 @@ _PAYMENT = (
     *("status", "version", "paid_minor", "refunded_minor", "reserved_minor"),
 )
 _ATTEMPT = ("id", "payment_id", "channel", "merchant", "amount_minor", "currency", "method", "status")
-_FACT = (
-    *("id", "channel", "merchant", "provider_txn_id", "kind", "attempt_id"),
-    *("amount_minor", "currency", "out_refund_no", "paid_txn_id", "credited"),
-)
+_FACT = tuple(field.name for field in fields(KnownFact))
 
 _ITS_PAYMENT = f"(SELECT payment_id FROM {Attempt._meta.db_table} WHERE id = %s)"  # noqa: S608  our own names
 _LOCK = f"""
@@ -71,10 +69,10 @@ class Position:
 
     payment: Payment
     attempts: dict[uuid.UUID, Attempt]
-    facts: list[Observation]
+    facts: list[KnownFact]
     is_locked: bool = True
 
-    def find(self, fact: Fact) -> Observation | None:
+    def find(self, fact: Fact) -> KnownFact | None:
         """The kept fact of the same identity."""
         wanted = (fact.channel, fact.merchant, fact.provider_txn_id, fact.kind.value)
         for kept in self.facts:
@@ -86,16 +84,16 @@ class Position:
         """The one that the fact names."""
         return self.attempts[uuid.UUID(hex=fact.out_trade_no)]
 
-    def of(self, attempt: Attempt, kind: FactKind) -> list[Observation]:
+    def of(self, attempt: Attempt, kind: FactKind) -> list[KnownFact]:
         """The attempt's facts of that kind."""
         return [fact for fact in self.facts if fact.attempt_id == attempt.pk and fact.kind == kind]
 
-    def charges(self, attempt: Attempt, *, paid_txn_id: str = "") -> list[Observation]:
+    def charges(self, attempt: Attempt, *, paid_txn_id: str = "") -> list[KnownFact]:
         """What it was paid with; of several charges, that of the number."""
         charges = self.of(attempt, FactKind.PAID)
         return [fact for fact in charges if fact.provider_txn_id == paid_txn_id] or charges
 
-    def uncounted_refunds(self, attempt: Attempt) -> list[Observation]:
+    def uncounted_refunds(self, attempt: Attempt) -> list[KnownFact]:
         """Refunds that came before their payment, if that counts; those of another account, currency or charge
         never do.
         """
@@ -187,7 +185,7 @@ def _position(payment: Payment, about: list[list[tuple[Any, ...]]]) -> Position:
     return Position(
         payment=payment,
         attempts={attempt.pk: attempt for attempt in instances(Attempt, _ATTEMPT, attempts)},
-        facts=instances(Observation, _FACT, facts),
+        facts=[KnownFact(*fact) for fact in facts],
     )
 
 

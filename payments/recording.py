@@ -3,6 +3,10 @@
 Callers hold the payment's row lock; `payments.observations` decides what is written.
 """
 
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+
 from idempotency.statements import Statement
 from payments.models import Attempt, Observation, Payment
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
@@ -11,7 +15,7 @@ _OBSERVATION = Observation._meta.db_table
 _ATTEMPT = Attempt._meta.db_table
 _PAYMENT = Payment._meta.db_table
 
-_KEEP = f"""
+KEEP = f"""
 INSERT INTO {_OBSERVATION} (channel, merchant, provider_txn_id, kind, attempt_id, amount_minor, currency,
     out_refund_no, paid_txn_id, credited, source, occurred_at)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -26,14 +30,40 @@ WHERE id = %s AND version = %s RETURNING id
 """  # noqa: S608
 
 
-def keep(fact: Observation) -> Statement:
-    """Keep a fact; its unique identity refuses a second one."""
+@dataclass(slots=True)
+class KnownFact:
+    """What a decision needs of an `Observation`; the model's own instances take longer to make than to decide on.
+
+    Attributes:
+        id: None before it is kept.
+    """
+
+    id: int | None
+    channel: str
+    merchant: str
+    provider_txn_id: str
+    kind: str
+    attempt_id: uuid.UUID
+    amount_minor: int
+    currency: str
+    out_refund_no: str
+    paid_txn_id: str
+    credited: bool
+
+
+def keep(fact: KnownFact, *, source: str, occurred_at: datetime | None) -> Statement:
+    """Keep a fact; its unique identity refuses a second one.
+
+    Args:
+        source: who told us first.
+        occurred_at: the provider's time, aware; None where it gave none.
+    """
     return Statement(
-        _KEEP,
+        KEEP,
         [
             *(fact.channel, fact.merchant, fact.provider_txn_id, fact.kind, fact.attempt_id),
             *(fact.amount_minor, fact.currency, fact.out_refund_no, fact.paid_txn_id),
-            *(fact.credited, fact.source, fact.occurred_at),
+            *(fact.credited, source, occurred_at),
         ],
         rows=1,
         certain=True,

@@ -30,31 +30,28 @@ log = logging.getLogger(__name__)
 OVERDUE_SECONDS = 30
 BATCH = 100
 
-_NOTE = f"""
-INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
-VALUES (%s, %s, %s, %s, %s, 0)
-"""  # noqa: S608  our own table's name
-
-
-# what `defer` of the task asks for, by the function of procrastinate's that it calls; a test compares the two
-_DEFER = """
+# the second half is what `defer` of the task asks for, by the function of procrastinate's that it calls; a test
+# compares the two
+_STAGE = f"""
+WITH event AS (
+    INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
+    VALUES (%s, %s, %s, %s, %s, 0)
+)
 SELECT procrastinate_defer_jobs_v1(ARRAY[
     ROW ('default', 'payments.handle_events', 0, %s, NULL, %s, NULL)::procrastinate_job_to_defer_v1
 ])
-"""
+"""  # noqa: S608  our own table's name
 
 
-def stage(payment: Payment) -> list[Statement]:
+def stage(payment: Payment) -> Statement:
     """What notes the payment's present status as its next event, with the job that acts on it.
 
     To be sent in the transaction in which the status changes and the version with it.
     """
     number = payment.id.hex
-    totals = (payment.paid_minor, payment.refunded_minor)
-    return [
-        Statement(_NOTE, [payment.id, payment.version, payment.status, *totals], rows=1, certain=True),
-        Statement(_DEFER, [f"events {number}", json.dumps({"payment_id": number})], rows=1, certain=True),
-    ]
+    event = (payment.id, payment.version, payment.status, payment.paid_minor, payment.refunded_minor)
+    job = (f"events {number}", json.dumps({"payment_id": number}))
+    return Statement(_STAGE, [*event, *job], rows=1, certain=True)
 
 
 def handle(payment_id: UUID) -> int:

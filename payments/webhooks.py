@@ -25,6 +25,7 @@ from idempotency.statements import Statement, UnexpectedRows, send
 from payments import inbox, refunds, services
 from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
+from payments.inbox import Kept, Received
 from payments.models import Anomaly, Notification
 from payments.observations import Outcome, ask_ahead, observe, usual
 from payments.position import Position
@@ -52,16 +53,9 @@ NONCE_SECONDS = 600.0
 
 MAX_BODY_BYTES = 65_536  # no genuine notification is near it
 
-_KEPT_HEADERS = (
-    "wechatpay-timestamp",
-    "wechatpay-nonce",
-    "wechatpay-serial",
-    "wechatpay-signature",
-    "stripe-signature",
-    "content-type",
-)
+_SIGNED_HEADERS = ("Wechatpay-Serial", "Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Signature")
+_KEPT_HEADERS = (*_SIGNED_HEADERS, "Stripe-Signature", "Content-Type")  # all that a provider's word hangs on
 _OF_COPIES = frozenset({Verdict.DUPLICATE, Verdict.QUARANTINED})
-_SIGNED_HEADERS = ("wechatpay-serial", "wechatpay-timestamp", "wechatpay-nonce", "wechatpay-signature")
 
 
 class NotStored(Exception):
@@ -77,7 +71,7 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
 
     Args:
         channel: ``wechat``, ``alipay`` or ``stripe``.
-        headers: of the request, names in any case.
+        headers: of the request; finds a name in any case.
         body: as received.
 
     Returns:
@@ -90,17 +84,17 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
 
     Transaction: opens its own. No network.
     """
+    kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
     try:
         if len(body) > MAX_BODY_BYTES:
             raise NotificationMalformed("larger than any notification")
-        notice = services.provider(channel).read_notification(headers=headers, body=body, now=datetime.now(UTC))
+        notice = services.provider(channel).read_notification(headers=kept, body=body, now=datetime.now(UTC))
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
         REFUSED.labels(channel, type(error).__name__).inc()
         log.warning("%s notification refused: %s", channel, error)
         if isinstance(error, ChannelUnavailable):
             raise SignatureInvalid("this channel is not configured here") from error
         raise
-    kept = {name: value for name, value in headers.items() if name.lower() in _KEPT_HEADERS}
     try:
         verdict = _take_in(channel, notice, headers=kept, body=body)
     except Exception as error:
@@ -120,10 +114,9 @@ def _remember_nonce(channel: str, *, headers: Mapping[str, str], body: bytes, is
     Args:
         is_copy: its id is known; only such a one can have come before, so only then Redis is asked.
     """
-    given = {name.lower(): value for name, value in headers.items()}
-    if "wechatpay-nonce" not in given:
+    if "Wechatpay-Nonce" not in headers:
         return  # Alipay signs no nonce
-    signed = "\n".join(given.get(name, "") for name in _SIGNED_HEADERS).encode()
+    signed = "\n".join(headers.get(name, "") for name in _SIGNED_HEADERS).encode()
     member = hashlib.sha256(signed + b"\n" + body).hexdigest()
 
     def is_new(redis: object) -> bool:
@@ -159,26 +152,26 @@ def replay(notification_pk: int) -> str:
     Transaction: opens its own. No network.
     """
     row = Notification.objects.get(pk=notification_pk)
-    notice = _read_again(row)
+    notice, came = _read_again(row), inbox.as_received(row)
     try:
         with transaction.atomic():
             verdict, writes = _fold(row.channel, notice)
             send(*writes)
-            inbox.settle(row, verdict=verdict)
+            inbox.settle(came, verdict=verdict)
     except Exception as error:
         if database_is_away(error):
             raise
-        inbox.keep_failed(row, error=error)
+        inbox.keep_failed(came, error=error)
         raise ProcessingFailed(row.notification_id) from error
     return verdict
 
 
-def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: bytes) -> str:
-    row = Notification(
+def _take_in(channel: str, notice: Notice, *, headers: dict[str, str], body: bytes) -> str:
+    came = Received(
         channel=channel,
         notification_id=notice.notification_id,
         event_type=notice.event_type,
-        headers=dict(headers),
+        headers=headers,
         body=body,
         digest=_digest(notice),
         out_trade_no=_number_of(notice),
@@ -187,13 +180,13 @@ def _take_in(channel: str, notice: Notice, *, headers: Mapping[str, str], body: 
         for ahead in (True, False):
             # a twin committed meanwhile and is found now, or payment or order have gone on, and are asked now
             with contextlib.suppress(IntegrityError, UnexpectedRows):
-                return _apply_once(row, notice, ahead=ahead)
-        return _apply_once(row, notice)
+                return _apply_once(came, notice, ahead=ahead)
+        return _apply_once(came, notice)
     except Exception as error:
         if database_is_away(error):  # or gave up on us: it would not keep the notification either
             raise
         log.exception("%s notification %s could not be applied", channel, notice.notification_id)
-        inbox.keep_failed(row, error=error)
+        inbox.keep_failed(came, error=error)
         return Verdict.ERROR
 
 
@@ -203,41 +196,41 @@ def _number_of(notice: Notice) -> str:
     return number if is_keepable(number, most=64) else ""
 
 
-def _apply_once(row: Notification, notice: Notice, *, ahead: bool = False) -> str:
-    """Fold the facts and keep the row, unless an earlier copy did; its unique constraint is the judge.
+def _apply_once(came: Received, notice: Notice, *, ahead: bool = False) -> str:
+    """Fold the facts and keep it, unless an earlier copy did; its row's unique constraint is the judge.
 
     Args:
-        ahead: where it tells the usual, decide on what is read before the transaction; raises if that was too soon.
+        ahead: where it tells the usual, decide on what is read before the transaction; raises if it was too soon.
     """
-    known, stands = _look(row, notice, ahead=ahead)
-    if known is not None and not _says_the_same(known, row):
+    known, stands = _look(came, notice, ahead=ahead)
+    if known is not None and not _says_the_same(known, came):
         with transaction.atomic():
             file_anomaly(
                 Anomaly.Kind.CONTENT_CHANGED,
-                channel=row.channel,
-                reference=row.notification_id,
-                detail={"first_sha256": known.digest, "sha256": row.digest},
+                channel=came.channel,
+                reference=came.notification_id,
+                detail={"first_sha256": known.digest, "sha256": came.digest},
             )
-            inbox.quarantine(row)
+            inbox.quarantine(came)
         return Verdict.QUARANTINED
     if known is not None and known.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
     with transaction.atomic():
-        verdict, writes = _fold(row.channel, notice, stands)
+        verdict, writes = _fold(came.channel, notice, stands)
         if known is None:
-            send(*writes, inbox.keep(row, verdict=verdict), commit=True)
+            send(*writes, inbox.keep(came, verdict=verdict), commit=True)
         else:
             send(*writes)
-            inbox.settle(known, verdict=verdict)
+            inbox.settle(came, verdict=verdict)
     return verdict
 
 
-def _look(row: Notification, notice: Notice, *, ahead: bool) -> tuple[Notification | None, Position | None]:
-    """The kept row of its id; where there is none, where the payment stands that it tells the usual of."""
+def _look(came: Received, notice: Notice, *, ahead: bool) -> tuple[Kept | None, Position | None]:
+    """What is kept under its id; where nothing is, where the payment stands that it tells the usual of."""
     asked = ask_ahead(notice.facts[0]) if ahead and len(notice.facts) == 1 else None
     if asked is None:
-        return inbox.find(row)[0], None
-    known, (found,) = inbox.find(row, asked)
+        return inbox.find(came)[0], None
+    known, (found,) = inbox.find(came, asked)
     return known, usual(notice.facts[0], found) if known is None else None
 
 
@@ -268,18 +261,18 @@ def _read_again(row: Notification) -> Notice:
     )
 
 
-def _says_the_same(known: Notification, row: Notification) -> bool:
+def _says_the_same(known: Kept, came: Received) -> bool:
     """Whether a copy says what the kept one does.
 
     A digest is as old as the code that made it; where they differ, the kept bytes are read by the same code as the
     copy's. If our keys do not verify them any more, the digest is all that there is.
     """
-    if known.digest == row.digest:
+    if known.digest == came.digest:
         return True
     try:
-        return _digest(_read_again(Notification.objects.get(pk=known.pk))) == row.digest
+        return _digest(_read_again(inbox.row(came))) == came.digest
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
-        log.info("%s notification %s, as kept, cannot be read: %s", known.channel, known.notification_id, error)
+        log.info("%s notification %s, as kept, cannot be read: %s", came.channel, came.notification_id, error)
         return False
 
 

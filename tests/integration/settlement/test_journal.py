@@ -2,16 +2,17 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Sum
 
-from idempotency.statements import send
+from idempotency.statements import UnexpectedRows, send
 from payments import journal, services
 from payments.models import Attempt, JournalEntry, JournalLine, Observation
+from payments.recording import KnownFact
 from shop.models import Order
 from tests.integration.settlement.conftest import closed, paid, payment_of, refunded
 
@@ -87,8 +88,12 @@ def test_what_is_not_ours_or_moves_nothing_is_not_booked(open_attempt: OpenAttem
 
 def test_a_fact_is_booked_once(open_attempt: OpenAttempt) -> None:
     fold(paid(open_attempt()))
+    known = KnownFact(*Observation.objects.values_list(*(field.name for field in fields(KnownFact))).get())
+    send(journal.counted(known))
     with pytest.raises(IntegrityError, match="journal_once_per_fact"), transaction.atomic():
-        send(*journal.moved(Observation.objects.get()))
+        send(journal.counted(known))
+    with pytest.raises(UnexpectedRows), transaction.atomic():
+        send(journal.counted(replace(known, id=0)), commit=True)
 
 
 def test_whatever_is_told_the_books_agree_with_the_payments(

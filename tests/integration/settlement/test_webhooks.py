@@ -401,7 +401,7 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> No
         with connection.execute_wrapper(counted):
             note.send()
         costs.append([*sent])
-    assert costs == [[2, 10], [2]]
+    assert costs == [[2, 8], [2]]
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
