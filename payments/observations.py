@@ -232,6 +232,8 @@ def _have_others_closed(stands: Position, paid: Attempt) -> None:
 def _count_early_refunds(stands: Position, attempt: Attempt) -> list[Statement]:
     """What came before its payment counts from now on, if that does."""
     late = stands.uncounted_refunds(attempt)
+    if not late:
+        return []  # as ever; the ORM would think long before it finds out that there is nothing to do
     for fact in late:
         fact.credited = True
     Observation.objects.filter(pk__in=[fact.id for fact in late]).update(credited=True)

@@ -21,8 +21,17 @@ INSERT INTO {_OBSERVATION} (channel, merchant, provider_txn_id, kind, attempt_id
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """  # noqa: S608  the names in these are our own
 
-_END = f"UPDATE {_ATTEMPT} SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s) RETURNING id"  # noqa: S608
+_END = f"""
+UPDATE {_ATTEMPT} SET status = '{{after}}', next_query_at = NULL
+WHERE id = %s AND status IN ({{before}}) RETURNING id
+"""  # noqa: S608
 
+_UNPAID = frozenset({*LIVE_ATTEMPTS, AttemptStatus.FAILED})
+_BEFORE = {AttemptStatus.CLOSED: _UNPAID, AttemptStatus.SUCCEEDED: _UNPAID | {AttemptStatus.CLOSED}}
+_ENDS = {
+    after: _END.format(after=after.value, before=", ".join(f"'{status.value}'" for status in sorted(before)))
+    for after, before in _BEFORE.items()
+}
 _SETTLE = f"""
 UPDATE {_PAYMENT} SET status = %s, paid_minor = %s, refunded_minor = %s, reserved_minor = %s,
     version = version + 1, updated_at = statement_timestamp()
@@ -74,16 +83,13 @@ def end_attempt(attempt: Attempt, status: AttemptStatus) -> list[Statement]:
     """A live attempt ends; a closed one may turn out to be paid; a paid one stays so.
 
     Args:
-        attempt: as it was read under its payment's lock, without which nobody changes its status.
+        attempt: as it was read with its payment, without whose lock nobody changes its status.
+        status: `CLOSED` or `SUCCEEDED`.
     """
-    before = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
-    if status is AttemptStatus.SUCCEEDED:
-        before.add(AttemptStatus.CLOSED)
-    if attempt.status not in before:
+    if attempt.status not in _BEFORE[status]:
         return []
     attempt.status = status.value
-    names = sorted(known.value for known in before)
-    return [Statement(_END, [status.value, attempt.pk, names], rows=1)]
+    return [Statement(_ENDS[status], [attempt.pk], rows=1)]
 
 
 def settle(payment: Payment, **after: int | str) -> Statement:

@@ -92,8 +92,8 @@ def test_each_status_is_an_event_and_a_payment_gets_one_job_under_its_lock(settl
 def test_its_job_is_what_the_queue_runs(settled: Callable[[], Payment]) -> None:
     payment = settled()
     sequence.queue_waiting()
-    job = ProcrastinateJob.objects.get(task_name="payments.handle_events")
-    assert (job.lock, job.queueing_lock) == (f"events {payment.id.hex}",) * 2
+    lock = f"events {payment.id.hex}"
+    job = ProcrastinateJob.objects.get(lock=lock, queueing_lock=lock, task_name="payments.handle_events")
     assert app.tasks[job.task_name](**job.args) == 3
 
 
