@@ -280,13 +280,17 @@ def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[
         return [*writes]
     if status not in NEXT[PaymentStatus(payment.status)]:
         raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
-    settled = recording.settle(
-        payment,
-        status=status.value,
-        paid_minor=paid_minor,
-        refunded_minor=refunded_minor,
-        reserved_minor=reserved_minor,
-    )
+    after: dict[str, int | str] = {
+        "status": status.value,
+        "paid_minor": paid_minor,
+        "refunded_minor": refunded_minor,
+        "reserved_minor": reserved_minor,
+    }
+    if stands.is_locked:
+        settled = recording.settle(payment, **after)
+    else:
+        (attempt,) = stands.attempts.values()
+        settled = recording.settle_untold(payment, attempt, **after)
     noted = []
     if told != (status.value, paid_minor, refunded_minor) and status in ACTED_ON:
         noted = [sequence.stage(payment)]

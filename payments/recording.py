@@ -1,11 +1,14 @@
 """The statements that write what a fact changes: fact, attempt and payment. Written by hand, and sent together.
 
-Callers hold the payment's row lock; `payments.observations` decides what is written.
+Callers hold the payment's row lock, or begin with `settle_untold`; `payments.observations` decides what is
+written.
 """
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from idempotency.statements import Statement
 from payments.models import Attempt, Observation, Payment
@@ -35,8 +38,15 @@ _ENDS = {
 _SETTLE = f"""
 UPDATE {_PAYMENT} SET status = %s, paid_minor = %s, refunded_minor = %s, reserved_minor = %s,
     version = version + 1, updated_at = statement_timestamp()
-WHERE id = %s AND version = %s RETURNING id
+WHERE id = %s AND version = %s{{and_untold}} RETURNING id
 """  # noqa: S608
+_SETTLE_ANY = _SETTLE.format(and_untold="")
+# what comes between its snapshot and its lock of the row is not seen by these; it has changed the version
+_SETTLE_UNTOLD = _SETTLE.format(
+    and_untold=f"""
+    AND NOT EXISTS (SELECT FROM {_ATTEMPT} WHERE payment_id = %s AND id <> %s OFFSET 0)
+    AND NOT EXISTS (SELECT FROM {_OBSERVATION} WHERE attempt_id = %s OFFSET 0)"""  # noqa: S608
+)
 
 
 @dataclass(slots=True)
@@ -99,9 +109,20 @@ def settle(payment: Payment, **after: int | str) -> Statement:
         payment: as it was read under its lock; it has `after`, and the version, from now on.
         after: ``status``, ``paid_minor``, ``refunded_minor`` and ``reserved_minor``.
     """
+    return Statement(_SETTLE_ANY, _settled(payment, after), rows=1)
+
+
+def settle_untold(payment: Payment, attempt: Attempt, /, **after: int | str) -> Statement:
+    """As `settle`, for a payment that was read without its lock: changes no row where its version is another now,
+    or where it has another attempt than this one, or where anything was told about this one.
+    """
+    return Statement(_SETTLE_UNTOLD, [*_settled(payment, after), payment.pk, attempt.pk, attempt.pk], rows=1)
+
+
+def _settled(payment: Payment, after: Mapping[str, int | str]) -> list[Any]:
     known = payment.version
     for name, value in after.items():
         setattr(payment, name, value)
     payment.version = known + 1
     totals = (payment.paid_minor, payment.refunded_minor, payment.reserved_minor)
-    return Statement(_SETTLE, [payment.status, *totals, payment.pk, known], rows=1)
+    return [payment.status, *totals, payment.pk, known]

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.request import HttpHeaders
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
@@ -29,6 +30,9 @@ from payments.serializers import (
 KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True)
 REPLAYED = OpenApiParameter("Idempotent-Replayed", str, OpenApiParameter.HEADER, response=True)
 ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200])
+
+
+_IN_META = {name: HttpHeaders.to_wsgi_name(name) for name in webhooks.KEPT_HEADERS}
 
 
 def _problem(*codes: str) -> OpenApiResponse:
@@ -110,7 +114,7 @@ def wechat_webhook(request: HttpRequest) -> HttpResponse:
     ``{"code": "FAIL", "message": …}`` (read 2026-11).
     """
     try:
-        webhooks.receive(channel="wechat", headers=request.headers, body=_body(request))
+        webhooks.receive(channel="wechat", headers=_headers(request), body=_body(request))
     except SignatureInvalid:
         return _wechat_fail(401, "The signature does not verify.")
     except NotificationMalformed:
@@ -137,7 +141,7 @@ def alipay_webhook(request: HttpRequest) -> HttpResponse:
     is sent again (read 2026-11).
     """
     try:
-        webhooks.receive(channel="alipay", headers=request.headers, body=_body(request))
+        webhooks.receive(channel="alipay", headers=_headers(request), body=_body(request))
     except (
         SignatureInvalid,
         NotificationMalformed,
@@ -157,7 +161,7 @@ def stripe_webhook(request: HttpRequest) -> HttpResponse:
     again for up to three days (read 2026-11).
     """
     try:
-        webhooks.receive(channel="stripe", headers=request.headers, body=_body(request))
+        webhooks.receive(channel="stripe", headers=_headers(request), body=_body(request))
     except SignatureInvalid:
         return _stripe_says(400, "The signature does not verify.")
     except NotificationMalformed:
@@ -173,6 +177,11 @@ def _stripe_says(status: int, message: str) -> HttpResponse:
     """For a person who looks at the endpoint's deliveries; Stripe itself reads the status only."""
     headers = {"Retry-After": "1"} if status >= 500 else {}
     return HttpResponse(message, status=status, content_type="text/plain", headers=headers)
+
+
+def _headers(request: HttpRequest) -> dict[str, str]:
+    """Those of `webhooks.KEPT_HEADERS` that it has; the others are not even looked at."""
+    return {name: request.META[variable] for name, variable in _IN_META.items() if variable in request.META}
 
 
 def _body(request: HttpRequest) -> bytes:

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from django.db import IntegrityError, transaction
@@ -54,7 +53,7 @@ NONCE_SECONDS = 600.0
 MAX_BODY_BYTES = 65_536  # no genuine notification is near it
 
 _SIGNED_HEADERS = ("Wechatpay-Serial", "Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Signature")
-_KEPT_HEADERS = (*_SIGNED_HEADERS, "Stripe-Signature", "Content-Type")  # all that a provider's word hangs on
+KEPT_HEADERS = (*_SIGNED_HEADERS, "Stripe-Signature", "Content-Type")  # all that a provider's word hangs on
 _OF_COPIES = frozenset({Verdict.DUPLICATE, Verdict.QUARANTINED})
 
 
@@ -66,12 +65,12 @@ class ProcessingFailed(Exception):
     """The notification is genuine and kept, but its effect failed: it must be sent again."""
 
 
-def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
+def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
     """Take one notification in.
 
     Args:
         channel: ``wechat``, ``alipay`` or ``stripe``.
-        headers: of the request; finds a name in any case.
+        headers: of the request, those of `KEPT_HEADERS`.
         body: as received.
 
     Returns:
@@ -84,11 +83,10 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
 
     Transaction: opens its own. No network.
     """
-    kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
     try:
         if len(body) > MAX_BODY_BYTES:
             raise NotificationMalformed("larger than any notification")
-        notice = services.provider(channel).read_notification(headers=kept, body=body, now=datetime.now(UTC))
+        notice = services.provider(channel).read_notification(headers=headers, body=body, now=datetime.now(UTC))
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
         REFUSED.labels(channel, type(error).__name__).inc()
         log.warning("%s notification refused: %s", channel, error)
@@ -96,7 +94,7 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
             raise SignatureInvalid("this channel is not configured here") from error
         raise
     try:
-        verdict = _take_in(channel, notice, headers=kept, body=body)
+        verdict = _take_in(channel, notice, headers=headers, body=body)
     except Exception as error:
         if database_is_away(error):
             raise NotStored(notice.notification_id) from error
@@ -104,11 +102,11 @@ def receive(*, channel: str, headers: Mapping[str, str], body: bytes) -> str:
     RECEIVED.labels(channel, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
-    _remember_nonce(channel, headers=kept, body=body, is_copy=verdict in _OF_COPIES)
+    _remember_nonce(channel, headers=headers, body=body, is_copy=verdict in _OF_COPIES)
     return verdict
 
 
-def _remember_nonce(channel: str, *, headers: Mapping[str, str], body: bytes, is_copy: bool) -> None:
+def _remember_nonce(channel: str, *, headers: dict[str, str], body: bytes, is_copy: bool) -> None:
     """Count a genuine, handled notification that came before with the same signature over the same bytes.
 
     Args:

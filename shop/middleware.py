@@ -149,7 +149,7 @@ class RequestIdMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get("X-Request-Id", "")
+        given = request.META.get("HTTP_X_REQUEST_ID", "")
         request_id = given if _ACCEPTED.fullmatch(given) else uuid.uuid4().hex
         request.request_id = request_id  # type: ignore[attr-defined]
         logs.unbind()
