@@ -1,73 +1,57 @@
 """What follows from a payment's new status, done once and in the order in which it happened.
 
-A change is staged in its own transaction as a numbered event. Once a second a worker gives each payment with
-waiting events a job, and the queue's lock of the payment lets one worker at a time act for it, while other
-payments go on beside it. What keeps the order is not that lock but the rows: an event is acted on under its
-payment's row lock, its predecessors first, and marked in the same transaction. So a worker that is killed, or a
-job that is lost, delays events and never doubles or swaps them.
-
-The job is not made in the transaction that takes money in: it was a sixth of what a notification costs the
-database, and its NOTIFY has all such commits of a database wait for each other, down to the disk.
+A change is staged in its own transaction as a numbered event, with a job for the queue: the queue's lock of the
+payment lets one worker at a time act for it, while other payments go on beside it. What keeps the order is not
+that lock but the rows: an event is acted on under its payment's row lock, its predecessors first, and marked in
+the same transaction. So a worker that is killed, or a job that is lost, delays events and never doubles or swaps
+them.
 
 `PAYMENT_EVENT_HANDLER` names what acts: ``(event: PaymentEvent) -> None``, called inside that transaction. It
 must not call out; what it raises leaves the event and all later ones of its payment waiting.
 """
 
+import json
 import logging
 from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, Expression, F, Max, Min, OuterRef, TextField, Value
-from django.db.models.functions import Cast, Concat, Now, Replace
+from django.db.models import F
+from django.db.models.functions import Now
 from django.utils.module_loading import import_string
-from procrastinate.contrib.django import app
-from procrastinate.contrib.django.models import ProcrastinateJob
-from procrastinate.exceptions import AlreadyEnqueued
-from procrastinate.jobs import Job
 
 from idempotency.statements import Statement
 from payments.models import Payment, PaymentEvent
 
 log = logging.getLogger(__name__)
 
-# a job is there within a second or two; who waits for longer was left by a worker that died, or failed before
+# a job is picked up within a second; who waits for longer was left by a worker that died, or failed before
 OVERDUE_SECONDS = 30
 BATCH = 100
-QUEUED_AT_ONCE = 1_000
 
+# the second half is what `defer` of the task asks for, by the function of procrastinate's that it calls; a test
+# compares the two
 _STAGE = f"""
-INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
-VALUES (%s, %s, %s, %s, %s, 0)
+WITH event AS (
+    INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
+    VALUES (%s, %s, %s, %s, %s, 0)
+)
+SELECT procrastinate_defer_jobs_v1(ARRAY[
+    ROW ('default', 'payments.handle_events', 0, %s, NULL, %s, NULL)::procrastinate_job_to_defer_v1
+])
 """  # noqa: S608  our own table's name
 
 
 def stage(payment: Payment) -> Statement:
-    """What notes the payment's present status as its next event, which is acted on a second later.
+    """What notes the payment's present status as its next event, with the job that acts on it.
 
     To be sent in the transaction in which the status changes and the version with it.
     """
+    number = payment.id.hex
     event = (payment.id, payment.version, payment.status, payment.paid_minor, payment.refunded_minor)
-    return Statement(_STAGE, event, rows=1, certain=True)
-
-
-def queue_waiting() -> int:
-    """Give each payment with waiting events a job, unless one waits for a worker; how many got one.
-
-    What failed before is left to the retries of its job, and then to `handle_overdue`.
-
-    Transaction: NONE may be open, so that a job is seen by the workers. Any number may run at once.
-    """
-    waiting = PaymentEvent.objects.filter(handled_at__isnull=True).order_by().values("payment_id")
-    new = waiting.annotate(failed=Max("attempts"), first=Min("id"), job=_lock()).filter(failed=0)
-    queued = ProcrastinateJob.objects.filter(status="todo", queueing_lock=OuterRef("job"))
-    found = new.exclude(Exists(queued)).order_by("first").values_list("payment_id", "job")[:QUEUED_AT_ONCE]
-    jobs = [_job(payment_id, lock) for payment_id, lock in found]
-    try:
-        return len(app.job_manager.batch_defer_jobs(jobs)) if jobs else 0
-    except AlreadyEnqueued:
-        return 0  # another worker did it at the same instant; what it did not see is found a second later
+    job = (f"events {number}", json.dumps({"payment_id": number}))
+    return Statement(_STAGE, [*event, *job], rows=1, certain=True)
 
 
 def handle(payment_id: UUID) -> int:
@@ -101,17 +85,6 @@ def handle_overdue() -> int:
         except Exception:
             log.exception("events of payment %s wait", payment_id.hex)
     return done
-
-
-def _lock() -> Expression:
-    """The name of the payment's jobs, for the queue's locks, as SQL: only one waits, and only one runs."""
-    number = Replace(Cast("payment_id", TextField()), Value("-"), Value(""), output_field=TextField())
-    return Concat(Value("events "), number, output_field=TextField())
-
-
-def _job(payment_id: UUID, lock: str) -> Job:
-    made = app.configure_task("payments.handle_events", lock=lock, queueing_lock=lock).job
-    return made.evolve(task_kwargs={"payment_id": payment_id.hex})
 
 
 def _handle_next(payment_id: UUID) -> bool:
