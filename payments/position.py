@@ -41,12 +41,15 @@ SELECT fact.* FROM {Attempt._meta.db_table} AS attempt CROSS JOIN LATERAL (
 WHERE attempt.payment_id = {{which}}{{or_that}}
 ORDER BY id
 """  # noqa: S608
-# asked for every notification, of which most are copies: so it asks for no more than it must
+# asked for every notification, of which most are copies: what is paid is left at once
 _UNTOLD = f"""
 SELECT {", ".join(f"payment.{name}" for name in _PAYMENT)}, {", ".join(f"attempt.{name}" for name in _ATTEMPT)}
 FROM {Attempt._meta.db_table} AS attempt
 JOIN {Payment._meta.db_table} AS payment ON payment.id = attempt.payment_id
-WHERE attempt.id = %s AND attempt.channel = %s AND payment.paid_minor = 0
+WHERE attempt.id = %s AND attempt.channel = %s AND payment.paid_minor = 0 AND NOT EXISTS (
+    SELECT FROM {Attempt._meta.db_table} AS other
+    WHERE other.payment_id = attempt.payment_id AND other.id <> attempt.id OFFSET 0
+)
 """  # noqa: S608
 _OR_THAT = f" UNION SELECT {', '.join(_FACT)} FROM {Observation._meta.db_table} WHERE {_IDENTITY}"  # noqa: S608
 
@@ -56,8 +59,8 @@ class Position:
     """Read after the payment's row was locked, so nobody changes any of it before the caller commits.
 
     Attributes:
-        is_locked: False: it was not locked, and nobody has looked for other attempts or facts. What is decided on
-            it is good only if `recording.settle_untold` comes before anything else that is written.
+        is_locked: False: it was not locked, and nobody has looked for facts. What is decided on it is good only if
+            `recording.settle_untold` comes before anything else that is written.
         attempts: by their ids, all of the payment's.
         facts: about these attempts; and the one with the identity that was asked for, whosever it is.
     """
@@ -141,7 +144,7 @@ def lock(fact: Fact) -> Position | None:
 
 def untold(fact: Fact) -> Statement | None:
     """What reads, and does not lock, where the payment stands that the fact is about: no row (for `as_untold`) if
-    it is paid. None if its number is not ours.
+    it is paid, or has another attempt. None if its number is not ours.
     """
     attempt_id = as_id(fact.out_trade_no)
     return None if attempt_id is None else Statement(_UNTOLD, [attempt_id, fact.channel])

@@ -41,11 +41,9 @@ UPDATE {_PAYMENT} SET status = %s, paid_minor = %s, refunded_minor = %s, reserve
 WHERE id = %s AND version = %s{{and_untold}} RETURNING id
 """  # noqa: S608
 _SETTLE_ANY = _SETTLE.format(and_untold="")
-# what comes between its snapshot and its lock of the row is not seen by these; it has changed the version
+# a fact that comes between its snapshot and its lock of the row is not seen by it; that has changed the version
 _SETTLE_UNTOLD = _SETTLE.format(
-    and_untold=f"""
-    AND NOT EXISTS (SELECT FROM {_ATTEMPT} WHERE payment_id = %s AND id <> %s OFFSET 0)
-    AND NOT EXISTS (SELECT FROM {_OBSERVATION} WHERE attempt_id = %s OFFSET 0)"""  # noqa: S608
+    and_untold=f"\n    AND NOT EXISTS (SELECT FROM {_OBSERVATION} WHERE attempt_id = %s OFFSET 0)"
 )
 
 
@@ -114,9 +112,9 @@ def settle(payment: Payment, **after: int | str) -> Statement:
 
 def settle_untold(payment: Payment, attempt: Attempt, /, **after: int | str) -> Statement:
     """As `settle`, for a payment that was read without its lock: changes no row where its version is another now,
-    or where it has another attempt than this one, or where anything was told about this one.
+    or where anything was told about its attempt.
     """
-    return Statement(_SETTLE_UNTOLD, [*_settled(payment, after), payment.pk, attempt.pk, attempt.pk], rows=1)
+    return Statement(_SETTLE_UNTOLD, [*_settled(payment, after), attempt.pk], rows=1)
 
 
 def _settled(payment: Payment, after: Mapping[str, int | str]) -> list[Any]:
