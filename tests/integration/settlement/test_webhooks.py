@@ -381,10 +381,10 @@ def test_an_amount_that_differs_is_acknowledged_but_never_credited(
 
 
 def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
-    """Round trips and the statements in them; a copy is one read.
+    """Round trips and the statements in them; a copy is one of two reads.
 
-    Of a first copy: whether it is known; BEGIN and where its payment stands; all that it writes and COMMIT: the
-    order's step, fact, journal, attempt, payment, event, job, notification.
+    Of a first copy: whether it is known and where its payment stands; BEGIN, all that it writes, COMMIT: payment,
+    the order's step, fact with journal, attempt, event with job, notification.
     """
     attempt = open_attempt()
     note = letter(attempt, notification_id="n-1")
