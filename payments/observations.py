@@ -1,9 +1,10 @@
 """Facts from outside, folded into state: the only code that changes what is paid, refunded or closed.
 
-Callback, timer, return page, daily bill and an operator's question all end in `apply_observation`. A fact is kept
-once (unique constraint on its identity), totals are derived from the kept facts under the payment's row lock, and
-the status from the totals: so any order, any number of copies and any mixture of sources end in the same state.
-What must not be credited is kept too, filed as an anomaly, and given back where the policy says so.
+Callback, timer, return page, daily bill and an operator's question all end in `apply_observation`. A fact is
+kept once (unique constraint on its identity), totals are derived from the kept facts and written under the
+payment's row lock, and the status from the totals: so any order, any number of copies and any mixture of sources
+end in the same state. What must not be credited is kept too, filed as an anomaly, and given back where the policy
+says so.
 """
 
 import uuid
@@ -119,9 +120,9 @@ def rederive(payment: Payment) -> None:
 def order_listener() -> Callable[..., bool]:
     """The function named by `PAYMENT_ORDER_LISTENER`: ``(order_id, event) -> bool``, called in our transaction.
 
-    The payment's row and the fact are written after it, so it looks at what it is told alone. It may have an
-    attribute `at_once`: ``(order_id) -> Statement``, an UPDATE that takes the money for an order that waits for
-    it, returns its row, and changes none of any other order.
+    The payment's row, which is locked, and the fact are written after it, so it looks at what it is told alone. It
+    may have an attribute `at_once`: ``(order_id) -> Statement``, an UPDATE that takes the money for an order that
+    waits for it, returns its row, and changes none of any other order. It is sent before they are, too.
     """
     listener: Callable[..., bool] = import_string(settings.PAYMENT_ORDER_LISTENER)
     return listener
@@ -129,9 +130,10 @@ def order_listener() -> Callable[..., bool]:
 
 def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
     attempt = stands.attempt_of(fact)
-    refused, writes = _why_not_credited(stands, attempt, fact), list[Statement]()
+    refused = _why_not_credited(stands, attempt, fact)
+    first, writes = list[Statement](), list[Statement]()
     if refused is None and fact.kind is FactKind.PAID:  # the order is asked last, because it then is paid
-        refused, writes = _ask_order(stands)
+        refused, first = _ask_order(stands)
     credited = refused is None and (fact.kind is FactKind.PAID or _takes_back_what_counts(stands, attempt, fact))
     known = KnownFact(
         id=None,
@@ -161,8 +163,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
         writes += recording.end_attempt(attempt, AttemptStatus.CLOSED)
     elif refused is None:
         _end_refund(attempt, fact)
-    # the version counts up for what changes no total too: who decides without a lock knows by it that nothing came
-    writes = _settle(stands, *writes, always=True)
+    writes = [*first, *_settle(stands, *writes)]
     if refused is not None:
         return Outcome.ANOMALY, writes
     early = fact.kind is FactKind.REFUNDED and not stands.of(attempt, FactKind.PAID)
@@ -194,7 +195,7 @@ def _ask_order(stands: Position) -> tuple[Anomaly.Kind | None, list[Statement]]:
     """Why the order does not take the money; or what makes it take it, where that has not happened here."""
     listener, order_id = order_listener(), stands.payment.order_id
     if not stands.is_locked:
-        return None, [replace(listener.at_once(order_id=order_id), rows=1)]  # type: ignore[attr-defined]
+        return None, [recording.lock(stands.payment), replace(listener.at_once(order_id=order_id), rows=1)]  # type: ignore[attr-defined]
     return None if listener(order_id=order_id, event="paid") else Kind.PAID_AFTER_CLOSE, []
 
 
@@ -256,10 +257,7 @@ def _end_refund(attempt: Attempt, fact: Fact) -> None:
 
 
 def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[Statement]:
-    """What sets totals and status of the payment, and these writes; whoever acts on them is told.
-
-    The payment comes first: it waits for whoever has the lock, and stops everything if that changed it.
-    """
+    """What sets totals and status of the payment, and these writes; whoever acts on them is told."""
     payment = stands.payment
     paid_minor, refunded_minor = stands.total_minor(FactKind.PAID), stands.total_minor(FactKind.REFUNDED)
     if refunded_minor > paid_minor:

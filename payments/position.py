@@ -1,4 +1,4 @@
-"""Where a payment stands: its row under lock, its attempts, and every fact about them. Reads only."""
+"""Where a payment stands: its row, under lock or not, its attempts, and every fact about them. Reads only."""
 
 import uuid
 from dataclasses import dataclass, fields
@@ -56,11 +56,11 @@ _OR_THAT = f" UNION SELECT {', '.join(_FACT)} FROM {Observation._meta.db_table} 
 
 @dataclass(slots=True, kw_only=True)
 class Position:
-    """Read after the payment's row was locked, so nobody changes any of it before the caller commits.
+    """Read after the payment's row was locked, so nobody changes any of it before the caller commits; or not.
 
     Attributes:
         is_locked: False: it was not locked, and nobody has looked for facts. What is decided on it is good only if
-            `recording.settle_untold` comes before anything else that is written.
+            it is written under the lock, and `recording.settle_untold` with it.
         attempts: by their ids, all of the payment's.
         facts: about these attempts; and the one with the identity that was asked for, whosever it is.
     """

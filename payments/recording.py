@@ -1,7 +1,6 @@
 """The statements that write what a fact changes: fact, attempt and payment. Written by hand, and sent together.
 
-Callers hold the payment's row lock, or begin with `settle_untold`; `payments.observations` decides what is
-written.
+Callers hold the payment's row lock, or begin with `lock`; `payments.observations` decides what is written.
 """
 
 import uuid
@@ -41,10 +40,12 @@ UPDATE {_PAYMENT} SET status = %s, paid_minor = %s, refunded_minor = %s, reserve
 WHERE id = %s AND version = %s{{and_untold}} RETURNING id
 """  # noqa: S608
 _SETTLE_ANY = _SETTLE.format(and_untold="")
-# a fact that comes between its snapshot and its lock of the row is not seen by it; that has changed the version
 _SETTLE_UNTOLD = _SETTLE.format(
-    and_untold=f"\n    AND NOT EXISTS (SELECT FROM {_OBSERVATION} WHERE attempt_id = %s OFFSET 0)"
+    and_untold=f"""
+    AND NOT EXISTS (SELECT FROM {_ATTEMPT} WHERE payment_id = %s AND id <> %s OFFSET 0)
+    AND NOT EXISTS (SELECT FROM {_OBSERVATION} WHERE attempt_id = %s OFFSET 0)"""  # noqa: S608
 )
+_LOCK = f"SELECT id FROM {_PAYMENT} WHERE id = %s FOR NO KEY UPDATE"  # noqa: S608
 
 
 @dataclass(slots=True)
@@ -112,9 +113,19 @@ def settle(payment: Payment, **after: int | str) -> Statement:
 
 def settle_untold(payment: Payment, attempt: Attempt, /, **after: int | str) -> Statement:
     """As `settle`, for a payment that was read without its lock: changes no row where its version is another now,
-    or where anything was told about its attempt.
+    where it has another attempt, or where anything was told about this one.
+
+    To be sent after `lock` and after the order's step, and before the fact: so it sees what was written under the
+    locks of both.
     """
-    return Statement(_SETTLE_UNTOLD, [*_settled(payment, after), attempt.pk], rows=1)
+    return Statement(_SETTLE_UNTOLD, [*_settled(payment, after), payment.pk, attempt.pk, attempt.pk], rows=1)
+
+
+def lock(payment: Payment) -> Statement:
+    """Wait for the payment's row. It is only locked before its order is: an update of it would make those wait who
+    hold the order and look whether there is a payment, and whom the order's step waits for.
+    """
+    return Statement(_LOCK, [payment.pk], rows=1, certain=True)
 
 
 def _settled(payment: Payment, after: Mapping[str, int | str]) -> list[Any]:

@@ -53,7 +53,7 @@ NONCE_SECONDS = 600.0
 MAX_BODY_BYTES = 65_536  # no genuine notification is near it
 
 _SIGNED_HEADERS = ("Wechatpay-Serial", "Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Signature")
-KEPT_HEADERS = (*_SIGNED_HEADERS, "Stripe-Signature", "Content-Type")  # all that a provider's word hangs on
+KEPT_HEADERS = (*_SIGNED_HEADERS, "Stripe-Signature", "Content-Type")  # all that is read or kept
 _OF_COPIES = frozenset({Verdict.DUPLICATE, Verdict.QUARANTINED})
 
 
