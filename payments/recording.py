@@ -125,7 +125,7 @@ def lock(payment: Payment) -> Statement:
     """Wait for the payment's row. It is only locked before its order is: an update of it would make those wait who
     hold the order and look whether there is a payment, and whom the order's step waits for.
     """
-    return Statement(_LOCK, [payment.pk], rows=1, certain=True)
+    return Statement(_LOCK, [payment.pk])
 
 
 def _settled(payment: Payment, after: Mapping[str, int | str]) -> list[Any]:

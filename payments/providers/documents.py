@@ -47,7 +47,4 @@ def in_utc(moment: datetime) -> datetime:
 
 def china_time(text: str) -> datetime:
     """A time in `TIME_FORMAT`, as `in_utc`. Raises ValueError if it is none."""
-    moment = datetime.fromisoformat(text)  # fifty times as fast as `strptime`, and takes more than this format
-    if len(text) != 19 or str(moment) != text:
-        raise ValueError(f"no time of the form {TIME_FORMAT}")
-    return in_utc(moment.replace(tzinfo=CHINA))
+    return in_utc(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA))
