@@ -53,10 +53,10 @@ class Kept(NamedTuple):
     verdict: str
 
 
-def find(came: Received, *also: Statement) -> tuple[Kept | None, list[list[tuple[Any, ...]]]]:
-    """What is kept under its id; and, asked in the same round trip, what `also` finds."""
-    found, *others = send(Statement(_FIND, [came.channel, came.notification_id]), *also)
-    return Kept(*found[0]) if found else None, others
+def find(came: Received) -> Kept | None:
+    """What is kept under its id."""
+    (found,) = send(Statement(_FIND, [came.channel, came.notification_id]))
+    return Kept(*found[0]) if found else None
 
 
 def row(came: Received) -> Notification:

@@ -41,7 +41,6 @@ SELECT fact.* FROM {Attempt._meta.db_table} AS attempt CROSS JOIN LATERAL (
 WHERE attempt.payment_id = {{which}}{{or_that}}
 ORDER BY id
 """  # noqa: S608
-# asked for every notification, of which most are copies: what is paid is left at once
 _UNTOLD = f"""
 SELECT {", ".join(f"payment.{name}" for name in _PAYMENT)}, {", ".join(f"attempt.{name}" for name in _ATTEMPT)}
 FROM {Attempt._meta.db_table} AS attempt

@@ -63,6 +63,18 @@ async def take_up_stalled(context: JobContext, timestamp: int) -> int:
     return len(jobs)
 
 
+@app.periodic(cron="* * * * * *")
+# ahead of all other work: what it finds waits for a worker already
+@app.task(name="payments.queue_events", queueing_lock="payments.queue_events", priority=10)
+def queue_events(timestamp: int) -> int:
+    """Every second: a job for each payment with events that wait; see `payments.sequence.queue_waiting`.
+
+    Args:
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    return sequence.queue_waiting()
+
+
 @app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))
 def handle_events(payment_id: str) -> int:
     """Act on what happened to a payment, in order; `handle_overdue_events` goes on where the retries end.

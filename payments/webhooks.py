@@ -225,11 +225,12 @@ def _apply_once(came: Received, notice: Notice, *, ahead: bool = False) -> str:
 
 def _look(came: Received, notice: Notice, *, ahead: bool) -> tuple[Kept | None, Position | None]:
     """What is kept under its id; where nothing is, where the payment stands that it tells the usual of."""
-    asked = ask_ahead(notice.facts[0]) if ahead and len(notice.facts) == 1 else None
-    if asked is None:
-        return inbox.find(came)[0], None
-    known, (found,) = inbox.find(came, asked)
-    return known, usual(notice.facts[0], found) if known is None else None
+    known = inbox.find(came)
+    if known is not None or not ahead or len(notice.facts) != 1:
+        return known, None
+    # asked only now: with the first question it would cost every copy a tenth, and spare a first one hardly more
+    asked = ask_ahead(notice.facts[0])
+    return None, None if asked is None else usual(notice.facts[0], *send(asked))
 
 
 def _fold(

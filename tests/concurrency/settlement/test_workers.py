@@ -50,7 +50,7 @@ def worker(how: str) -> "subprocess.Popen[bytes]":
 
 @pytest.fixture
 def payments(open_attempt: OpenAttempt) -> list[Payment]:
-    """Six payments with three events each; their jobs are mixed, and nobody else's are in the queue."""
+    """Six payments with three events each; each has its job, and nobody else's are in the queue."""
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM procrastinate_jobs")
     attempts = [open_attempt() for _ in range(6)]
@@ -59,6 +59,7 @@ def payments(open_attempt: OpenAttempt) -> list[Payment]:
     for amount, end in ((90, "x"), (1900, "y")):
         for attempt in attempts:
             services.fold((refunded(attempt, amount, attempt.out_trade_no[:31] + end),), source="notification")
+    assert sequence.queue_waiting() == len(attempts)
     return [payment_of(attempt) for attempt in attempts]
 
 

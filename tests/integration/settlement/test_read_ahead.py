@@ -14,7 +14,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from payments import inbox, journal, observations, services
+from payments import journal, observations, services, webhooks
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
 from shop import lifecycle
 from shop.models import Order
@@ -141,21 +141,21 @@ def books_agree() -> None:
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[int]]:
-    """Has something happen, once, on a connection of its own, when a notification was looked up; how often it was."""
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[str]]:
+    """Has something happen, once, on a connection of its own, when a notification was looked up; how each was."""
 
-    def between(happens: Callable[[], object]) -> list[int]:
-        looked: list[int] = []
-        find = inbox.find
+    def between(happens: Callable[[], object]) -> list[str]:
+        looked: list[str] = []
+        look = webhooks._look
 
-        def found(*asked: Any) -> Any:
-            answer = find(*asked)
-            looked.append(len(asked))
+        def found(*about: Any, ahead: bool) -> Any:
+            answer = look(*about, ahead=ahead)
+            looked.append("ahead" if ahead else "not ahead")
             if len(looked) == 1:
                 at_once(happens)
             return answer
 
-        monkeypatch.setattr(inbox, "find", found)
+        monkeypatch.setattr(webhooks, "_look", found)
         return looked
 
     return between
@@ -172,8 +172,8 @@ def test_it_ends_as_if_that_had_come_first(
     looked = meanwhile(lambda: HAPPENS[what](attempt))
     answer = told(attempt).send()
     assert (answer.status_code, answer.content) == ((204, b"") if channel == "wechat" else (200, b"success"))
-    ahead = looked.count(2) - (what in LETTERS)
-    assert (ahead, looked.count(1)) == (1, what != "nothing"), "it was not read ahead, or did not notice"
+    ahead = looked.count("ahead") - (what in LETTERS)
+    assert (ahead, looked.count("not ahead")) == (1, what != "nothing"), "it was not read ahead, or did not notice"
     assert end(attempt) == end(before)
     books_agree()
 
@@ -229,10 +229,10 @@ def test_it_waits_for_who_has_the_payment_and_sees_what_that_changed(
     held[0].result(30)
     payment = payment_of(attempt)
     if refund:
-        assert looked == [2, 1]
+        assert looked == ["ahead", "not ahead"]
         assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("partially_refunded", 1990, 990)
     else:
-        assert looked == [2]
+        assert looked == ["ahead"]
         assert (payment.status, payment.paid_minor) == ("succeeded", 1990)
     assert not Anomaly.objects.exists()
     books_agree()
@@ -245,7 +245,7 @@ def test_a_payment_that_is_not_untold_is_locked_from_the_beginning(
     other_way_opened(attempt)
     looked = meanwhile(lambda: None)
     assert letter(attempt).send().status_code == 204
-    assert looked == [2]
+    assert looked == ["ahead"]
     assert payment_of(attempt).status == "succeeded"
 
 

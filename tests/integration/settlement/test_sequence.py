@@ -8,6 +8,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import override_settings
 from procrastinate.contrib.django import app
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from payments import sequence, services
 from payments.models import Attempt, Payment, PaymentEvent
@@ -74,22 +75,71 @@ def jobs(payment: Payment) -> int:
         return int(cursor.fetchone()[0])
 
 
-def test_each_status_is_an_event_with_a_job_under_the_payments_lock(settled: Callable[[], Payment]) -> None:
-    payment = settled()
-    assert numbers(payment) == [2, 3, 4]
-    assert list(payment.events.values_list("status", flat=True)) == ["succeeded", "partially_refunded", "refunded"]
-    assert jobs(payment) == 3
-
-
-def test_its_job_is_as_the_queue_itself_would_stage_it(settled: Callable[[], Payment]) -> None:
-    number = settled().id.hex
-    app.configure_task("payments.handle_events", lock=f"events {number}").defer(payment_id=number)
+def become(payment: Payment, status: str) -> None:
+    """Its jobs, in the queue's own table."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT to_jsonb(job) - 'id' FROM procrastinate_jobs AS job WHERE lock = %s", [f"events {number}"]
+            "UPDATE procrastinate_jobs SET status = %s::procrastinate_job_status WHERE lock = %s",
+            [status, f"events {payment.id.hex}"],
         )
-        *ours, theirs = [row for (row,) in cursor.fetchall()]
-    assert ours == [theirs] * 3
+
+
+def test_each_status_is_an_event_and_a_payment_gets_one_job_under_its_lock(settled: Callable[[], Payment]) -> None:
+    payment, other = settled(), settled()
+    assert numbers(payment) == [2, 3, 4]
+    assert list(payment.events.values_list("status", flat=True)) == ["succeeded", "partially_refunded", "refunded"]
+    assert jobs(payment) == 0
+    assert [sequence.queue_waiting() for _ in range(2)] == [2, 0]
+    assert (jobs(payment), jobs(other)) == (1, 1)
+    assert sequence.handle(payment.pk) == 3
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_jobs")
+    assert sequence.queue_waiting() == 1
+    assert (jobs(payment), jobs(other)) == (0, 1)
+
+
+def test_its_job_is_what_the_queue_runs(settled: Callable[[], Payment]) -> None:
+    payment = settled()
+    sequence.queue_waiting()
+    job = ProcrastinateJob.objects.get(lock=f"events {payment.id.hex}")
+    assert app.tasks[job.task_name](**job.args) == 3
+
+
+def test_workers_that_queue_at_once_leave_no_payment_without_a_job(settled: Callable[[], Payment]) -> None:
+    payments = [settled() for _ in range(5)]
+    at_once(*[sequence.queue_waiting] * WORKERS)
+    assert all(jobs(payment) for payment in payments)
+    assert sequence.queue_waiting() == 0
+
+
+@pytest.mark.parametrize("status", ["todo", "doing"])
+def test_who_has_a_job_gets_no_other_one(settled: Callable[[], Payment], status: str) -> None:
+    """One that failed waits to be retried under the same lock: a second one must not keep it from that."""
+    payment = settled()
+    assert sequence.queue_waiting() == 1
+    become(payment, status)
+    assert (sequence.queue_waiting(), jobs(payment)) == (0, 1)
+    become(payment, "failed")
+    assert (sequence.queue_waiting(), jobs(payment)) == (1, 2)
+
+
+def test_the_first_to_wait_get_a_job_first(
+    settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence, "QUEUED_AT_ONCE", 2)
+    payments = [settled() for _ in range(3)]
+    assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
+    assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
+
+
+def test_what_failed_is_not_queued_every_second(told: Any, settled: Callable[[], Payment]) -> None:
+    stuck = settled()
+    _failing.add(3)
+    with pytest.raises(ValueError, match="closed"):
+        sequence.handle(stuck.pk)
+    assert sequence.queue_waiting() == 0
+    free = settled()
+    assert (sequence.queue_waiting(), jobs(free), jobs(stuck)) == (1, 1, 0)
 
 
 def test_an_event_is_staged_with_its_status_or_not_at_all(open_attempt: OpenAttempt) -> None:
@@ -102,7 +152,7 @@ def test_an_event_is_staged_with_its_status_or_not_at_all(open_attempt: OpenAtte
 
     with pytest.raises(ZeroDivisionError):
         cut_off()
-    assert (PaymentEvent.objects.count(), jobs(payment_of(attempt))) == (0, 0)
+    assert PaymentEvent.objects.count() == 0
 
 
 def test_workers_at_once_keep_each_payments_order(told: Any, settled: Callable[[], Payment]) -> None:
