@@ -12,6 +12,8 @@ import os
 import re
 import select
 import threading
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -52,7 +54,7 @@ class Line:
         self._process = os.getpid()
         self._connection = pool.connection_class(**pool.connection_kwargs)
         self._open = False
-        self._owed = 0
+        self._owed = deque[Callable[[Any], None]]()
         self._socket: Any = None
         self._readable = select.poll()
 
@@ -63,18 +65,22 @@ class Line:
     def ask(self, *command: Any) -> Any:
         """Send, and wait for the answer: bytes, numbers or None."""
         self._settle()
-        self._send(command)
+        self._send(command, _nobody)
         return self._read()
 
-    def tell(self, *command: Any) -> None:
-        """Send, and do not wait. An error that comes back later only says that it was not done."""
-        if self._owed >= OWED_MAX:
-            self._settle()
-        self._send(command)
+    def tell(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
+        """Send, and do not wait. An error that comes back later only says that it was not done.
 
-    def _send(self, command: tuple[Any, ...]) -> None:
-        # counted first: whatever interrupts us, no answer is ever taken for that of another question
-        self._owed += 1
+        Args:
+            then: called with the answer, by whoever uses the line when it is read; never, if it is lost.
+        """
+        if len(self._owed) >= OWED_MAX:
+            self._settle()
+        self._send(command, then or _nobody)
+
+    def _send(self, command: tuple[Any, ...], then: Callable[[Any], None]) -> None:
+        # noted first: whatever interrupts us, no answer is ever taken for that of another question
+        self._owed.append(then)
         try:
             if not self._open:
                 self._connect()
@@ -96,14 +102,14 @@ class Line:
         try:
             answer = self._connection.read_response(disable_decoding=True)
         except ResponseError as error:  # an answer like any other, but for one
-            self._owed -= 1
+            self._owed.popleft()
             if is_of_a_replica(error):
                 self.close()  # behind the same address there may be a new master by now
             raise
         except BaseException:
             self.close()
             raise
-        self._owed -= 1
+        self._owed.popleft()
         return answer
 
     def _settle(self) -> None:
@@ -122,19 +128,26 @@ class Line:
         return self._connection._sock is not self._socket or bool(self._readable.poll(0))
 
     def _read_owed(self) -> None:
+        then = self._owed[0]
         try:
-            self._read()
+            answer = self._read()
         except NoScriptError:
             self.known.clear()  # a fresh or flushed server
         except ResponseError as error:
             log.info("Redis did not do what it was told: %s", error)
+        else:
+            then(answer)
 
     def close(self) -> None:
         """Hang up; the next command opens it again."""
         self._open = False
         self.known.clear()  # it may be another server that answers next
-        self._owed = 0
+        self._owed.clear()
         self._connection.disconnect()
+
+
+def _nobody(answer: Any) -> None:
+    """Waits for it."""
 
 
 def is_of_a_replica(error: ResponseError) -> bool:

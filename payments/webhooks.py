@@ -54,7 +54,6 @@ MAX_BODY_BYTES = 65_536  # no genuine notification is near it
 
 _SIGNED_HEADERS = ("Wechatpay-Serial", "Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Signature")
 KEPT_HEADERS = (*_SIGNED_HEADERS, "Stripe-Signature", "Content-Type")  # all that is read or kept
-_OF_COPIES = frozenset({Verdict.DUPLICATE, Verdict.QUARANTINED})
 
 
 class NotStored(Exception):
@@ -102,32 +101,29 @@ def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
     RECEIVED.labels(channel, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
-    _remember_nonce(channel, headers=headers, body=body, is_copy=verdict in _OF_COPIES)
+    _remember_nonce(channel, headers=headers, body=body)
     return verdict
 
 
-def _remember_nonce(channel: str, *, headers: dict[str, str], body: bytes, is_copy: bool) -> None:
+def _remember_nonce(channel: str, *, headers: dict[str, str], body: bytes) -> None:
     """Count a genuine, handled notification that came before with the same signature over the same bytes.
 
-    Args:
-        is_copy: its id is known; only such a one can have come before, so only then Redis is asked.
+    Nobody waits for Redis: it is counted when its answer is read, by a later notification or lock of this process.
     """
     if "Wechatpay-Nonce" not in headers:
         return  # Alipay signs no nonce
     signed = "\n".join(headers.get(name, "") for name in _SIGNED_HEADERS).encode()
     member = hashlib.sha256(signed + b"\n" + body).hexdigest()
 
-    def is_new(redis: object) -> bool:
-        seen = ExpiringSet(f"{channel}-nonce", ttl_seconds=NONCE_SECONDS, client=redis)
-        if is_copy:
-            return seen.add(member)
-        seen.note(member)
-        return True
-
-    # without Redis it counts as new, which is safe: nothing but a metric hangs on it
-    if not shared("notification nonces", is_new, otherwise=True):
+    def replayed() -> None:
         REPLAYED.labels(channel).inc()
         log.info("a %s notification came again byte for byte, not signed anew", channel)
+
+    def note(redis: object) -> None:
+        ExpiringSet(f"{channel}-nonce", ttl_seconds=NONCE_SECONDS, client=redis).note(member, known=replayed)
+
+    # without Redis none is counted, which is safe: nothing but a metric hangs on it
+    shared("notification nonces", note, otherwise=None)
 
 
 def replay(notification_pk: int) -> str:

@@ -1,5 +1,6 @@
 """`ExpiringSet`: a set whose members are forgotten one by one, such as nonces seen within a replay window."""
 
+from collections.abc import Callable
 from typing import Any
 
 from idempotency.locks.hub import Hub
@@ -41,13 +42,22 @@ class Expiring:
         return bool((yield Ask(_REMEMBER, *self._remembering(member))))
 
     @operation
-    def note(self, member: str) -> Steps[None]:
+    def note(self, member: str, *, known: Callable[[], None] | None = None) -> Steps[None]:
         """Remember `member`, for who need not know whether it was new: a thread does not wait for the answer.
+
+        Args:
+            known: called, if it was not new, when the answer is read: by a later question of any thread, or never.
+                It must not raise.
 
         Raises:
             LockUnavailable: Redis could not be told.
         """
-        yield Tell(_REMEMBER, *self._remembering(member))
+
+        def then(is_new: int) -> None:
+            if known is not None and not is_new:
+                known()
+
+        yield Tell(_REMEMBER, *self._remembering(member), then)
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
         # the name's length keeps ("a:b", "c") apart from ("a", "b:c")

@@ -25,7 +25,13 @@ class Ask:
 
 @dataclass(slots=True)
 class Tell(Ask):
-    """An `Ask` whose answer, or that it failed, is not waited for where the runner can do without."""
+    """An `Ask` whose answer, or that it failed, is not waited for where the runner can do without.
+
+    Attributes:
+        then: called with the answer when it comes; never, if it is lost. It must not raise, nor ask anything.
+    """
+
+    then: Callable[[Any], None] | None = None
 
 
 @dataclass(slots=True)

@@ -20,7 +20,20 @@ from idempotency.locks.hub import (
     is_cluster,
     is_unavailable,
 )
-from idempotency.locks.steps import Ask, Finish, Listen, On, Pause, Step, Steps, Tasked, Wait, Work, perform_async
+from idempotency.locks.steps import (
+    Ask,
+    Finish,
+    Listen,
+    On,
+    Pause,
+    Step,
+    Steps,
+    Tasked,
+    Tell,
+    Wait,
+    Work,
+    perform_async,
+)
 
 log = logging.getLogger(__name__)
 
@@ -89,11 +102,14 @@ class TaskHub(Hub):
 
     async def _ask(self, asked: Ask) -> Any:
         try:
-            return await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
+            answer = await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
         except FAILURES as error:
             if is_unavailable(error):
                 raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
             raise
+        if isinstance(asked, Tell) and asked.then is not None:
+            asked.then(answer)
+        return answer
 
     async def _listen(self, seconds: float) -> bool:
         if self._reader is None or self._reader.done():

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from idempotency import fastpath
@@ -81,7 +82,7 @@ class ThreadHub(Hub):
         """Perform one step."""
         match step:
             case Ask(script, keys, arguments):
-                send = self._tell if isinstance(step, Tell) else self._ask
+                send = partial(self._tell, step.then) if isinstance(step, Tell) else self._ask
                 try:
                     return script.run(send, keys, arguments)
                 except FAILURES as error:
@@ -111,19 +112,22 @@ class ThreadHub(Hub):
         finally:
             self._give_back(line)
 
-    def _tell(self, *command: Any) -> Any:
+    def _tell(self, then: Callable[[Any], None] | None, *command: Any) -> None:
         """The same for a script, and not waiting for its answer where the server is known to have it."""
         if self._pool is None:
-            return self.client.execute_command(*command)
-        line = self._take_line(self._pool)
-        try:
-            if command[1] in line.known:
-                return line.tell(*command)
-            answer = line.ask(*command)
-            line.known.add(command[1])
-            return answer
-        finally:
-            self._give_back(line)
+            answer = self.client.execute_command(*command)
+        else:
+            line = self._take_line(self._pool)
+            try:
+                if command[1] in line.known:
+                    line.tell(*command, then=then)
+                    return
+                answer = line.ask(*command)
+                line.known.add(command[1])
+            finally:
+                self._give_back(line)
+        if then is not None:
+            then(answer)
 
     def _take_line(self, pool: Any) -> Line:
         try:

@@ -214,9 +214,11 @@ class TestOthers:
         seen = bench.make("ExpiringSet", ttl_seconds=60)
         actor = bench.actor()
         assert [actor.do(lambda each=each: seen.add(each)) for each in ("a", "b", "a")] == [True, True, False]
-        for each in ("c", "d", "d"):  # told, with the script unknown to the line and known
-            actor.do(lambda each=each: seen.note(each))
+        again: list[str] = []
+        for each in ("c", "d", "d", "c"):  # told, with the script unknown to the line and known
+            actor.do(lambda each=each: seen.note(each, known=lambda: again.append(each)))
         assert [actor.do(lambda each=each: seen.add(each)) for each in ("c", "d")] == [False, False]
+        assert again == ["d", "c"]
         short = bench.make("ExpiringSet", "short", ttl_seconds=0.01)
         assert actor.do(lambda: short.add("a")) is True
         _until_new(actor, short)

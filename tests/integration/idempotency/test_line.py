@@ -133,6 +133,28 @@ def test_a_hung_server_is_noticed_at_the_next_question(ours: Line, redis_server:
     assert isinstance(claim("e" * 64), marker.Claimed)
 
 
+def test_what_was_told_is_answered_at_the_next_question(ours: Line) -> None:
+    answers: list[Any] = []
+    ours.tell("ECHO", "one", then=answers.append)
+    ours.tell("ECHO", "two")
+    ours.tell("no such command", then=answers.append)
+    ours.tell("ECHO", "three", then=answers.append)
+    assert answers == []
+    assert ours.ask("ECHO", "four") == b"four"
+    assert answers == [b"one", b"three"]
+    for each in range(OWED_MAX + 2):  # nobody asks: it is read before too much is owed
+        ours.tell("ECHO", str(each), then=answers.append)
+    assert answers[2:] == [str(each).encode() for each in range(OWED_MAX)]
+
+
+def test_what_was_told_to_a_line_that_was_cut_is_never_answered(ours: Line) -> None:
+    answers: list[Any] = []
+    ours.tell("ECHO", "lost", then=answers.append)
+    ours.close()
+    assert ours.ask("ECHO", "four") == b"four"
+    assert answers == []
+
+
 def test_an_answer_that_nobody_read_is_not_taken_for_another(ours: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """The question was sent; then something interrupted the thread, like a signal's handler that raises."""
     assert marker.look(DIGEST) is None
