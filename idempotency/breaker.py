@@ -27,6 +27,11 @@ class Breaker:
             self._open_until = now + open_seconds
             return True
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is known to be wrong; False also for the probe, which must wait for its answer."""
+        return self._open_until == 0.0
+
     def failed(self, *, open_seconds: float) -> None:
         """Open."""
         with self._lock:

@@ -56,9 +56,9 @@ class Script:
         return answer
 
     def tell(self, redis: Any, keys: list[str], arguments: list[Any]) -> None:
-        """Have it run, without waiting for it where that can be had."""
+        """Have it run, without waiting for it where that can be had; a probe of the breaker's waits."""
         line = line_of(redis)
-        if line is None or self.sha not in line.known:
+        if line is None or self.sha not in line.known or not breaker.is_closed:
             self(redis, keys, arguments)
         else:
             line.tell("EVALSHA", self.sha, len(keys), *keys, *arguments)
@@ -88,6 +88,7 @@ def attempt(command: Callable[[Any], T]) -> T | None:
     """Run `command` on a client, within its time-outs; None when Redis is switched off, away or talks nonsense."""
     if not may_ask():
         return None
+    probing = not breaker.is_closed
     try:
         result = command(client())
     except FAILURES as error:
@@ -96,7 +97,8 @@ def attempt(command: Callable[[Any], T]) -> T | None:
     except (ValueError, KeyError, TypeError):
         log.warning("A value in Redis is not ours to read; working without it.")
         return None
-    breaker.succeeded()
+    if probing:  # else it may only have been told, while another thread found that nobody answers
+        breaker.succeeded()
     return result
 
 

@@ -136,7 +136,10 @@ class Line:
         except ResponseError as error:
             log.info("Redis did not do what it was told: %s", error)
         else:
-            then(answer)
+            try:
+                then(answer)
+            except Exception:  # of another one's work: who happens to read it has nothing to do with that
+                log.exception("What was to be done with an answer of Redis failed")
 
     def close(self) -> None:
         """Hang up; the next command opens it again."""

@@ -15,18 +15,21 @@ must not call out; what it raises leaves the event and all later ones of its pay
 """
 
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
-from django.db.models import Exists, Expression, F, Max, Min, OuterRef, TextField, Value
-from django.db.models.functions import Cast, Concat, Now, Replace
+from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Job
 
+from idempotency.locks.errors import LockTimeout
+from idempotency.locks.postgres import transaction_lock
 from idempotency.statements import Statement
 from payments.models import Payment, PaymentEvent
 
@@ -34,13 +37,24 @@ log = logging.getLogger(__name__)
 
 # a job is there within a second or two; who waits for longer was left by a worker that died, or failed before
 OVERDUE_SECONDS = 30
-BATCH = 100
+BATCH, OVERDUE_BATCHES = 100, 20
 QUEUED_AT_ONCE = 1_000
 
 _STAGE = f"""
 INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
 VALUES (%s, %s, %s, %s, %s, 0)
 """  # noqa: S608  our own table's name
+# with NOT IN the locks are hashed once, whatever the planner expects; a timer's is NULL, and must not be among them
+_WAITING = f"""
+SELECT payment_id, lock FROM (
+    SELECT payment_id, min(id) AS first, 'events ' || replace(payment_id::text, '-', '') AS lock
+    FROM {PaymentEvent._meta.db_table} WHERE handled_at IS NULL GROUP BY payment_id HAVING max(attempts) = 0
+) AS waiting
+WHERE lock NOT IN (
+    SELECT lock FROM {ProcrastinateJob._meta.db_table} WHERE status IN ('todo', 'doing') AND lock LIKE 'events %'
+)
+ORDER BY first LIMIT {QUEUED_AT_ONCE}
+"""  # noqa: S608
 
 
 def stage(payment: Payment) -> Statement:
@@ -55,17 +69,21 @@ def stage(payment: Payment) -> Statement:
 def queue_waiting() -> int:
     """Give each payment with waiting events a job, unless it has one; how many got one.
 
-    What failed before is left to the retries of its job, and then to `handle_overdue`.
+    What failed before is left to the retries of its job, and then to `handle_overdue`. While another one is at it,
+    none gets any from us.
 
-    Transaction: NONE may be open, so that a job is seen by the workers. Any number may run at once; they may give
-    a payment more jobs than one, and those that come too late find nothing to do.
+    Transaction: NONE may be open, so that a job is seen by the workers. Any number may run at once.
     """
-    waiting = PaymentEvent.objects.filter(handled_at__isnull=True).order_by().values("payment_id")
-    new = waiting.annotate(failed=Max("attempts"), first=Min("id"), lock=_lock()).filter(failed=0)
-    has_one = Exists(ProcrastinateJob.objects.filter(status__in=("todo", "doing"), lock=OuterRef("lock")))
-    found = new.exclude(has_one).order_by("first").values_list("payment_id", "lock")[:QUEUED_AT_ONCE]
-    jobs = [_job(payment_id, lock) for payment_id, lock in found]
-    return len(app.job_manager.batch_defer_jobs(jobs)) if jobs else 0
+    with suppress(LockTimeout), transaction.atomic():
+        # a backlog may take it longer than until the next one begins
+        transaction_lock("payments.queue_events", wait_seconds=0)
+        with connection.cursor() as cursor:
+            cursor.execute(_WAITING)
+            found = cursor.fetchall()
+        if found:
+            app.job_manager.batch_defer_jobs([_job(payment_id, lock) for payment_id, lock in found])
+        return len(found)
+    return 0
 
 
 def handle(payment_id: UUID) -> int:
@@ -85,26 +103,27 @@ def handle(payment_id: UUID) -> int:
 def handle_overdue() -> int:
     """Act on events that no job got to; how many there were. One that fails keeps only its own payment waiting.
 
+    Goes on from batch to batch, so that what had failed for hours is soon done when its cause is gone.
+
     Transaction: NONE may be open.
     """
     overdue = PaymentEvent.objects.filter(
         handled_at__isnull=True, created_at__lt=Now() - timedelta(seconds=OVERDUE_SECONDS)
     )
-    done = 0
-    # those that failed less often first, so that a batch of hopeless ones does not keep the others waiting
-    payments = overdue.order_by("attempts", "id").values_list("payment_id", flat=True)[:BATCH]
-    for payment_id in dict.fromkeys(payments):
-        try:
-            done += handle(payment_id)
-        except Exception:
-            log.exception("events of payment %s wait", payment_id.hex)
+    done, failed = 0, set[UUID]()
+    for _ in range(OVERDUE_BATCHES):
+        # those that failed less often first, so that a batch of hopeless ones does not keep the others waiting
+        waiting = overdue.exclude(payment_id__in=failed).order_by("attempts", "id")
+        payments = dict.fromkeys(waiting.values_list("payment_id", flat=True)[:BATCH])
+        if not payments:
+            break
+        for payment_id in payments:
+            try:
+                done += handle(payment_id)
+            except Exception:
+                failed.add(payment_id)
+                log.exception("events of payment %s wait", payment_id.hex)
     return done
-
-
-def _lock() -> Expression:
-    """The queue's lock of a payment's jobs, as SQL."""
-    number = Replace(Cast("payment_id", TextField()), Value("-"), Value(""), output_field=TextField())
-    return Concat(Value("events "), number, output_field=TextField())
 
 
 def _job(payment_id: UUID, lock: str) -> Job:

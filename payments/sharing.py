@@ -73,14 +73,17 @@ def client_to_listen() -> Any | None:
 
 
 def _asked(ask: Callable[[Any], T]) -> T:
+    probing = not fastpath.breaker.is_closed  # else it may only have been told, and no answer says anything
     try:
         answer = ask(_client())
     except LockUnavailable:
         raise
     except LockError:
-        fastpath.breaker.succeeded()  # a refusal is an answer
+        if probing:
+            fastpath.breaker.succeeded()  # a refusal is an answer
         raise
-    fastpath.breaker.succeeded()
+    if probing:
+        fastpath.breaker.succeeded()
     return answer
 
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from procrastinate import JobContext, RetryStrategy
 from procrastinate.contrib.django import app
+from procrastinate.jobs import Job
 
 from payments import bills, certificates, reconcile, refunds, sequence, services
 from payments.errors import ProviderError
@@ -51,15 +52,19 @@ def look_again(attempt_id: str) -> None:
 @app.periodic(cron="*/5 * * * *")
 @app.task(name="payments.take_up_stalled", queueing_lock="payments.take_up_stalled", pass_context=True)
 async def take_up_stalled(context: JobContext, timestamp: int) -> int:
-    """Every five minutes: a `look_again` whose worker was killed. For all other work a timer looks at its rows.
+    """Every five minutes: what a killed worker was doing, and no timer finds, or not at once.
+
+    That is a `look_again`; and `handle_events`, whose lock would keep its payment without a job for ever.
 
     Args:
         context: of the worker, whose connection is used.
         timestamp: Unix seconds of the run that the queue scheduled.
     """
-    jobs = list(await context.app.job_manager.get_stalled_jobs(task_name=look_again.name))
+    queue, jobs = context.app.job_manager, list[Job]()
+    for task in (look_again, handle_events):
+        jobs += await queue.get_stalled_jobs(task_name=task.name)
     for job in jobs:
-        await context.app.job_manager.retry_job(job)
+        await queue.retry_job(job)
     return len(jobs)
 
 

@@ -10,10 +10,12 @@ a copy that the provider signed anew from bytes that somebody on the way sent ag
 """
 
 import contextlib
+import contextvars
 import hashlib
 import json
 import logging
 from datetime import UTC, datetime
+from functools import partial
 
 from django.db import IntegrityError, transaction
 from prometheus_client import Counter
@@ -108,19 +110,23 @@ def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
 def _remember_nonce(channel: str, *, headers: dict[str, str], body: bytes) -> None:
     """Count a genuine, handled notification that came before with the same signature over the same bytes.
 
-    Nobody waits for Redis: it is counted when its answer is read, by a later notification or lock of this process.
+    Redis is told and its answer not awaited: it is counted when that is read, by a later command of this process.
     """
     if "Wechatpay-Nonce" not in headers:
         return  # Alipay signs no nonce
     signed = "\n".join(headers.get(name, "") for name in _SIGNED_HEADERS).encode()
     member = hashlib.sha256(signed + b"\n" + body).hexdigest()
 
+    noted_by = contextvars.copy_context()  # whoever reads the answer, the line belongs to this request
+
     def replayed() -> None:
         REPLAYED.labels(channel).inc()
         log.info("a %s notification came again byte for byte, not signed anew", channel)
 
     def note(redis: object) -> None:
-        ExpiringSet(f"{channel}-nonce", ttl_seconds=NONCE_SECONDS, client=redis).note(member, known=replayed)
+        ExpiringSet(f"{channel}-nonce", ttl_seconds=NONCE_SECONDS, client=redis).note(
+            member, known=partial(noted_by.run, replayed)
+        )
 
     # without Redis none is counted, which is safe: nothing but a metric hangs on it
     shared("notification nonces", note, otherwise=None)

@@ -67,7 +67,9 @@ class Table:
 _MONEY = Local(because="a fact, its totals, its journal and its order are one commit")
 _SALE = Local(because="an order, its units and what it came from are one commit")
 _PEOPLE = Local(because="small, and named by foreign keys of what is local")
-_QUEUE = Local(because="a job is staged in the transaction that needs it, and taken under a row lock")
+_QUEUE = Local(
+    because="a job, or the event it is for, is staged in the transaction that needs it, and taken under a row lock"
+)
 
 PLAN: Mapping[str, Placement] = {
     "idempotency_ledgerentry": Distributed(

@@ -319,7 +319,7 @@ _body_keys = dict(entry.partition(":")[::2] for entry in env.list("IDEMPOTENCY_B
 if _body_keys:
     IDEMPOTENCY["BODY_KEYS"] = _body_keys
 
-# the timers alone make 15,000 jobs a day; what failed stays to be looked at (shop.tasks.clear_jobs)
+# the timers alone make 100,000 jobs a day; what failed stays to be looked at (shop.tasks.clear_jobs)
 PROCRASTINATE_WORKER_DEFAULTS = {"delete_jobs": "successful"}
 
 ORDER_TTL_SECONDS = 1800

@@ -113,13 +113,13 @@ class ThreadHub(Hub):
             self._give_back(line)
 
     def _tell(self, then: Callable[[Any], None] | None, *command: Any) -> None:
-        """The same for a script, and not waiting for its answer where the server is known to have it."""
+        """The same for a script, and not waiting for its answer where the server has it and is known to answer."""
         if self._pool is None:
             answer = self.client.execute_command(*command)
         else:
             line = self._take_line(self._pool)
             try:
-                if command[1] in line.known:
+                if command[1] in line.known and fastpath.breaker.is_closed:
                     line.tell(*command, then=then)
                     return
                 answer = line.ask(*command)

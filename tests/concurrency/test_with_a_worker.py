@@ -25,6 +25,28 @@ def test_when_every_notification_is_lost_the_timer_finds_the_payment(
     assert api.get(f"/api/v1/payments/{payment['id']}").json()["paid_minor"] == 1990
 
 
+def test_what_follows_from_a_payment_is_done_by_the_worker(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
+) -> None:
+    """By a job that its timer makes: what is merely overdue would wait for half a minute."""
+    order = place(api, uuid4().hex).json()
+    payment = pay(api, order["id"], "wechat").json()
+    shopper_pays(sandbox, payment["attempts"][0])
+    with shop.database() as connection:
+        until(
+            lambda: (
+                connection.execute(
+                    "SELECT count(*) FROM payments_paymentevent WHERE payment_id = %s AND handled_at IS NOT NULL",
+                    [payment["id"]],
+                ).fetchone()
+                == (1,)
+            ),
+            seconds=20,
+        )
+        released = connection.execute("SELECT status FROM shop_fulfilment WHERE order_id = %s", [order["id"]])
+        assert released.fetchone() == ("released",)
+
+
 def test_paid_by_both_channels_one_is_given_back_by_itself(
     shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
 ) -> None:

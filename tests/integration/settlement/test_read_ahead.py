@@ -178,6 +178,25 @@ def test_it_ends_as_if_that_had_come_first(
     books_agree()
 
 
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_twin_that_is_applied_before_its_payment_is_looked_at(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    attempt, twins = open_attempt(channel), [lambda: told(attempt).send()]
+    ask = webhooks.ask_ahead
+
+    def asked(*about: Any) -> Any:
+        if twins:
+            at_once(twins.pop())
+        return ask(*about)
+
+    monkeypatch.setattr(webhooks, "ask_ahead", asked)
+    assert told(attempt).send().status_code in {200, 204}
+    assert (payment_of(attempt).paid_minor, Observation.objects.count()) == (1990, 1)
+    assert Notification.objects.get().verdict == "applied"
+    books_agree()
+
+
 def held_until_somebody_waits(hold: Callable[[Callable[[], None]], None]) -> "Future[None]":
     """Runs `hold` in a transaction of its own beside us, and comes back as soon as it calls what it is given; that
     returns when somebody waits for a lock.

@@ -1,5 +1,6 @@
 """What follows from a payment's statuses: once, in order, over any number of workers, whatever dies in between."""
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -105,11 +106,10 @@ def test_its_job_is_what_the_queue_runs(settled: Callable[[], Payment]) -> None:
     assert app.tasks[job.task_name](**job.args) == 3
 
 
-def test_workers_that_queue_at_once_leave_no_payment_without_a_job(settled: Callable[[], Payment]) -> None:
+def test_workers_that_queue_at_once_make_one_job_each(settled: Callable[[], Payment]) -> None:
     payments = [settled() for _ in range(5)]
-    at_once(*[sequence.queue_waiting] * WORKERS)
-    assert all(jobs(payment) for payment in payments)
-    assert sequence.queue_waiting() == 0
+    assert sum(at_once(*[sequence.queue_waiting] * WORKERS)) == 5
+    assert [jobs(payment) for payment in payments] == [1] * 5
 
 
 @pytest.mark.parametrize("status", ["todo", "doing"])
@@ -126,7 +126,7 @@ def test_who_has_a_job_gets_no_other_one(settled: Callable[[], Payment], status:
 def test_the_first_to_wait_get_a_job_first(
     settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sequence, "QUEUED_AT_ONCE", 2)
+    monkeypatch.setattr(sequence, "_WAITING", re.sub(r"LIMIT \d+", "LIMIT 2", sequence._WAITING))
     payments = [settled() for _ in range(3)]
     assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
     assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
@@ -190,6 +190,24 @@ def test_what_fails_keeps_its_successors_waiting_and_nobody_else(
     _failing.clear()
     assert sequence.handle_overdue() == 2
     assert [number for who, number in told if who == stuck.id.hex] == [2, 3, 4]
+
+
+def test_overdue_events_of_many_payments_are_all_acted_on(
+    told: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence, "BATCH", 2)
+    stuck = settled()
+    _failing.add(2)
+    with pytest.raises(ValueError, match="closed"):
+        sequence.handle(stuck.pk)
+    PaymentEvent.objects.filter(number=2).update(number=20)
+    _failing.add(20)
+    payments = [settled() for _ in range(3)]
+    _failing.discard(2)
+    PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
+    assert sequence.handle_overdue() == 9
+    assert {who for who, _ in told} == {payment.id.hex for payment in payments}
+    assert stuck.events.first().attempts == 2  # tried once in all that
 
 
 def test_the_warehouse_hears_it_in_order(settled: Callable[[], Payment]) -> None:
