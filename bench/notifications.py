@@ -283,6 +283,6 @@ def _report(count: int, seconds: float, rates: dict[str, list[float]]) -> None:
             ]
         },
         note=f"{ROUNDS} rounds of {ROUND_COUNT} in turns, {SENDERS} senders, {PROCESSES} web processes "
-        f"of {servers.DEPLOYED_THREADS} threads, seed {SEED}. The senders share the machine with the servers. No worker runs: what follows from a payment is "
-        "not in these figures.",
+        f"of {servers.DEPLOYED_THREADS} threads, seed {SEED}. The senders share the machine with the servers. No "
+        "worker runs: what follows from a payment later is not in these figures.",
     )

@@ -44,7 +44,7 @@ _STAGE = f"""
 INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
 VALUES (%s, %s, %s, %s, %s, 0)
 """  # noqa: S608  our own table's name
-# with NOT IN the locks are hashed once, whatever the planner expects; a timer's is NULL, and must not be among them
+# with NOT IN the locks are hashed once, whatever the planner expects; a timer's is NULL, and must not be there
 _WAITING = f"""
 SELECT payment_id, lock FROM (
     SELECT payment_id, min(id) AS first, 'events ' || replace(payment_id::text, '-', '') AS lock
