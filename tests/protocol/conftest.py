@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,18 @@ def _players() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.getLogger("idempotency").setLevel(logging.WARNING)
+    monkeypatch.setattr(marker, "finish", _answered(marker.finish))
     for module, names, touches in ((marker, MARKER, "marker"), (ledger, LEDGER, "ledger")):
         for patched, name, wrapper in stops_before(module, names, touches=touches):
             monkeypatch.setattr(patched, name, wrapper)
     yield
     logging.getLogger("idempotency").setLevel(logging.NOTSET)
+
+
+def _answered(finish: Any) -> Any:
+    """What is only told is done sometime: after the next stop, or after the flush with which the next order begins."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        finish(*args, **{**kwargs, "wait": True})
+
+    return wrapper
