@@ -1,11 +1,12 @@
 """What a person should look at: the only writer of its table."""
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from payments.models import Anomaly, Payment
+from payments.models import Anomaly
 from payments.providers.base import Fact
 
 Kind = Anomaly.Kind
@@ -20,7 +21,7 @@ def file_anomaly(
     fact: Fact | None = None,
     channel: str = "",
     reference: str = "",
-    payment: Payment | None = None,
+    payment_id: UUID | None = None,
     detail: dict[str, Any] | None = None,
     anew: bool = False,
 ) -> Anomaly:
@@ -42,7 +43,10 @@ def file_anomaly(
             **(detail or {}),
         }
     anomaly, is_new = Anomaly.objects.get_or_create(
-        kind=kind, channel=channel, reference=reference, defaults={"payment": payment, "detail": detail or {}}
+        kind=kind,
+        channel=channel,
+        reference=reference,
+        defaults={"payment_id": payment_id, "detail": detail or {}},
     )
     if anew and not is_new and anomaly.detail != detail:
         anomaly.detail, anomaly.resolution, anomaly.resolved_at = detail or {}, "", None

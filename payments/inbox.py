@@ -15,7 +15,8 @@ from django.db.models.functions import Now
 
 from idempotency.statements import Statement, send
 from payments.anomalies import file_anomaly, resolve_told
-from payments.models import Anomaly, Attempt, Notification
+from payments.known import KnownAttempt
+from payments.models import Anomaly, Notification
 
 Verdict = Notification.Verdict
 
@@ -131,7 +132,7 @@ def quarantine(came: Received) -> None:
     _keep_new(replace(came, notification_id=number), verdict=Verdict.QUARANTINED, processed_at=Now())
 
 
-def release_held(attempt: Attempt, *, facts: int) -> None:
+def release_held(attempt: KnownAttempt, *, facts: int) -> None:
     """So many facts about the attempt waited for its payment, and count now; and so do their notifications.
 
     Transaction: the one in which they begin to count.

@@ -16,7 +16,6 @@ or deleted, and a fact is booked once. Money that went to another merchant's acc
 booked.
 """
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -24,9 +23,9 @@ from django.db.models import QuerySet, Sum
 
 from idempotency.statements import Statement
 from payments import recording
+from payments.known import KnownFact
 from payments.models import JournalEntry, JournalLine, Observation
 from payments.providers.base import FactKind
-from payments.recording import KnownFact
 
 ORDERS, HELD = "orders", "held"
 
@@ -68,7 +67,7 @@ def kept(fact: KnownFact, *, source: str, occurred_at: datetime | None, is_ours:
         return keep
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
     sides = _sides(fact, there=ours, here=ORDERS if fact.credited else HELD)
-    return replace(keep, sql=_BOOK_NEW, parameters=[*keep.parameters, Kind.MOVED.value, *sides])
+    return Statement(_BOOK_NEW, [*keep.parameters, Kind.MOVED.value, *sides], rows=1, certain=True)
 
 
 def counted(fact: KnownFact) -> Statement:

@@ -21,10 +21,10 @@ from procrastinate.contrib.django import app
 
 from idempotency.statements import Statement, send
 from payments import anomalies, inbox, journal, position, recording, sequence
+from payments.known import KnownAttempt, KnownFact, KnownPayment, columns
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.position import Position, as_id
 from payments.providers.base import Fact, FactKind
-from payments.recording import KnownFact
 from payments.schedule import after
 from payments.states import NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
@@ -114,7 +114,10 @@ def rederive(payment: Payment) -> None:
     Args:
         payment: its row locked by the caller in this transaction.
     """
-    send(*_settle(position.read(payment), always=True))
+    known = KnownPayment.of(payment)
+    send(*_settle(position.read(known), always=True))
+    for name in columns(KnownPayment):
+        setattr(payment, name, getattr(known, name))
 
 
 def order_listener() -> Callable[..., bool]:
@@ -141,7 +144,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
         merchant=fact.merchant,
         provider_txn_id=fact.provider_txn_id,
         kind=fact.kind.value,
-        attempt_id=attempt.pk,
+        attempt_id=attempt.id,
         amount_minor=fact.amount_minor,
         currency=fact.currency,
         out_refund_no=fact.out_refund_no,
@@ -170,7 +173,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
     return Outcome.HELD if early else Outcome.APPLIED, writes
 
 
-def _why_not_credited(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly.Kind | None:
+def _why_not_credited(stands: Position, attempt: KnownAttempt, fact: Fact) -> Anomaly.Kind | None:
     if fact.merchant != attempt.merchant:
         # another account's word neither pays nor closes our trade, nor gives our money back
         return Kind.MERCHANT_MISMATCH
@@ -185,7 +188,7 @@ def _why_not_credited(stands: Position, attempt: Attempt, fact: Fact) -> Anomaly
     return None
 
 
-def _takes_back_what_counts(stands: Position, attempt: Attempt, fact: Fact) -> bool:
+def _takes_back_what_counts(stands: Position, attempt: KnownAttempt, fact: Fact) -> bool:
     """Whether a refund is of a charge that is credited; of two charges in two currencies, that in its own."""
     charges = stands.charges(attempt, paid_txn_id=fact.paid_txn_id)
     return any(charge.credited and charge.currency == fact.currency for charge in charges)
@@ -195,23 +198,24 @@ def _ask_order(stands: Position) -> tuple[Anomaly.Kind | None, list[Statement]]:
     """Why the order does not take the money; or what makes it take it, where that has not happened here."""
     listener, order_id = order_listener(), stands.payment.order_id
     if not stands.is_locked:
-        return None, [recording.lock(stands.payment), replace(listener.at_once(order_id=order_id), rows=1)]  # type: ignore[attr-defined]
+        step = listener.at_once(order_id=order_id)  # type: ignore[attr-defined]
+        return None, [recording.lock(stands.payment), Statement(step.sql, step.parameters, rows=1)]
     return None if listener(order_id=order_id, event="paid") else Kind.PAID_AFTER_CLOSE, []
 
 
-def _file(kind: Anomaly.Kind, payment: Payment, attempt: Attempt, fact: Fact) -> None:
+def _file(kind: Anomaly.Kind, payment: KnownPayment, attempt: KnownAttempt, fact: Fact) -> None:
     detail = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else None
-    anomaly = anomalies.file_anomaly(kind, fact=fact, payment=payment, detail=detail)
+    anomaly = anomalies.file_anomaly(kind, fact=fact, payment_id=payment.id, detail=detail)
     if fact.kind is FactKind.PAID and kind in anomalies.REFUNDED_BY_POLICY and fact.amount_minor:
         _give_back(payment, attempt, anomaly, amount_minor=fact.amount_minor)
 
 
-def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_minor: int) -> None:
+def _give_back(payment: KnownPayment, attempt: KnownAttempt, anomaly: Anomaly, *, amount_minor: int) -> None:
     """Refund exactly what was charged, once: the refund's number follows from the anomaly's."""
     refund = Refund.objects.create(
         id=uuid.uuid5(attempt.id, f"policy refund {anomaly.kind} {anomaly.reference}"),
-        attempt=attempt,
-        payment=payment,
+        attempt_id=attempt.id,
+        payment_id=payment.id,
         amount_minor=amount_minor,
         reason=anomaly.kind.replace("_", " "),
         anomaly=anomaly,
@@ -223,14 +227,14 @@ def _give_back(payment: Payment, attempt: Attempt, anomaly: Anomaly, *, amount_m
     )
 
 
-def _have_others_closed(stands: Position, paid: Attempt) -> None:
+def _have_others_closed(stands: Position, paid: KnownAttempt) -> None:
     """The timer closes them at once (`payments.reconcile`): a shopper must not find them open and pay again."""
-    others = [one.pk for one in stands.attempts.values() if one.is_live and one.pk != paid.pk]
+    others = [one.id for one in stands.attempts.values() if one.is_live and one.id != paid.id]
     if others:
         Attempt.objects.filter(pk__in=others).update(next_query_at=Now(), query_count=0)
 
 
-def _count_early_refunds(stands: Position, attempt: Attempt) -> list[Statement]:
+def _count_early_refunds(stands: Position, attempt: KnownAttempt) -> list[Statement]:
     """What came before its payment counts from now on, if that does."""
     late = stands.uncounted_refunds(attempt)
     if not late:
@@ -242,10 +246,10 @@ def _count_early_refunds(stands: Position, attempt: Attempt) -> list[Statement]:
     return [journal.counted(fact) for fact in late]
 
 
-def _end_refund(attempt: Attempt, fact: Fact) -> None:
+def _end_refund(attempt: KnownAttempt, fact: Fact) -> None:
     """The refund of ours that the fact is about has succeeded, whatever was said of it before."""
     refund_id = as_id(fact.out_refund_no)
-    refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt).first()
+    refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt.id).first()
     if not refund:
         return
     Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None, message="")
@@ -266,7 +270,7 @@ def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[
         anomalies.file_anomaly(
             Kind.REFUND_EXCEEDS_PAID,
             reference=payment.id.hex,
-            payment=payment,
+            payment_id=payment.id,
             detail={"paid_minor": paid_minor, "refunded_minor": refunded_minor},
         )
         refunded_minor = paid_minor

@@ -1,25 +1,19 @@
 """Where a payment stands: its row, under lock or not, its attempts, and every fact about them. Reads only."""
 
 import uuid
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Sum
 
-from idempotency.statements import Statement, instances, send
-from payments.models import Attempt, Observation, Payment
+from idempotency.statements import Statement, send
+from payments.known import KnownAttempt, KnownFact, KnownPayment, columns
+from payments.models import Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact, FactKind
-from payments.recording import KnownFact
 from payments.states import OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
 
-# read by hand and not through the ORM's compiler, which would take longer than everything else about a fact; in
-# their models' order, as `from_db` wants them
-_PAYMENT = (
-    *("id", "order_id", "owner_id", "amount_minor", "currency"),
-    *("status", "version", "paid_minor", "refunded_minor", "reserved_minor"),
-)
-_ATTEMPT = ("id", "payment_id", "channel", "merchant", "amount_minor", "currency", "method", "status")
-_FACT = tuple(field.name for field in fields(KnownFact))
+# read by hand and not through the ORM's compiler, which would take longer than everything else about a fact
+_PAYMENT, _ATTEMPT, _FACT = columns(KnownPayment), columns(KnownAttempt), columns(KnownFact)
 
 _ITS_PAYMENT = f"(SELECT payment_id FROM {Attempt._meta.db_table} WHERE id = %s)"  # noqa: S608  our own names
 _LOCK = f"""
@@ -64,8 +58,8 @@ class Position:
         facts: about these attempts; and the one with the identity that was asked for, whosever it is.
     """
 
-    payment: Payment
-    attempts: dict[uuid.UUID, Attempt]
+    payment: KnownPayment
+    attempts: dict[uuid.UUID, KnownAttempt]
     facts: list[KnownFact]
     is_locked: bool = True
 
@@ -77,20 +71,20 @@ class Position:
                 return kept
         return None
 
-    def attempt_of(self, fact: Fact) -> Attempt:
+    def attempt_of(self, fact: Fact) -> KnownAttempt:
         """The one that the fact names."""
         return self.attempts[uuid.UUID(hex=fact.out_trade_no)]
 
-    def of(self, attempt: Attempt, kind: FactKind) -> list[KnownFact]:
+    def of(self, attempt: KnownAttempt, kind: FactKind) -> list[KnownFact]:
         """The attempt's facts of that kind."""
-        return [fact for fact in self.facts if fact.attempt_id == attempt.pk and fact.kind == kind]
+        return [fact for fact in self.facts if fact.attempt_id == attempt.id and fact.kind == kind]
 
-    def charges(self, attempt: Attempt, *, paid_txn_id: str = "") -> list[KnownFact]:
+    def charges(self, attempt: KnownAttempt, *, paid_txn_id: str = "") -> list[KnownFact]:
         """What it was paid with; of several charges, that of the number."""
         charges = self.of(attempt, FactKind.PAID)
         return [fact for fact in charges if fact.provider_txn_id == paid_txn_id] or charges
 
-    def uncounted_refunds(self, attempt: Attempt) -> list[KnownFact]:
+    def uncounted_refunds(self, attempt: KnownAttempt) -> list[KnownFact]:
         """Refunds that came before their payment, if that counts; those of another account, currency or charge
         never do.
         """
@@ -117,7 +111,7 @@ class Position:
         if not self.payment.paid_minor:
             return 0  # before anything was credited, nothing could be reserved of it
         statuses = [status.value for status in OPEN_REFUNDS]
-        found = self.payment.refunds.filter(anomaly__isnull=True, status__in=statuses)
+        found = Refund.objects.filter(payment=self.payment.id, anomaly__isnull=True, status__in=statuses)
         return found.aggregate(total=Sum("amount_minor"))["total"] or 0
 
     def status(self, *, paid_minor: int, refunded_minor: int) -> PaymentStatus:
@@ -138,7 +132,7 @@ def lock(fact: Fact) -> Position | None:
         Statement(_LOCK, [attempt_id, fact.channel]),
         *_reads(_ITS_PAYMENT, attempt_id, fact.channel, fact.merchant, fact.provider_txn_id, fact.kind.value),
     )
-    return _position(instances(Payment, _PAYMENT, found)[0], about) if found else None
+    return _position(KnownPayment(*found[0]), about) if found else None
 
 
 def untold(fact: Fact) -> Statement | None:
@@ -154,14 +148,15 @@ def as_untold(rows: list[tuple[Any, ...]]) -> Position | None:
     if not rows:
         return None
     known = len(_PAYMENT)
-    (payment,) = instances(Payment, _PAYMENT, [rows[0][:known]])
-    (attempt,) = instances(Attempt, _ATTEMPT, [rows[0][known:]])
-    return Position(payment=payment, attempts={attempt.pk: attempt}, facts=[], is_locked=False)
+    attempt = KnownAttempt(*rows[0][known:])
+    return Position(
+        payment=KnownPayment(*rows[0][:known]), attempts={attempt.id: attempt}, facts=[], is_locked=False
+    )
 
 
-def read(payment: Payment) -> Position:
+def read(payment: KnownPayment) -> Position:
     """Where a payment stands whose row the caller has locked."""
-    return _position(payment, send(*_reads("%s", payment.pk)))
+    return _position(payment, send(*_reads("%s", payment.id)))
 
 
 def _reads(which: str, payment: uuid.UUID, *also: str) -> list[Statement]:
@@ -177,11 +172,11 @@ def _reads(which: str, payment: uuid.UUID, *also: str) -> list[Statement]:
     ]
 
 
-def _position(payment: Payment, about: list[list[tuple[Any, ...]]]) -> Position:
+def _position(payment: KnownPayment, about: list[list[tuple[Any, ...]]]) -> Position:
     attempts, facts = about
     return Position(
         payment=payment,
-        attempts={attempt.pk: attempt for attempt in instances(Attempt, _ATTEMPT, attempts)},
+        attempts={row[0]: KnownAttempt(*row) for row in attempts},
         facts=[KnownFact(*fact) for fact in facts],
     )
 

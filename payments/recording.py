@@ -3,13 +3,12 @@
 Callers hold the payment's row lock, or begin with `lock`; `payments.observations` decides what is written.
 """
 
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from idempotency.statements import Statement
+from payments.known import KnownAttempt, KnownFact, KnownPayment
 from payments.models import Attempt, Observation, Payment
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
@@ -48,27 +47,6 @@ _SETTLE_UNTOLD = _SETTLE.format(
 _LOCK = f"SELECT id FROM {_PAYMENT} WHERE id = %s FOR NO KEY UPDATE"  # noqa: S608
 
 
-@dataclass(slots=True)
-class KnownFact:
-    """What a decision needs of an `Observation`; the model's own instances take longer to make than to decide on.
-
-    Attributes:
-        id: None before it is kept.
-    """
-
-    id: int | None
-    channel: str
-    merchant: str
-    provider_txn_id: str
-    kind: str
-    attempt_id: uuid.UUID
-    amount_minor: int
-    currency: str
-    out_refund_no: str
-    paid_txn_id: str
-    credited: bool
-
-
 def keep(fact: KnownFact, *, source: str, occurred_at: datetime | None) -> Statement:
     """Keep a fact; its unique identity refuses a second one.
 
@@ -88,7 +66,7 @@ def keep(fact: KnownFact, *, source: str, occurred_at: datetime | None) -> State
     )
 
 
-def end_attempt(attempt: Attempt, status: AttemptStatus) -> list[Statement]:
+def end_attempt(attempt: KnownAttempt, status: AttemptStatus) -> list[Statement]:
     """A live attempt ends; a closed one may turn out to be paid; a paid one stays so.
 
     Args:
@@ -98,10 +76,10 @@ def end_attempt(attempt: Attempt, status: AttemptStatus) -> list[Statement]:
     if attempt.status not in _BEFORE[status]:
         return []
     attempt.status = status.value
-    return [Statement(_ENDS[status], [attempt.pk], rows=1)]
+    return [Statement(_ENDS[status], [attempt.id], rows=1)]
 
 
-def settle(payment: Payment, **after: int | str) -> Statement:
+def settle(payment: KnownPayment, **after: int | str) -> Statement:
     """Its status and totals by compare-and-set on its version, which counts up.
 
     Args:
@@ -111,27 +89,27 @@ def settle(payment: Payment, **after: int | str) -> Statement:
     return Statement(_SETTLE_ANY, _settled(payment, after), rows=1)
 
 
-def settle_untold(payment: Payment, attempt: Attempt, /, **after: int | str) -> Statement:
+def settle_untold(payment: KnownPayment, attempt: KnownAttempt, /, **after: int | str) -> Statement:
     """As `settle`, for a payment that was read without its lock: changes no row where its version is another now,
     where it has another attempt, or where anything was told about this one.
 
     To be sent after `lock` and after the order's step, and before the fact: so it sees what was written under the
     locks of both.
     """
-    return Statement(_SETTLE_UNTOLD, [*_settled(payment, after), payment.pk, attempt.pk, attempt.pk], rows=1)
+    return Statement(_SETTLE_UNTOLD, [*_settled(payment, after), payment.id, attempt.id, attempt.id], rows=1)
 
 
-def lock(payment: Payment) -> Statement:
+def lock(payment: KnownPayment) -> Statement:
     """Wait for the payment's row. It is only locked before its order is: an update of it would make those wait who
     hold the order and look whether there is a payment, and whom the order's step waits for.
     """
-    return Statement(_LOCK, [payment.pk])
+    return Statement(_LOCK, [payment.id])
 
 
-def _settled(payment: Payment, after: Mapping[str, int | str]) -> list[Any]:
+def _settled(payment: KnownPayment, after: Mapping[str, int | str]) -> list[Any]:
     known = payment.version
     for name, value in after.items():
         setattr(payment, name, value)
     payment.version = known + 1
     totals = (payment.paid_minor, payment.refunded_minor, payment.reserved_minor)
-    return [payment.status, *totals, payment.pk, known]
+    return [payment.status, *totals, payment.id, known]

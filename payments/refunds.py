@@ -195,12 +195,12 @@ def take_news(told: RefundResult, *, channel: str) -> bool:
     refund = number and ours.filter(pk=number).first()
     if not refund:
         return False
-    payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+    Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
     refund.refresh_from_db(fields=["status"])
     stuck = told.status is AtProvider.STUCK and refund.status in _OPEN
     came_back = told.status is AtProvider.FAILED and refund.status == RefundStatus.SUCCEEDED
     if stuck or came_back:
-        _file(refund, payment, message=told.message)
+        _file(refund, message=told.message)
     return stuck or came_back
 
 
@@ -223,18 +223,18 @@ def _stand(refund: Refund, row: QuerySet[Refund], *, message: str, **after: obje
         payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
         # whoever folds a success holds the same lock: it stands, or comes after and resolves what is filed here
         if row.update(message=message[:255], **after):
-            _file(refund, payment, message=message)
+            _file(refund, message=message)
             rederive(payment)  # what was reserved for one that failed is free again
     refund.refresh_from_db()
     return refund
 
 
-def _file(refund: Refund, payment: Payment, *, message: str) -> None:
+def _file(refund: Refund, *, message: str) -> None:
     file_anomaly(
         Anomaly.Kind.REFUND_FAILED,
         channel=refund.attempt.channel,
         reference=refund.out_refund_no,
-        payment=payment,
+        payment_id=refund.payment_id,
         detail={"amount_minor": refund.amount_minor, "message": message},
         anew=True,
     )

@@ -31,6 +31,7 @@ from procrastinate.jobs import Job
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.postgres import transaction_lock
 from idempotency.statements import Statement
+from payments.known import KnownPayment
 from payments.models import Payment, PaymentEvent
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ ORDER BY first LIMIT {QUEUED_AT_ONCE}
 """  # noqa: S608
 
 
-def stage(payment: Payment) -> Statement:
+def stage(payment: KnownPayment) -> Statement:
     """What notes the payment's present status as its next event, which is acted on a second later.
 
     To be sent in the transaction in which the status changes and the version with it.

@@ -11,8 +11,8 @@ from django.db.models import Sum
 
 from idempotency.statements import UnexpectedRows, send
 from payments import journal, services
+from payments.known import KnownFact
 from payments.models import Attempt, JournalEntry, JournalLine, Observation
-from payments.recording import KnownFact
 from shop.models import Order
 from tests.integration.settlement.conftest import closed, paid, payment_of, refunded
 
