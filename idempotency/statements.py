@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connections
 from django.db.models import Model
@@ -12,6 +13,9 @@ from psycopg.pq import TransactionStatus
 from idempotency import plans
 
 M = TypeVar("M", bound=Model)
+
+# by Django's own object of a thread, which outlives connections; a cursor would keep its connection for ever
+_cursors = WeakKeyDictionary[Any, Any]()
 
 IDLE = TransactionStatus.IDLE
 DIVISION_BY_ZERO = "22012"
@@ -57,24 +61,24 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
     if not statements:
         return []
     database = connections[DEFAULT_DB_ALIAS]  # once: each look through the proxy takes longer than what it finds
-    with database.cursor() as cursor:
-        if not _takes_several(database):
+    if not _takes_several(database):
+        with database.cursor() as cursor:
             return [_run(cursor, statement) for statement in statements]
-        commit = commit and _may_commit(database) and all(map(_is_certain, statements))
-        try:
-            return _sent(database, cursor, statements, commit=commit)
-        except DatabaseError as error:
-            state = getattr(error.__cause__, "sqlstate", None)
-            if state in plans.GONE_BAD:
-                plans.give_up(database.connection)
-            if commit and state == DIVISION_BY_ZERO:
-                raise UnexpectedRows("none was changed that must be") from error
-            raise
+    commit = commit and _may_commit(database) and all(map(_is_certain, statements))
+    try:
+        return _sent(database, statements, commit=commit)
+    except DatabaseError as error:
+        state = getattr(error.__cause__, "sqlstate", None)
+        if state in plans.GONE_BAD:
+            plans.give_up(database.connection)
+        if commit and state == DIVISION_BY_ZERO:
+            raise UnexpectedRows("none was changed that must be") from error
+        raise
 
 
-def _sent(
-    database: Any, cursor: Any, statements: Sequence[Statement], *, commit: bool
-) -> list[list[tuple[Any, ...]]]:
+def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> list[list[tuple[Any, ...]]]:
+    database.close_if_health_check_failed()
+    database.ensure_connection()
     raw = database.connection
     texts = [_sure(statement) if commit else statement.sql for statement in statements]
     with database.wrap_database_errors:
@@ -86,11 +90,35 @@ def _sent(
         # ROLLBACK it sends in either case
         raw._autocommit = True
     try:
-        cursor.execute("; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit), values)
+        cursor = _executed(database, "; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit), values)
     finally:
         if begins:
             raw._autocommit = False  # its public setter refuses inside a transaction
-    return _found(cursor.cursor, statements, begins=begins)
+    return _found(cursor, statements, begins=begins)
+
+
+def _executed(database: Any, sql: str, values: list[Any]) -> Any:
+    """psycopg's cursor, with what they returned.
+
+    Django makes a new one for each call, and two layers around it, and looks at the same as we do here. Only where
+    somebody watches its calls are they needed.
+    """
+    if database.execute_wrappers or database.queries_logged:
+        watched = database.cursor()
+        watched.execute(sql, values)
+        return watched.cursor
+    database.validate_thread_sharing()
+    database.validate_no_broken_transaction()
+    with database.wrap_database_errors:
+        return _cursor_of(database).execute(sql, values)
+
+
+def _cursor_of(database: Any) -> Any:
+    """The one that is kept for the connection."""
+    cursor = _cursors.get(database)
+    if cursor is None or cursor.connection is not database.connection:
+        cursor = _cursors[database] = database.create_cursor()
+    return cursor
 
 
 def _may_commit(database: Any) -> bool:

@@ -1,5 +1,8 @@
 """`idempotency.statements`: several statements in one round trip are as good as one after the other."""
 
+import gc
+import weakref
+
 import psycopg
 import pytest
 from django.contrib.auth.models import User
@@ -129,6 +132,26 @@ def test_another_isolation_than_the_servers_default_is_kept() -> None:
             assert send(asked) == [[("serializable",)]]
     finally:
         raw.isolation_level = None
+
+
+def test_the_cursor_that_is_kept_goes_with_its_connection() -> None:
+    (here,) = send(Statement("SELECT pg_backend_pid()", []))
+    gone = weakref.ref(connection.connection)
+    connection.close()
+    (there,) = send(Statement("SELECT pg_backend_pid()", []))
+    assert here != there
+    gc.collect()
+    assert gone() is None
+    with CaptureQueriesContext(connection) as captured:
+        assert send(Statement("SELECT pg_backend_pid()", [])) == [there]
+    assert len(captured) == 1  # one who watches sees all of them
+
+
+def test_what_django_refuses_is_refused() -> None:
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        with pytest.raises(transaction.TransactionManagementError):
+            send(added("a"))
 
 
 def _seen_by_others() -> list[str]:
