@@ -39,7 +39,7 @@ from shop.models import Order
 
 COUNT, COPIES, SENDERS = 10_000, 3, 4
 PROCESSES = 2
-ROUNDS, ROUND_COUNT = 30, 300  # a machine that is shared runs at another speed a few seconds later
+ROUNDS, ROUND_COUNT = 60, 300  # a machine that is shared runs at another speed a few seconds later
 SIGNED_ROUNDS = 6  # at once: meanwhile the servers' part of the machine's caches gets cold
 SEED = 20261121
 

@@ -14,10 +14,13 @@ from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
 from django.conf import settings
 from django.contrib.messages.middleware import MessageMiddleware
+from django.core.handlers.exception import convert_exception_to_response
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.locale import LocaleMiddleware
+from django.middleware.security import SecurityMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 
@@ -44,37 +47,6 @@ class ProbesMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         probe = PROBES.get(request.path)
         return self.get_response(request) if probe is None else probe(request)
-
-
-# the addresses of `shop.urls`
-CALLBACKS = {f"/webhooks/{route.pattern}": route.callback for route in webhook_urlpatterns}
-
-
-class CallbacksMiddleware:
-    """Hands a provider's notification to its view, past everything that is there for shoppers and callers only.
-
-    A signature is all the login that it has: no session, no form token, no language, no message. What every answer
-    gets, an id and the headers of security, stands before it. The rest was an eighth of what a copy costs.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        view = CALLBACKS.get(request.path_info)
-        if view is None:
-            return self.get_response(request)
-        request.get_host()  # refuses one that is not ours
-        translation.activate("en")  # what is kept of it is not in the last shopper's language
-        try:
-            response: HttpResponse = view(request)
-        except Exception as error:
-            problem = problem_of(error)
-            if problem is None:
-                raise
-            response = problem_response(problem, request)
-        response.headers.setdefault("Content-Length", str(len(response.content)))
-        return response
 
 
 class BodyMiddleware:
@@ -221,6 +193,65 @@ class PermissionsPolicyMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
+        return self.process_response(request, self.get_response(request))
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         response["Permissions-Policy"] = PERMISSIONS_POLICY
         return response
+
+
+# the addresses of `shop.urls`
+CALLBACKS = {f"/webhooks/{route.pattern}": route.callback for route in webhook_urlpatterns}
+
+
+class CallbacksMiddleware:
+    """Hands a provider's notification to its view, past everything that is there for shoppers and callers only.
+
+    A signature is all the login that it has: no session, no form token, no language, no message. Its answer has
+    the headers of every answer, found out once. The rest was a sixth of what a copy costs.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        self._answer: Any = convert_exception_to_response(BodyMiddleware(_called_back))
+        self._headers = {is_secure: _usual_headers(is_secure) for is_secure in (False, True)}
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path_info not in CALLBACKS:
+            return self.get_response(request)
+        is_secure = request.is_secure()
+        if settings.SECURE_SSL_REDIRECT and not is_secure:
+            return self.get_response(request)  # which redirects
+        response: HttpResponse = self._answer(request)
+        for name, value in self._headers[is_secure]:
+            response[name] = value
+        return response
+
+
+def _called_back(request: HttpRequest) -> HttpResponse:
+    request.get_host()  # refuses one that is not ours
+    translation.activate("en")  # what is kept of it is not in the last shopper's language
+    try:
+        response: HttpResponse = CALLBACKS[request.path_info](request)
+    except Exception as error:
+        problem = problem_of(error)
+        if problem is None:
+            raise
+        response = problem_response(problem, request)
+    response.headers.setdefault("Content-Length", str(len(response.content)))
+    return response
+
+
+def _usual_headers(is_secure: bool) -> list[tuple[str, str]]:
+    """What those who put headers on every answer put on an empty one."""
+    request, empty = HttpRequest(), HttpResponse()
+    request.is_secure = lambda: is_secure  # type: ignore[method-assign]
+    before = set(empty.headers)
+    for usual in (
+        SecurityMiddleware,
+        XFrameOptionsMiddleware,
+        ContentPolicyMiddleware,
+        PermissionsPolicyMiddleware,
+    ):
+        usual(lambda _: empty).process_response(request, empty)
+    return [(name, value) for name, value in empty.items() if name not in before]

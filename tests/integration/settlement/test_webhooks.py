@@ -410,7 +410,8 @@ def test_it_meets_nothing_that_is_there_for_shoppers(
 ) -> None:
     settings.ALLOWED_HOSTS = ["shop.example"]
     note = letter(open_attempt(channel))
-    assert note.send(headers={"Host": "elsewhere.example"}).status_code == 400
+    refused = note.send(headers={"Host": "elsewhere.example"})
+    assert (refused.status_code, refused.headers["X-Content-Type-Options"]) == (400, "nosniff")
     assert not Notification.objects.exists()
     with translation.override("zh-hans"):  # of the shopper whom this thread has served before
         answer = note.send(headers={"Host": "shop.example", "Cookie": "sessionid=a; csrftoken=b"})
@@ -420,6 +421,13 @@ def test_it_meets_nothing_that_is_there_for_shoppers(
     assert {"X-Request-Id", "X-Frame-Options", "X-Content-Type-Options"} < set(answer.headers)
     assert not {"Vary", "Content-Language"} & set(answer.headers)
     assert not answer.cookies
+
+
+def test_where_everybody_is_sent_to_https_so_are_notifications(open_attempt: OpenAttempt, settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    sent = letter(open_attempt("wechat")).send()
+    assert (sent.status_code, sent.headers["Location"]) == (301, "https://testserver/webhooks/wechat")
+    assert not Notification.objects.exists()
 
 
 @pytest.mark.parametrize(
