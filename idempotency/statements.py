@@ -4,18 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connections
 from django.db.models import Model
 from psycopg.pq import TransactionStatus
 
 from idempotency import plans
+from idempotency.cursors import cursor_of
 
 M = TypeVar("M", bound=Model)
-
-# by Django's own object of a thread, which outlives connections; a cursor would keep its connection for ever
-_cursors = WeakKeyDictionary[Any, Any]()
 
 IDLE = TransactionStatus.IDLE
 DIVISION_BY_ZERO = "22012"
@@ -77,8 +74,8 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
 
 
 def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> list[list[tuple[Any, ...]]]:
-    database.close_if_health_check_failed()
-    database.ensure_connection()
+    cursor = cursor_of(database)
+    database.validate_no_broken_transaction()
     raw = database.connection
     texts = [_sure(statement) if commit else statement.sql for statement in statements]
     with database.wrap_database_errors:
@@ -90,35 +87,12 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
         # ROLLBACK it sends in either case
         raw._autocommit = True
     try:
-        cursor = _executed(database, "; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit), values)
+        with database.wrap_database_errors:
+            cursor.execute("; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit), values)
     finally:
         if begins:
             raw._autocommit = False  # its public setter refuses inside a transaction
-    return _found(cursor, statements, begins=begins)
-
-
-def _executed(database: Any, sql: str, values: list[Any]) -> Any:
-    """psycopg's cursor, with what they returned.
-
-    Django makes a new one for each call, and two layers around it, and looks at the same as we do here. Only where
-    somebody watches its calls are they needed.
-    """
-    if database.execute_wrappers or database.queries_logged:
-        watched = database.cursor()
-        watched.execute(sql, values)
-        return watched.cursor
-    database.validate_thread_sharing()
-    database.validate_no_broken_transaction()
-    with database.wrap_database_errors:
-        return _cursor_of(database).execute(sql, values)
-
-
-def _cursor_of(database: Any) -> Any:
-    """The one that is kept for the connection."""
-    cursor = _cursors.get(database)
-    if cursor is None or cursor.connection is not database.connection:
-        cursor = _cursors[database] = database.create_cursor()
-    return cursor
+    return _found(getattr(cursor, "cursor", cursor), statements, begins=begins)
 
 
 def _may_commit(database: Any) -> bool:

@@ -213,7 +213,8 @@ class CallbacksMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
-        self._answer: Any = convert_exception_to_response(BodyMiddleware(_called_back))
+        inner: Any = convert_exception_to_response(_called_back)
+        self._answer: Any = convert_exception_to_response(BodyMiddleware(inner))
         self._headers = {is_secure: _usual_headers(is_secure) for is_secure in (False, True)}
 
     def __call__(self, request: HttpRequest) -> HttpResponse:

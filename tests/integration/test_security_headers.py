@@ -100,6 +100,11 @@ def test_a_fault_of_ours_has_them_too(https: Client, monkeypatch: pytest.MonkeyP
         assert (answer.status_code, faults_of(answer.headers)) == (500, [])
 
 
+def test_a_notification_has_every_header_that_any_answer_has(https: Client) -> None:
+    of_pages = {"Vary", "Content-Language"}
+    assert set(ask(https, "/nowhere").headers) - of_pages <= set(ask(https, "POST /webhooks/wechat").headers)
+
+
 def test_the_documentation_of_the_api_alone_may_write_its_own_styles(https: Client) -> None:
     answer = ask(https, "/api/docs/")
     assert (answer.status_code, faults_of(answer.headers)) == (200, ["Content-Security-Policy"])

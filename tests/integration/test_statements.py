@@ -1,12 +1,25 @@
 """`idempotency.statements`: several statements in one round trip are as good as one after the other."""
 
+import functools
 import gc
 import weakref
+from typing import Any
 
 import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    OperationalError,
+    close_old_connections,
+    connection,
+    connections,
+    transaction,
+)
+from django.db.backends.postgresql.base import DatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 from django.test.utils import CaptureQueriesContext
 
 from idempotency import plans
@@ -20,6 +33,8 @@ INSERT INTO auth_user (username, password, first_name, last_name, email, is_staf
 VALUES (%s, '', '', '', '', false, true, false, now())
 """
 _NAMES = "SELECT id, username FROM auth_user WHERE username = ANY (%s) ORDER BY username"
+
+_PID = Statement("SELECT pg_backend_pid()", [])
 
 NAMES = ["a; SELECT '", "b%s"]
 
@@ -135,16 +150,66 @@ def test_another_isolation_than_the_servers_default_is_kept() -> None:
 
 
 def test_the_cursor_that_is_kept_goes_with_its_connection() -> None:
-    (here,) = send(Statement("SELECT pg_backend_pid()", []))
+    connection.close()
+    (here,) = send(_PID)
     gone = weakref.ref(connection.connection)
     connection.close()
-    (there,) = send(Statement("SELECT pg_backend_pid()", []))
+    (there,) = send(_PID)
     assert here != there
     gc.collect()
     assert gone() is None
+
+
+def test_the_cursor_that_is_kept_is_none_the_worse_for_what_failed() -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        send(added("a"), added("a"), Statement(_NAMES, [["a"]]))
+    with pytest.raises(UnexpectedRows), transaction.atomic():
+        send(Statement(_NAMES, [["a"]], rows=7), Statement(_NAMES, [["a"]]), Statement(_NAMES, [["a"]]))
+    here, nobody = send(_PID, Statement(_NAMES, [["a"]]))
+    assert (here, nobody) == ([(connection.connection.info.backend_pid,)], [])
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", here[0])
+    with pytest.raises(OperationalError):
+        send(_PID)
+    close_old_connections()  # as at the end of a request
+    (there,) = send(_PID)
+    assert there != here
+
+
+def test_one_who_watches_sees_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    send(_PID)
     with CaptureQueriesContext(connection) as captured:
-        assert send(Statement("SELECT pg_backend_pid()", [])) == [there]
-    assert len(captured) == 1  # one who watches sees all of them
+        send(_PID)
+    assert len(captured) == 1
+    traced: list[str] = []
+    execute = CursorWrapper.execute
+
+    @functools.wraps(execute)
+    def tracing(cursor: Any, sql: str, *parameters: Any) -> Any:
+        traced.append(sql)
+        return execute(cursor, sql, *parameters)
+
+    monkeypatch.setattr(CursorWrapper, "execute", tracing)
+    send(_PID)
+    assert len(traced) == 1
+
+
+def test_a_backend_that_does_something_before_each_call_of_django_does_it() -> None:
+    """As those do that give each tenant a schema."""
+
+    class Backend(DatabaseWrapper):
+        def _cursor(self, name: str | None = None) -> Any:
+            cursor = super()._cursor(name)
+            cursor.execute("SET search_path = pg_catalog")
+            return cursor
+
+    ours = connections["default"]
+    connections["default"] = Backend(ours.settings_dict)
+    try:
+        assert send(Statement("SELECT current_schema()", [])) == [[("pg_catalog",)]]
+    finally:
+        connections["default"].close()
+        connections["default"] = ours
 
 
 def test_what_django_refuses_is_refused() -> None:

@@ -1,8 +1,10 @@
 """docs/contract.md, 3: what is accepted, what is refused, and what each answer leaves behind."""
 
 import json
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -380,28 +382,35 @@ def test_an_amount_that_differs_is_acknowledged_but_never_credited(
     assert (Notification.objects.get().verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
 
 
-def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
-    """Round trips and the statements in them; a copy is the first of them.
+def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt, tmp_path: Path) -> None:
+    """Round trips and the statements in them, as libpq sees them; a copy is the first of them.
 
     Of a first copy: whether it is known; where its payment stands; BEGIN, the payment's lock, all that it writes,
     COMMIT: the order's step, payment, fact with journal, attempt, event, notification.
     """
-    attempt = open_attempt()
-    note = letter(attempt, notification_id="n-1")
+    note = letter(open_attempt(), notification_id="n-1")
     connection.close()  # where a plan is made inside a transaction, psycopg has sent its BEGIN before
-    sent: list[int] = []
-
-    def counted(execute: Any, sql: str, *rest: Any) -> Any:
-        sent.append(sql.strip().rstrip(";").count(";") + 1)  # parameters are not in it yet
-        return execute(sql, *rest)
-
+    connection.connect()
     costs = []
-    for _ in range(2):
-        sent.clear()
-        with connection.execute_wrapper(counted):
+    for nth in range(2):
+        with (tmp_path / str(nth)).open("w+") as traced:
+            connection.connection.pgconn.trace(traced.fileno())
             note.send()
-        costs.append([*sent])
+            connection.connection.pgconn.untrace()
+            traced.seek(0)
+            costs.append(round_trips(traced.read()))
     assert costs == [[1, 1, 9], [1]]
+
+
+def round_trips(traced: str) -> list[int]:
+    """How many statements each message to PostgreSQL had, by libpq's trace of what was sent and answered."""
+    sent: list[int] = []
+    for side, kind in re.findall(r"^[-\d]+ [:.\d]+\t([FB])\t\d+\t(\w+)", traced, re.MULTILINE):
+        if side == "F":
+            sent.append(0)
+        elif kind == "CommandComplete":
+            sent[-1] += 1
+    return sent
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
