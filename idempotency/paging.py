@@ -1,5 +1,6 @@
 """Pages of large tables in the admin, without counting every row."""
 
+from math import ceil
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -7,12 +8,14 @@ from django.db import connection
 from django.utils.functional import cached_property
 
 COUNTED_MAX = 10_000
+PAGED_MAX = 100_000  # PostgreSQL reads all rows before a page; what is further down is searched or filtered for
 
 
 class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
     """Counts exactly up to `COUNTED_MAX`; beyond it, PostgreSQL's own estimate for a whole table, else that bound.
 
-    So the pages of a filtered list end at the bound: who needs more narrows the filter.
+    So the pages of a filtered list end at the bound: who needs more narrows the filter. Those of a whole table end at
+    `PAGED_MAX` rows, though it has more.
     """
 
     @cached_property
@@ -22,6 +25,10 @@ class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
         if counted <= COUNTED_MAX:
             return counted
         return COUNTED_MAX if rows.query.where else max(COUNTED_MAX, _estimate(rows.model._meta.db_table))
+
+    @cached_property
+    def num_pages(self) -> int:
+        return min(super().num_pages, ceil(PAGED_MAX / self.per_page))
 
 
 def _estimate(table: str) -> int:

@@ -20,7 +20,7 @@ from prometheus_client import REGISTRY
 
 from idempotency import charts, logs, metrics, tracing
 from idempotency.models import LedgerEntry, LedgerTally
-from idempotency.paging import COUNTED_MAX, EstimatingPaginator
+from idempotency.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
 from idempotency.tallies import Tallies
 from shop.logs import json_formatter
 from tests.integration.idempotency.conftest import Caller
@@ -376,3 +376,18 @@ class TestAdmin:
         assert EstimatingPaginator(LedgerEntry.objects.order_by("pk"), 50).count == 29
         assert EstimatingPaginator(LedgerEntry.objects.filter(scope="s").order_by("pk"), 50).count == 10
         assert COUNTED_MAX == 10_000
+
+    def test_no_page_is_so_far_down_that_the_way_there_takes_long(
+        self, monkeypatch: pytest.MonkeyPatch, admin_client: Client
+    ) -> None:
+        monkeypatch.setattr("idempotency.paging.COUNTED_MAX", 10)
+        monkeypatch.setattr("idempotency.paging._estimate", lambda table: 90_000_000)
+        LedgerEntry.objects.bulk_create(
+            LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="atomic", state="running") for n in range(11)
+        )
+        pages = EstimatingPaginator(LedgerEntry.objects.order_by("pk"), 50)
+        assert (pages.count, pages.num_pages, PAGED_MAX) == (90_000_000, 2000, 100_000)
+        listed = admin_client.get("/admin/idempotency/ledgerentry/?all=")
+        assert "90000000" in listed.content.decode().replace(",", "").replace("\xa0", "")
+        beyond = admin_client.get("/admin/idempotency/ledgerentry/?p=2000000")
+        assert beyond.status_code == 302
