@@ -23,12 +23,11 @@ def file_anomaly(
     reference: str = "",
     payment_id: UUID | None = None,
     detail: dict[str, Any] | None = None,
-    anew: bool = False,
 ) -> Anomaly:
     """Keep it for a person to look at; the same one again is the same row. Needs the caller's transaction.
 
-    Args:
-        anew: one of the same reference that tells something else by now is open again, with what it tells now.
+    One of the same reference that tells something else by now is new work: it is open again, with what it tells
+    now. Only what we give back by policy is filed once for good: what it told first is what its refund goes by.
     """
     if fact is not None:
         channel, reference = (
@@ -48,7 +47,7 @@ def file_anomaly(
         reference=reference,
         defaults={"payment_id": payment_id, "detail": detail or {}},
     )
-    if anew and not is_new and anomaly.detail != detail:
+    if not is_new and kind not in REFUNDED_BY_POLICY and anomaly.detail != (detail or {}):
         anomaly.detail, anomaly.resolution, anomaly.resolved_at = detail or {}, "", None
         anomaly.save(update_fields=["detail", "resolution", "resolved_at"])
     return anomaly

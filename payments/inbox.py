@@ -3,6 +3,9 @@
 A row is the raw word of a provider and what became of it. `verdict` says that; a row that is there was not
 therefore applied. The unique (channel, notification id) makes copies one row. What comes under a known id with
 other content is kept beside it, in quarantine, under the id and the beginning of its digest.
+
+One that failed has `detail`, which says why: as an `error` it is processed again when its next copy arrives, as an
+`anomaly` only when a person asks for it. An anomaly without `detail` was processed, and is one by what it tells.
 """
 
 import json
@@ -10,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from idempotency.statements import Statement, send
@@ -19,6 +22,10 @@ from payments.known import KnownAttempt
 from payments.models import Anomaly, Notification
 
 Verdict = Notification.Verdict
+
+_CHANGED_NOTHING = frozenset({Verdict.DUPLICATE, Verdict.IGNORED})
+_FAILED = Q(verdict=Verdict.ERROR) | (Q(verdict=Verdict.ANOMALY) & ~Q(detail=""))
+_NOT_PROCESSED = _FAILED | Q(verdict=Verdict.QUARANTINED)
 
 _TABLE = Notification._meta.db_table
 _FIND = f"SELECT digest, verdict FROM {_TABLE} WHERE channel = %s AND notification_id = %s"  # noqa: S608  our own names
@@ -87,11 +94,16 @@ def keep(came: Received, *, verdict: Notification.Verdict) -> Statement:
 def settle(came: Received, *, verdict: Notification.Verdict) -> None:
     """One that was kept before has been processed again, and is done now.
 
-    Transaction: the one of its effect.
+    Where that changed nothing, one that had been processed stays what it was then: what waits for its payment goes
+    on waiting, and an anomaly is still one. Only what had failed or was put aside takes the verdict in any case.
+
+    Transaction: the one of its effect; what waits is released under the payment's lock, which it holds.
     """
-    Notification.objects.filter(channel=came.channel, notification_id=came.notification_id).update(
-        verdict=verdict, processed_at=Now(), detail="", attempts=F("attempts") + 1
-    )
+    kept = Notification.objects.filter(channel=came.channel, notification_id=came.notification_id)
+    kept.update(processed_at=Now(), attempts=F("attempts") + 1)
+    if verdict in _CHANGED_NOTHING:
+        kept = kept.filter(_NOT_PROCESSED)
+    kept.update(verdict=verdict, detail="")
     resolve_told(
         Anomaly.Kind.NOTIFICATION_FAILED,
         channel=came.channel,
@@ -100,36 +112,51 @@ def settle(came: Received, *, verdict: Notification.Verdict) -> None:
     )
 
 
-def keep_failed(came: Received, *, error: Exception) -> None:
+def keep_failed(came: Received, *, error: Exception, for_good: bool) -> None:
     """Keep its bytes although its effect failed and was rolled back, and file that.
 
-    One that was applied meanwhile stays so, and nobody is called to it.
+    One that was processed meanwhile stays as it is, and nobody is called to it.
+
+    Args:
+        for_good: so would every copy. It is acknowledged, and from now on an anomaly.
 
     Transaction: opens its own.
     """
     detail = f"{type(error).__name__}: {error}"[:2000]
-    failed = Notification.objects.filter(
-        channel=came.channel, notification_id=came.notification_id, verdict=Verdict.ERROR
-    )
+    failed = Notification.objects.filter(_FAILED, channel=came.channel, notification_id=came.notification_id)
     with transaction.atomic():
         _keep_new(came, verdict=Verdict.ERROR, detail=detail, attempts=0)
         # under the row's lock: a copy that settles it meanwhile comes before, or after and resolves what is filed
-        if failed.update(detail=detail, attempts=F("attempts") + 1):
-            file_anomaly(
-                Anomaly.Kind.NOTIFICATION_FAILED,
-                channel=came.channel,
-                reference=came.notification_id,
-                detail={"error": detail},
-            )
+        row = failed.select_for_update(no_key=True).first()
+        if row is None:
+            return
+        acknowledged = for_good or row.verdict == Verdict.ANOMALY
+        done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged else {}
+        failed.update(detail=detail, attempts=F("attempts") + 1, **done)
+        file_anomaly(
+            Anomaly.Kind.NOTIFICATION_FAILED,
+            channel=came.channel,
+            reference=came.notification_id,
+            # the row has all of it; further lines name rows and times, and each copy would be other work by them
+            detail={"error": detail.partition("\n")[0]} | ({"acknowledged": "yes"} if acknowledged else {}),
+        )
 
 
-def quarantine(came: Received) -> None:
+def quarantine(came: Received) -> bool:
     """Keep what came under an id that we know with other content, once; a person decides about it.
+
+    Returns:
+        Whether it is new; a further copy of it is not.
 
     Transaction: needs the caller's.
     """
-    number = f"{came.notification_id[:100]}#{came.digest[:24]}"
-    _keep_new(replace(came, notification_id=number), verdict=Verdict.QUARANTINED, processed_at=Now())
+    aside = asdict(replace(came, notification_id=f"{came.notification_id[:100]}#{came.digest[:24]}"))
+    _, is_new = Notification.objects.get_or_create(
+        channel=aside.pop("channel"),
+        notification_id=aside.pop("notification_id"),
+        defaults={**aside, "verdict": Verdict.QUARANTINED, "processed_at": Now()},
+    )
+    return is_new
 
 
 def release_held(attempt: KnownAttempt, *, facts: int) -> None:

@@ -40,6 +40,7 @@ LABELS = {
 }
 
 WAITS = "waits for a person"
+ASKED_AGAIN = "asked the provider to send it again"
 
 
 def money(amount_minor: int, currency: str) -> str:
@@ -108,7 +109,7 @@ def policy(anomaly: Anomaly) -> str:
     if refund is not None:
         return f"gives {refund_money(refund)} back: {refund.get_status_display()}"
     if anomaly.kind == Anomaly.Kind.NOTIFICATION_FAILED:
-        return "asked the provider to send it again"
+        return f"acknowledged it; {WAITS}" if anomaly.detail.get("acknowledged") else ASKED_AGAIN
     return WAITS
 
 

@@ -10,7 +10,7 @@ EXPONENTS = {
     **dict.fromkeys(("JPY", "KRW"), 0),
 }
 
-_DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]+)?")
+_DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 
 
 def to_decimal(amount_minor: int, currency: str) -> str:
@@ -26,18 +26,19 @@ def to_decimal(amount_minor: int, currency: str) -> str:
 
 
 def from_decimal(text: str, currency: str) -> int:
-    """`"19.90", "CNY"` -> `1990`; exact, never through a float.
+    """`"19.90", "CNY"` -> `1990`; exact, however long, never through a float.
 
     Raises:
         ValueError: not a plain decimal number, or finer than the currency's minor unit.
     """
     exponent = _exponent(currency)
-    if not _DECIMAL.fullmatch(text):
+    found = _DECIMAL.fullmatch(text)
+    if found is None:
         raise ValueError(f"not an amount of money: {text!r}")
-    minor = Decimal(text).scaleb(exponent)
-    if minor != minor.to_integral_value():
+    places = found[2] or ""
+    if places[exponent:].strip("0"):
         raise ValueError(f"{text!r} is finer than {currency} has places")
-    return int(minor)
+    return int(found[1] + places[:exponent].ljust(exponent, "0"))
 
 
 def _exponent(currency: str) -> int:

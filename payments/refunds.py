@@ -236,7 +236,6 @@ def _file(refund: Refund, *, message: str) -> None:
         reference=refund.out_refund_no,
         payment_id=refund.payment_id,
         detail={"amount_minor": refund.amount_minor, "message": message},
-        anew=True,
     )
 
 

@@ -2,8 +2,9 @@
 
 A notification and its effect commit in one transaction under the unique (channel, notification id); a copy finds
 the row and is acknowledged. Where the effect fails, all of it rolls back, the raw bytes are kept with the verdict
-`error`, and the provider is asked to send again. What is not genuine leaves nothing but a counter, and causes no
-outbound call.
+`error`, and the provider is asked to send again. Where what it says fits in no column, no copy would do better:
+it is kept with the verdict `anomaly`, and acknowledged. What is not genuine leaves nothing but a counter, and
+causes no outbound call.
 
 Every copy is acknowledged on the database's word alone. The nonces that Redis remembers decide nothing: they tell
 a copy that the provider signed anew from bytes that somebody on the way sent again.
@@ -16,13 +17,14 @@ import json
 import logging
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import DataError, IntegrityError, transaction
 from prometheus_client import Counter
 
 from idempotency.availability import database_is_away
 from idempotency.locks import ExpiringSet
-from idempotency.statements import Statement, UnexpectedRows, send
+from idempotency.statements import DIVISION_BY_ZERO, Statement, UnexpectedRows, send
 from payments import inbox, refunds, services
 from payments.anomalies import file_anomaly
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
@@ -141,7 +143,7 @@ def replay(notification_pk: int) -> str:
         notification_pk: of its row.
 
     Returns:
-        The new verdict.
+        The verdict about this time; its row has it too, unless nothing has changed (see `inbox.settle`).
 
     Raises:
         Notification.DoesNotExist: there is none.
@@ -161,7 +163,7 @@ def replay(notification_pk: int) -> str:
     except Exception as error:
         if database_is_away(error):
             raise
-        inbox.keep_failed(came, error=error)
+        inbox.keep_failed(came, error=error, for_good=_fits_nowhere(error))
         raise ProcessingFailed(row.notification_id) from error
     return verdict
 
@@ -186,8 +188,20 @@ def _take_in(channel: str, notice: Notice, *, headers: dict[str, str], body: byt
         if database_is_away(error):  # or gave up on us: it would not keep the notification either
             raise
         log.exception("%s notification %s could not be applied", channel, notice.notification_id)
-        inbox.keep_failed(came, error=error)
-        return Verdict.ERROR
+        for_good = _fits_nowhere(error)
+        inbox.keep_failed(came, error=error, for_good=for_good)
+        return Verdict.ANOMALY if for_good else Verdict.ERROR
+
+
+def _fits_nowhere(error: Exception) -> bool:
+    """Whether applying it failed because of what it says: PostgreSQL or its driver could not take a value.
+
+    A ValueError may be a fault of ours all the same; like every failure it is logged, and a person is called. A
+    division by zero is how our own statements fail that must change a row and change none.
+    """
+    if isinstance(error, DataError):
+        return getattr(error.__cause__, "sqlstate", None) != DIVISION_BY_ZERO
+    return isinstance(error, ValueError)
 
 
 def _number_of(notice: Notice) -> str:
@@ -205,13 +219,13 @@ def _apply_once(came: Received, notice: Notice, *, ahead: bool = False) -> str:
     known, stands = _look(came, notice, ahead=ahead)
     if known is not None and not _says_the_same(known, came):
         with transaction.atomic():
-            file_anomaly(
-                Anomaly.Kind.CONTENT_CHANGED,
-                channel=came.channel,
-                reference=came.notification_id,
-                detail={"first_sha256": known.digest, "sha256": came.digest},
-            )
-            inbox.quarantine(came)
+            if inbox.quarantine(came):
+                file_anomaly(
+                    Anomaly.Kind.CONTENT_CHANGED,
+                    channel=came.channel,
+                    reference=came.notification_id,
+                    detail={"first_sha256": known.digest, "sha256": came.digest},
+                )
         return Verdict.QUARANTINED
     if known is not None and known.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
@@ -282,7 +296,9 @@ def _digest(notice: Notice) -> str:
 
     It is kept with the row, so what it is made of is named here and follows from no class's looks.
     """
-    told = [notice.event_type, [_told(fact) for fact in notice.facts]]
+    told: list[Any] = [notice.event_type, [_told(fact) for fact in notice.facts]]
+    if (news := notice.refund) is not None:
+        told.append([news.status.value, news.out_refund_no, news.message])
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 

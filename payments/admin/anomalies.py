@@ -36,7 +36,9 @@ WHAT_TO_DO = {
     " refund anew or by another way. Open: it goes on under its number as soon as our account there has the money"
     " (NOT_ENOUGH), or after it was sent on in the provider's pages (ABNORMAL: it left our account). Succeeded: it"
     " came back to our account; pay it out by another way.",
-    Kind.NOTIFICATION_FAILED: "See what failed, have it put right, then process the notification again.",
+    Kind.NOTIFICATION_FAILED: "See what failed, have it put right, then process the notification again."
+    " Acknowledged: what it says fits in no column, and it does not come again by itself; if nothing can be put"
+    " right, settle it with the provider.",
 }
 
 
@@ -125,7 +127,8 @@ class AnomalyAdmin(WholeTermSearch, MoneyAdmin):
                 f"{anomaly.get_kind_display().capitalize()}: {legible.at_stake(anomaly)} at stake.",
                 WHAT_TO_DO[Kind(anomaly.kind)],
                 *_of_its_refund(getattr(anomaly, "refund", None)),
-                "Resolving moves no money. It takes the anomaly off the list of open work, for good.",
+                "Resolving moves no money. It takes the anomaly off the list of open work, until something else is"
+                " told under its reference.",
             ],
             button="Resolve it",
             form=ResolutionForm(request.POST or None),

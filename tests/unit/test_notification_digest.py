@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from payments.providers.base import Fact, FactKind, Notice
+from payments.providers.base import Fact, FactKind, Notice, RefundResult, RefundStatus
 from payments.webhooks import _digest
 
 FACT = Fact(
@@ -28,8 +28,11 @@ OTHER: dict[str, Any] = {
 }
 
 
-def digest(*facts: Fact, event_type: str = "TRANSACTION.SUCCESS") -> str:
-    return _digest(Notice(notification_id="n", event_type=event_type, facts=facts))
+NEWS = RefundResult(status=RefundStatus.STUCK, message="ABNORMAL", out_refund_no="b" * 32)
+
+
+def digest(*facts: Fact, event_type: str = "TRANSACTION.SUCCESS", refund: RefundResult | None = None) -> str:
+    return _digest(Notice(notification_id="n", event_type=event_type, facts=facts, refund=refund))
 
 
 def test_it_does_not_follow_from_how_the_code_looks() -> None:
@@ -50,4 +53,17 @@ def test_every_field_of_a_fact_counts(name: str) -> None:
 
 def test_its_kind_and_the_number_of_its_facts_count() -> None:
     told = [digest(FACT), digest(FACT, event_type="other"), digest(FACT, FACT), digest()]
+    told += [digest(FACT, refund=NEWS), digest(refund=NEWS)]
     assert len(set(told)) == len(told)
+
+
+def test_the_news_of_a_refund_are_told_after_the_facts() -> None:
+    told = f'["REFUND.ABNORMAL", [], ["stuck", "{"b" * 32}", "ABNORMAL"]]'
+    assert digest(event_type="REFUND.ABNORMAL", refund=NEWS) == sha256(told.encode()).hexdigest()
+
+
+# a notice tells its facts itself; in the news of its refund there are none
+@pytest.mark.parametrize("name", sorted({field.name for field in fields(RefundResult)} - {"facts"}))
+def test_every_field_of_the_news_of_a_refund_counts(name: str) -> None:
+    other = {"status": RefundStatus.FAILED}.get(name, "other\ud800")
+    assert digest(refund=replace(NEWS, **{name: other})) != digest(refund=NEWS)  # type: ignore[arg-type]

@@ -8,9 +8,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from payments import services, webhooks
+from payments import anomalies, services, webhooks
 from payments.models import Anomaly, Attempt, JournalEntry, Notification, Observation
 from payments.providers.base import Notice
+from shop.models import Product
 from tests.integration.settlement.conftest import CHANNELS, letter, order_of, paid, payment_of, refunded
 from tests.threads import at_once
 
@@ -20,7 +21,18 @@ OpenAttempt = Callable[..., Attempt]
 
 
 def broken(*args: Any, **kwargs: Any) -> None:
-    raise ValueError("a fault of ours")
+    raise RuntimeError("a fault of ours")
+
+
+def fits_nowhere(*args: Any, **kwargs: Any) -> None:
+    """As the database says it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 10::numeric(1, 0)")
+
+
+def refused(*args: Any, **kwargs: Any) -> None:
+    """By a CHECK: what is refused is the same each time, and the server names another row."""
+    Product.objects.create(sku="broken", name="", price_minor=-1, stock=0)
 
 
 def take_in(notification_id: str, *facts: Any) -> str:
@@ -101,8 +113,53 @@ def test_what_an_earlier_version_kept_with_other_content_is_known_by_it(
     assert (Anomaly.objects.get().kind, payment_of(other).paid_minor) == ("content_changed", 0)
 
 
-def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
+def resolve_all() -> None:
+    for anomaly in Anomaly.objects.all():
+        anomalies.resolve(anomaly.pk, resolution="seen")
+
+
+def is_open() -> bool:
+    return Anomaly.objects.get().resolved_at is None
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_only_other_content_that_is_new_is_open_work_again(open_attempt: OpenAttempt, channel: str) -> None:
+    first, second, third = (letter(open_attempt(channel), notification_id="same") for _ in range(3))
+    first.send()
+    second.send()
+    resolve_all()
+    for copy in (second, first):
+        copy.send()
+        assert not is_open()
+    third.send()
+    assert is_open()
+    latest = Notification.objects.order_by("id").last()
+    assert latest is not None
+    assert Anomaly.objects.get().detail["sha256"] == latest.digest
+    resolve_all()
+    for copy in (second, third):
+        copy.send()
+        assert not is_open()
+    assert Notification.objects.count() == 3
+
+
+def test_another_failure_is_open_work_again_and_the_same_is_not(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = letter(open_attempt(), notification_id="n")
+    for fault, status in ((broken, 500), (refused, 500), (fits_nowhere, 204)):
+        monkeypatch.setattr(webhooks, "observe", fault)
+        assert note.send().status_code == status
+        assert is_open(), fault
+        resolve_all()
+        assert note.send().status_code == status
+        assert not is_open(), fault
+    assert Anomaly.objects.get().detail["error"] == "DataError: numeric field overflow"
+
+
+@pytest.mark.parametrize(("fault", "status"), [(broken, 500), (fits_nowhere, 204)])
+def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None], status: int
 ) -> None:
     note = letter(open_attempt(), notification_id="n")
     with monkeypatch.context() as patch:
@@ -111,10 +168,10 @@ def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
             patch.undo()
             (twin,) = at_once(note.send)
             assert twin.status_code == 204
-            broken()
+            fault()
 
         patch.setattr(webhooks, "observe", fail_after_a_twin)
-        assert note.send().status_code == 500
+        assert note.send().status_code == status
     assert note.send().status_code == 204
     assert Notification.objects.get().verdict == "applied"
     assert not Anomaly.objects.exists()
@@ -130,7 +187,7 @@ def test_a_failed_one_is_processed_again_on_demand(
         for _ in range(2):
             assert letter(attempt, notification_id="n").send().content != b"success"
         row = Notification.objects.get()
-        assert (row.verdict, row.attempts, row.detail) == ("error", 2, "ValueError: a fault of ours")
+        assert (row.verdict, row.attempts, row.detail) == ("error", 2, "RuntimeError: a fault of ours")
         with pytest.raises(webhooks.ProcessingFailed):
             webhooks.replay(row.pk)
     row.refresh_from_db()
@@ -142,6 +199,46 @@ def test_a_failed_one_is_processed_again_on_demand(
     assert order_of(attempt).status == "paid"
 
 
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_what_fits_in_no_column_is_processed_again_on_demand(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str, capsys: Any
+) -> None:
+    attempt = open_attempt(channel)
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", fits_nowhere)
+        assert letter(attempt, notification_id="n").send().status_code in {200, 204}
+        row = Notification.objects.get()
+        for fault in (
+            fits_nowhere,
+            broken,
+        ):  # the second is asked for by nobody: the provider was told that we have it
+            patch.setattr(webhooks, "observe", fault)
+            with pytest.raises(CommandError, match="1 could not be processed"):
+                call_command("notifications", "replay", "--verdict", "anomaly")
+            assert Anomaly.objects.get().detail["acknowledged"] == "yes"
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts, row.detail) == ("anomaly", 3, "RuntimeError: a fault of ours")
+    call_command("notifications", "replay", "n")
+    assert "applied: 1" in capsys.readouterr().out
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts, row.detail) == ("applied", 4, "")
+    assert (Anomaly.objects.get().resolution, payment_of(attempt).paid_minor) == ("processed later", 1990)
+
+
+def test_what_fitted_in_no_column_and_was_told_otherwise_is_done(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt()
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", fits_nowhere)
+        assert letter(attempt, notification_id="n").send().status_code == 204
+    letter(attempt, notification_id="m").send()
+    failed = Notification.objects.get(notification_id="n")
+    assert webhooks.replay(failed.pk) == "duplicate"
+    failed.refresh_from_db()
+    assert (failed.verdict, failed.detail, is_open()) == ("duplicate", "", False)
+
+
 def test_replaying_what_was_applied_moves_nothing(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     letter(attempt).send()
@@ -149,6 +246,29 @@ def test_replaying_what_was_applied_moves_nothing(open_attempt: OpenAttempt) -> 
     assert webhooks.replay(Notification.objects.get().pk) == "duplicate"
     assert vars(payment_of(attempt)) | {"_state": None} == before
     assert (Observation.objects.count(), JournalEntry.objects.count()) == (1, 1)
+    row = Notification.objects.get()
+    assert (row.verdict, row.attempts) == ("applied", 2)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_replaying_an_anomaly_leaves_it_one(open_attempt: OpenAttempt, channel: str) -> None:
+    attempt = open_attempt(channel)
+    letter(attempt, charged_minor=1).send()
+    row = Notification.objects.get()
+    assert webhooks.replay(row.pk) == "duplicate"
+    row.refresh_from_db()
+    assert (row.verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
+
+
+def test_what_was_put_aside_and_was_told_otherwise_leaves_quarantine(open_attempt: OpenAttempt) -> None:
+    attempt, other = open_attempt(), open_attempt()
+    letter(attempt, notification_id="same").send()
+    letter(other, notification_id="same").send()
+    services.fold((paid(other),), source="query")
+    aside = Notification.objects.get(verdict="quarantined")
+    assert webhooks.replay(aside.pk) == "duplicate"
+    aside.refresh_from_db()
+    assert aside.verdict == "duplicate"
 
 
 def test_the_command_replays_by_verdict_with_progress(open_attempt: OpenAttempt, capsys: Any) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from payments import anomalies
 from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
-from payments.observations import Outcome, apply_observation
+from payments.observations import Outcome, apply_observation, rederive
 from payments.providers.base import Fact
 from shop.models import Order
 from tests.integration.settlement.conftest import closed, order_of, paid, payment_of, refunded
@@ -231,6 +232,51 @@ def test_a_fact_told_again_with_other_content_is_filed(open_attempt: OpenAttempt
         5,
     )
     assert payment_of(attempt).paid_minor == 1990
+
+
+def settle(anomaly: Anomaly) -> None:
+    anomalies.resolve(anomaly.pk, resolution="seen")
+
+
+def test_what_is_told_with_yet_another_content_is_open_work_again(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    one, other = (replace(paid(attempt), amount_minor=amount_minor) for amount_minor in (1, 2))
+    fold(paid(attempt), one)
+    anomaly = Anomaly.objects.get()
+    settle(anomaly)
+    for fact, is_open in ((one, False), (other, True)):
+        assert fold(fact) == [Outcome.ANOMALY]
+        anomaly.refresh_from_db()
+        assert (anomaly.resolved_at is None, anomaly.detail["amount_minor"]) == (is_open, fact.amount_minor)
+    assert Anomaly.objects.count() == 1
+
+
+def test_a_foreign_number_with_another_amount_is_open_work_again(open_attempt: OpenAttempt) -> None:
+    one = replace(paid(open_attempt()), out_trade_no="f" * 32)
+    fold(one)
+    anomaly = Anomaly.objects.get()
+    settle(anomaly)
+    for fact, is_open in ((one, False), (replace(one, amount_minor=2), True)):
+        assert fold(fact) == [Outcome.ANOMALY]
+        anomaly.refresh_from_db()
+        assert (anomaly.kind, anomaly.resolved_at is None) == ("unknown_trade", is_open)
+
+
+def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    refunds = [refunded(attempt, 1500, number) for number in (ONE, OTHER, "c" * 32)]
+    fold(paid(attempt), *refunds[:2])
+    anomaly = Anomaly.objects.get()
+    settle(anomaly)
+    with transaction.atomic():
+        rederive(Payment.objects.select_for_update().get())
+    fold(refunds[1])
+    anomaly.refresh_from_db()
+    assert anomaly.resolution == "seen"
+    fold(refunds[2])
+    anomaly.refresh_from_db()
+    assert (anomaly.resolved_at, anomaly.resolution) == (None, "")
+    assert anomaly.detail == {"paid_minor": 1990, "refunded_minor": 4500}
 
 
 def test_more_refunded_than_paid_is_filed_and_capped(open_attempt: OpenAttempt) -> None:

@@ -822,6 +822,12 @@ class TestAnomalies:
             ),
             ("content_changed", {"first_sha256": "a", "sha256": "b"}, "-", "waits for a person"),
             ("notification_failed", {"error": "x"}, "-", "asked the provider to send it again"),
+            (
+                "notification_failed",
+                {"error": "x", "acknowledged": "yes"},
+                "-",
+                "acknowledged it; waits for a person",
+            ),
             ("refund_failed", {"amount_minor": 500, "message": "no"}, "5.00 CNY", "waits for a person"),
             ("refund_exceeds_paid", {"paid_minor": 0, "refunded_minor": 700}, "7.00 CNY", "waits for a person"),
         ],

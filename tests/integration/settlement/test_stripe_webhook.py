@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,10 +12,11 @@ from django.db import connection, transaction
 from django.test import Client
 
 from payments import channels as configured
-from payments import refunds, webhooks
+from payments import refunds, services, webhooks
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.sandbox import state, stripe_documents
-from tests.integration.settlement.conftest import order_of, payment_of
+from tests.integration.settlement.conftest import order_of, paid, payment_of
+from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
 
@@ -128,6 +130,33 @@ def test_a_refund_that_comes_back_after_it_succeeded_waits_for_a_person(
     assert payment_of(attempt).refunded_minor == 990
 
 
+def test_replaying_what_waits_for_its_payment_leaves_it_waiting(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    assert send(refund_told(attempt, 990)).status_code == 200
+    row = Notification.objects.get()
+    for _ in range(2):
+        assert webhooks.replay(row.pk) == "duplicate"
+        row.refresh_from_db()
+        assert row.verdict == "held"
+    assert send(told(attempt)).status_code == 200
+    for _ in range(2):
+        row.refresh_from_db()
+        assert (row.verdict, payment_of(attempt).refunded_minor) == ("applied", 990)
+        assert row.detail == "it came before its payment, and was applied after it"
+        assert webhooks.replay(row.pk) == "duplicate"
+
+
+def test_a_payment_beside_a_replay_releases_what_waited(open_attempt: OpenAttempt) -> None:
+    for amount_minor in range(990, 995):
+        attempt = open_attempt("stripe")
+        assert send(refund_told(attempt, amount_minor)).status_code == 200
+        row = Notification.objects.get(out_trade_no=attempt.out_trade_no)
+        fact = paid(attempt, provider_txn_id=f"pi_{attempt.out_trade_no[-20:]}")
+        at_once(partial(webhooks.replay, row.pk), partial(services.fold, (fact,), source="query"))
+        row.refresh_from_db()
+        assert (row.verdict, payment_of(attempt).refunded_minor) == ("applied", amount_minor)
+
+
 def test_a_canceled_intent_ends_the_attempt(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt("stripe")
     assert send(told(attempt, "closed")).status_code == 200
@@ -209,6 +238,66 @@ def test_signed_but_of_no_shape_is_400(channels: None, changed: dict[str, Any]) 
 
 def test_signed_and_nested_too_deeply_is_400(channels: None) -> None:
     assert send(signed(b"[" * 50_000)).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"amount_received": 10**20},
+        {"amount_received": 10**4000},
+        {"currency": "yuan"},
+        {"intent": "pi_\x00"},
+        {"intent": "pi_\ud800"},
+        {"intent": "p" * 65},
+    ],
+    ids=["amount", "long amount", "currency", "NUL", "surrogate", "long number"],
+)
+def test_what_fits_nowhere_is_acknowledged_and_kept_for_a_person(
+    open_attempt: OpenAttempt, changed: dict[str, Any]
+) -> None:
+    body = json.loads(event(metadata={"out_trade_no": open_attempt("stripe").out_trade_no}))
+    body["data"]["object"] |= {"id": changed.pop("intent", "pi_1"), **changed}
+    for _ in range(3):
+        assert send(signed(json.dumps(body).encode())).status_code == 200
+    row, anomaly = Notification.objects.get(), Anomaly.objects.get(resolved_at__isnull=True)
+    assert (row.verdict, row.attempts, anomaly.kind) == ("anomaly", 1, "notification_failed")
+    assert anomaly.detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
+    assert Observation.objects.count() == 0
+
+
+def test_the_same_id_with_other_content_is_put_aside(open_attempt: OpenAttempt) -> None:
+    one, other = open_attempt("stripe"), open_attempt("stripe")
+    assert send(told(one)).status_code == 200
+    known = json.loads(stripe_documents.notification(told(one))[1])["id"]
+    changed = json.loads(stripe_documents.notification(told(other))[1]) | {"id": known}
+    for _ in range(2):
+        assert send(signed(json.dumps(changed).encode())).status_code == 200
+    kept, aside = Notification.objects.order_by("id")
+    assert (kept.verdict, aside.verdict) == ("applied", "quarantined")
+    assert aside.notification_id == f"{known}#{aside.digest[:24]}"
+    assert (Anomaly.objects.get().kind, payment_of(other).paid_minor) == ("content_changed", 0)
+
+
+def test_the_same_id_about_another_refund_is_put_aside(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    send(told(attempt))
+    for amount_minor in (500, 600):
+        notice = refund_told(attempt, amount_minor)
+        number = UUID(hex=notice["refund"]["refund_id"][3:])
+        with transaction.atomic():
+            refunds.request_refund(
+                payment_id=attempt.payment_id, amount_minor=amount_minor, reason="", refund_id=number
+            )
+        send(notice)
+        failed = json.loads(stripe_documents.notification(notice)[1])
+        failed["data"]["object"] |= {"status": "failed", "failure_reason": "lost_or_stolen_card"}
+        body = json.dumps(failed | {"id": "evt_failed", "type": "refund.failed"}).encode()
+        assert send(signed(body)).status_code == 200
+    about = Notification.objects.filter(event_type="refund.failed").order_by("id")
+    assert [row.verdict for row in about] == ["anomaly", "quarantined"]
+    assert set(Anomaly.objects.values_list("kind", flat=True)) == {"refund_failed", "content_changed"}
+    assert webhooks.replay(about[1].pk) == "anomaly", "a person has found that it is right"
+    assert Anomaly.objects.filter(kind="refund_failed").count() == 2
 
 
 @pytest.mark.parametrize("number", ["n" * 65, "n\x00", "n\ud800", 7, ["n"], {"n": 1}])

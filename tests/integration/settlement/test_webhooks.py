@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
 
 import pytest
 from django.core.exceptions import RequestDataTooBig
-from django.db import OperationalError, connection
+from django.db import DataError, IntegrityError, OperationalError, connection, transaction
 from django.test import Client
 from django.utils import translation
 from prometheus_client import REGISTRY
 
+from idempotency.statements import UnexpectedRows
 from payments import channels as configured
-from payments import webhooks
+from payments import refunds, services, webhooks
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
 from payments.providers.alipay import signed_text
@@ -24,7 +26,7 @@ from payments.providers.wechat import answer_message
 from payments.sandbox import state
 from payments.sandbox.wechat_certificates import encrypted
 from payments.sandbox.wechat_signing import signature_headers
-from tests.integration.settlement.conftest import CHANNELS, Letter, letter, order_of, payment_of
+from tests.integration.settlement.conftest import CHANNELS, Letter, letter, order_of, payment_of, refunded
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
 
@@ -223,13 +225,20 @@ def test_wechat_signed_but_of_no_shape_is_400(open_attempt: OpenAttempt, changed
 def test_a_genuine_fact_that_fits_nowhere_is_kept_for_a_person(
     open_attempt: OpenAttempt, changed: dict[str, Any]
 ) -> None:
-    note = wechat_letter(open_attempt("wechat"), **changed)
-    for _ in range(2):
-        answer = note.send()
-        assert (answer.status_code, answer.json()["code"]) == (500, "FAIL")
+    kept_for_a_person(wechat_letter(open_attempt("wechat"), **changed))
+
+
+def kept_for_a_person(note: Letter) -> None:
+    """What no copy would change is acknowledged; copies change nothing, and it is not processed for them."""
+    for _ in range(3):
+        assert acknowledged(note.send(), note.channel)
     row, anomaly = Notification.objects.get(), Anomaly.objects.get()
-    assert (row.verdict, row.attempts, anomaly.kind) == ("error", 2, "notification_failed")
-    assert Observation.objects.count() == 0
+    assert (row.verdict, row.attempts, row.processed_at is None) == ("anomaly", 1, False)
+    assert bytes(row.body) == note.body
+    assert (anomaly.kind, anomaly.reference) == ("notification_failed", row.notification_id)
+    assert anomaly.detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
+    assert row.detail.partition(":")[0] in {"DataError", "UnicodeEncodeError"}
+    assert (Observation.objects.count(), anomaly.resolved_at) == (0, None)
 
 
 def alipay_letter(attempt: Attempt, **changed: str | None) -> Letter:
@@ -240,6 +249,85 @@ def alipay_letter(attempt: Attempt, **changed: str | None) -> Letter:
     covered = signed_text(kept, without=frozenset({"sign", "sign_type"}))
     signed = {**kept, "sign": rsa.sign(covered, state.keys().alipay)}
     return Letter("alipay", urlencode(signed).encode(), note.headers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"total_amount": f"{10**18}.00"},
+        {"total_amount": "9" * 400},
+        {"seller_id": "2" * 65},
+        {"trade_no": "4" * 65},
+        {"trade_no": "42\x00"},
+        {"out_trade_no": "n\x00"},
+    ],
+    ids=range(6),
+)
+def test_alipay_what_fits_nowhere_is_kept_for_a_person(open_attempt: OpenAttempt, changed: dict[str, str]) -> None:
+    kept_for_a_person(alipay_letter(open_attempt("alipay"), **changed))
+
+
+def raise_what_divides_by_zero(**_: Any) -> None:
+    """As our own statements fail that must change a row and change none."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(
+    "fault",
+    [RuntimeError("x"), TypeError("x"), KeyError("x"), UnexpectedRows("x"), IntegrityError("x"), None],
+    ids=["runtime", "type", "key", "rows", "integrity", "division"],
+)
+def test_any_other_failure_is_asked_for_again(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str, fault: Exception | None
+) -> None:
+    note = letter(open_attempt(channel), notification_id="n-1")
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", raise_what_divides_by_zero if fault is None else failing(fault))
+        for _ in range(2):
+            assert asked_again(note.send(), channel, 500)
+    row, anomaly = Notification.objects.get(), Anomaly.objects.get()
+    assert (row.verdict, row.attempts, anomaly.detail) == ("error", 2, {"error": row.detail.partition("\n")[0]})
+    assert acknowledged(note.send(), channel)
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts) == ("applied", 3)
+
+
+def failing(fault: Exception) -> Callable[..., None]:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise fault
+
+    return fail
+
+
+@pytest.mark.parametrize("fault", [ValueError("x"), UnicodeError("x"), DataError("x")], ids=type)
+def test_what_may_be_a_fault_of_ours_is_logged(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Exception
+) -> None:
+    monkeypatch.setattr(webhooks, "observe", failing(fault))
+    assert letter(open_attempt(), notification_id="n-1").send().status_code == 204
+    (logged,) = [one for one in caplog.records if one.name == "payments.webhooks" and one.levelname == "ERROR"]
+    assert logged.getMessage() == "wechat notification n-1 could not be applied"
+    assert logged.exc_info[1] is fault
+
+
+@pytest.mark.parametrize("again", ["copy", "replay"])
+def test_what_an_earlier_version_asked_for_again_and_again_ends(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, again: str
+) -> None:
+    note = wechat_letter(open_attempt(), amount={"currency": "YUAN"})
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", failing(RuntimeError("an earlier version")))
+        assert note.send().status_code == 500
+    if again == "replay":
+        with pytest.raises(webhooks.ProcessingFailed):
+            webhooks.replay(Notification.objects.get().pk)
+    for _ in range(2):
+        assert note.send().status_code == 204
+    row = Notification.objects.get()
+    assert (row.verdict, row.attempts) == ("anomaly", 2)
+    assert Anomaly.objects.get().detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
 
 
 @pytest.mark.parametrize(
@@ -342,6 +430,44 @@ def test_the_same_id_with_other_content_is_an_anomaly(open_attempt: OpenAttempt,
     assert acknowledged(letter(other, notification_id="n-1").send(), channel)
     assert Anomaly.objects.get().kind == "content_changed"
     assert payment_of(other).paid_minor == 0
+
+
+def test_the_same_id_about_another_refund_is_an_anomaly(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    assert letter(attempt).send().status_code == 204
+    numbers = [f"{amount_minor:032}" for amount_minor in (500, 600)]
+    for number in numbers:
+        with transaction.atomic():
+            refunds.request_refund(
+                payment_id=attempt.payment_id, amount_minor=int(number), reason="", refund_id=UUID(hex=number)
+            )
+        note = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
+        for _ in range(2):
+            assert note.send().status_code == 204
+    filed = Anomaly.objects.order_by("id").values_list("kind", "reference")
+    assert list(filed) == [("refund_failed", numbers[0]), ("content_changed", "wx-1")]
+    aside = Notification.objects.get(verdict="quarantined")
+    assert webhooks.replay(aside.pk) == "anomaly", "a person has found that it is right"
+    assert Anomaly.objects.get(kind="refund_failed", reference=numbers[1]).resolved_at is None
+
+
+def test_replaying_the_news_of_a_refund_that_has_gone_well_since_leaves_the_anomaly_that_it_was(
+    open_attempt: OpenAttempt,
+) -> None:
+    attempt = open_attempt()
+    letter(attempt).send()
+    number = "a" * 32
+    with transaction.atomic():
+        refunds.request_refund(
+            payment_id=attempt.payment_id, amount_minor=990, reason="", refund_id=UUID(hex=number)
+        )
+    stuck = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
+    assert stuck.send().status_code == 204
+    services.fold((refunded(attempt, 990, number),), source="refund")
+    row = Notification.objects.get(event_type="REFUND.ABNORMAL")
+    assert webhooks.replay(row.pk) == "ignored"
+    row.refresh_from_db()
+    assert (row.verdict, Anomaly.objects.get().resolved_at is None) == ("anomaly", False)
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
