@@ -16,8 +16,9 @@ from idempotency.locks import PermitExpirableSemaphore, RateExceeded, RateLimite
 from payments.errors import ProviderUnavailable
 from payments.sharing import give_back, shared
 
-# longer than a call's four time-outs together: to get a connection, connect, send and read. A permit is kept by no
-# watchdog and in no memory of ours, so whatever becomes of the process or of Redis, it is free again after that
+# longer than the wait for a turn and a call, whose time-out is for all its parts; a bill's file alone may take
+# longer, and then one more call goes out beside it. A permit is kept by no watchdog and in no memory of ours, so
+# whatever becomes of the process or of Redis, it is free again after that
 LEASE_SECONDS = 21.0
 
 RATE_SECONDS = 1.0  # what PROVIDER_CALLS_PER_SECOND counts over

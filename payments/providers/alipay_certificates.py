@@ -77,7 +77,7 @@ def leaves(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
 class CertificateTrust:
     """Certificate mode: Alipay's certificates are held, each of them issued under a root that is held too.
 
-    One that has expired beside a valid one is left out, so that it may stay in the file.
+    One that has expired beside a valid one may stay in the file: notifications that came in its time count still.
 
     Args:
         pems: the three files.
@@ -105,12 +105,12 @@ class CertificateTrust:
         self._held = _believed(_loaded(PLATFORM, pems.platform), roots, now=now)
 
     def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """The key of the held certificate of this SN; none if it is another's, or not valid any more."""
+        """The key of the held certificate of this SN; none if it is another's, or not valid at `now`."""
         found = self._held.get(cert_sn)
         return (found[1],) if found is not None and _is_valid(found[0], now) else ()
 
     def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """The keys of all held certificates that are valid."""
+        """The keys of all held certificates that are valid at `now`."""
         return tuple(key for certificate, key in self._held.values() if _is_valid(certificate, now))
 
 
@@ -124,7 +124,7 @@ def _loaded(which: str, pem: bytes) -> list[x509.Certificate]:
 def _believed(
     held: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], *, now: float
 ) -> dict[str, tuple[x509.Certificate, RSAPublicKey]]:
-    """Alipay's own among these and their issuers, by SN: what is valid now, and what will be."""
+    """Alipay's own among these and their issuers, by SN: what is valid now, what will be, and what was."""
     own = leaves(held)
     issuers = [certificate for certificate in held if certificate not in own]
     if not own:
@@ -133,15 +133,31 @@ def _believed(
         raise CertificateError(PLATFORM, "; ".join(_when(certificate) for certificate in own))
     believed = {}
     for certificate in own:
-        if certificate.not_valid_after_utc < datetime.fromtimestamp(now, UTC):
-            log.warning("Of Alipay's certificates one is left out: %s", _when(certificate))
-            continue
-        if not _comes_from(certificate, issuers, roots, now=now, links=_MOST_LINKS):
-            raise CertificateError(
-                PLATFORM, f"{_named(certificate)} comes from no certificate of the root file that is valid now"
-            )
-        believed[certificate_sn(certificate)] = (certificate, _key_of(PLATFORM, certificate))
+        end = certificate.not_valid_after_utc.timestamp()
+        try:
+            # an expired one is judged as of its last day, when its issuers may still have been valid
+            key = _believed_key(certificate, issuers, roots, now=min(now, end))
+        except CertificateError as error:
+            if end >= now:
+                raise
+            log.warning("Of Alipay's expired certificates one is left out: %s", error.problem)
+        else:
+            believed[certificate_sn(certificate)] = (certificate, key)
     return believed
+
+
+def _believed_key(
+    certificate: x509.Certificate,
+    issuers: Sequence[x509.Certificate],
+    roots: Sequence[x509.Certificate],
+    *,
+    now: float,
+) -> RSAPublicKey:
+    if not _comes_from(certificate, issuers, roots, now=now, links=_MOST_LINKS):
+        raise CertificateError(
+            PLATFORM, f"{_named(certificate)} comes from no certificate of the root file that is valid with it"
+        )
+    return _key_of(PLATFORM, certificate)
 
 
 def _key_of(which: str, certificate: x509.Certificate) -> RSAPublicKey:

@@ -100,8 +100,8 @@ def genuine_answer(content: bytes, method: str, trust: Trust, *, now: float) -> 
         name = name if f'"{name}"' in text else "error_response"
         raw, whole = signed_member(text, name), json.loads(text)
         answer, sign, cert_sn = json.loads(raw), whole.get("sign", ""), whole.get(CERT_SN, "")
-    except UNREADABLE as error:
-        raise OutcomeUnknown("the answer is not of the documented shape") from error
+    except UNREADABLE:
+        raise OutcomeUnknown("the answer is not of the documented shape") from None
     if not isinstance(answer, dict) or not isinstance(sign, str) or not isinstance(cert_sn, str):
         raise OutcomeUnknown("the answer is not an object and its signature")
     if not any_verifies(raw.encode(), sign, trust.keys(cert_sn, now=now)):
@@ -118,8 +118,8 @@ def genuine_form(body: bytes, trust: Trust, *, app_id: str, now: float) -> dict[
     """
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=200)
-    except ValueError as error:
-        raise NotificationMalformed("not a form") from error
+    except ValueError:
+        raise NotificationMalformed("not a form") from None
     given = dict(pairs)
     if len(given) != len(pairs):
         raise SignatureInvalid("a parameter is given twice")

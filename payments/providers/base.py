@@ -302,7 +302,7 @@ class Provider(Protocol):
         Args:
             headers: header names in any case.
             body: the raw bytes as received.
-            now: aware; stale and future time stamps are judged by it.
+            now: when it came, aware; stale and future time stamps and the sender's certificate are judged by it.
 
         Raises:
             SignatureInvalid: not the provider's, stale, or a key that we don't hold.

@@ -47,7 +47,7 @@ def read_event(
             refund=refund_news(event),
         )
     except UNREADABLE as error:
-        raise NotificationMalformed(f"not a readable event: {type(error).__name__}") from error
+        raise NotificationMalformed(f"not a readable event: {type(error).__name__}") from None
 
 
 def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> None:
@@ -63,8 +63,8 @@ def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> 
         raise SignatureInvalid("the time stamp is stale or of the future")
     try:
         text = body.decode()
-    except UnicodeDecodeError as error:
-        raise SignatureInvalid("the body is not text, so nobody signed it") from error
+    except UnicodeDecodeError:
+        raise SignatureInvalid("the body is not text, so nobody signed it") from None
     for secret in secrets:
         try:
             stripe.WebhookSignature.verify_header(text, header, secret, None)

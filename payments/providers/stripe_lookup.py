@@ -46,8 +46,9 @@ def answered() -> Iterator[None]:
     except stripe.AuthenticationError as error:
         raise ProviderUnavailable(f"Stripe does not take our key: {error.user_message}") from error
     except (stripe.APIError, stripe.APIConnectionError) as error:
-        # also 409: a call with the same Idempotency-Key is still running
-        raise OutcomeUnknown(f"Stripe answered {error.http_status} without saying what it did") from error
+        # also 409: a call with the same Idempotency-Key is still running. Hidden, because the library's text of an
+        # answer that it cannot read is that answer
+        raise OutcomeUnknown(f"Stripe answered {error.http_status} without saying what it did") from None
     except stripe.StripeError as error:
         kind = (error.error and error.error.to_dict().get("type")) or type(error).__name__
         raise ProviderRejected(error.code or str(kind), error.user_message or "") from error

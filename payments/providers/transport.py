@@ -1,24 +1,40 @@
-"""HTTP towards a provider: one pooled client, explicit time-outs, and what a failure lets us know.
+"""HTTP towards a provider: one pooled client, bounds in time and size, and what a failure lets us know.
 
 A connection that never stood means that nothing happened (`ProviderUnavailable`); anything later means that we
 do not know (`OutcomeUnknown`). No retries, no redirects, no proxies from the environment.
 """
 
 import ssl
+import traceback
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
+from pathlib import PurePath
 
 import httpx
 
 from payments.errors import OutcomeUnknown, ProviderUnavailable
+from payments.providers.deadlines import BoundedTransport, within
 from payments.providers.documents import UNREADABLE
 
 # made anew around each call; entering it may wait, and raise ProviderUnavailable instead of letting the call out
 Limits = Callable[[], AbstractContextManager[None]]
 
-NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+ANSWER_BYTES_MAX = 8 * 2**20  # the largest that we ask for are Stripe's pages of a hundred objects
+DOWNLOAD_SECONDS_MAX = 120.0
+
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back, whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client:
@@ -26,12 +42,12 @@ def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client
 
     Its connections end with the last reference to it: a provider that was built anew for changed keys is dropped
     by `payments.channels`, while calls of other threads may still run on it.
+
+    Args:
+        timeout_seconds: for one call in all its parts, from the wait for a connection to the answer's last byte;
+            and for each wait of a download.
     """
-    pool = httpx.HTTPTransport(
-        verify=_authorities(),
-        limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections),
-        trust_env=False,
-    )
+    pool = BoundedTransport(authorities=_authorities(), max_connections=max_connections)
     made = httpx.Client(
         transport=pool, timeout=httpx.Timeout(timeout_seconds), follow_redirects=False, trust_env=False
     )
@@ -45,23 +61,63 @@ def _authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-def send(session: httpx.Client, request: httpx.Request, *, limits: Limits = nullcontext) -> httpx.Response:
+def send(
+    session: httpx.Client,
+    request: httpx.Request,
+    *,
+    limits: Limits = nullcontext,
+    seconds_max: float | None = None,
+    bytes_max: int = ANSWER_BYTES_MAX,
+) -> Answer:
     """Send and read the whole answer, within `limits`.
+
+    Args:
+        seconds_max: for all of it; the session's time-out where None.
+        bytes_max: of the answer's body, unpacked.
 
     Raises:
         ProviderUnavailable: it did not leave this machine.
-        OutcomeUnknown: it left, and no whole answer below 500 came back.
+        OutcomeUnknown: it left, and no whole answer below 500 came back in time, or one that is too large.
+    """
+    host, seconds = request.url.host, seconds_max or session.timeout.read
+    try:
+        with limits(), within(seconds), closing(session.send(request, stream=True)) as response:
+            content = bytearray()
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > bytes_max:
+                    raise OutcomeUnknown(f"the answer of {host} is larger than {bytes_max} bytes")
+    except _NEVER_SENT as error:
+        raise ProviderUnavailable(f"{host} cannot be reached: {type(error).__name__}") from error
+    except httpx.HTTPError as error:
+        # the text of one about a broken answer holds what was read of it
+        raise OutcomeUnknown(f"no answer from {host}: {type(error).__name__}") from None
+    if response.status_code >= 500:
+        raise OutcomeUnknown(f"{host} answered {response.status_code}")
+    return Answer(status=response.status_code, headers=response.headers, content=bytes(content))
+
+
+def download(
+    session: httpx.Client,
+    url: str,
+    *,
+    bytes_max: int,
+    headers: Mapping[str, str] | None = None,
+    limits: Limits = nullcontext,
+) -> bytes:
+    """A file from an address that a genuine answer named. It may take `DOWNLOAD_SECONDS_MAX`.
+
+    Raises:
+        ProviderUnavailable, OutcomeUnknown: as `send`; also for an address that is none, and any answer but 200.
     """
     try:
-        with limits():
-            response = session.send(request)
-    except NEVER_SENT as error:
-        raise ProviderUnavailable(f"{request.url.host} cannot be reached: {type(error).__name__}") from error
-    except httpx.HTTPError as error:
-        raise OutcomeUnknown(f"no answer from {request.url.host}: {type(error).__name__}") from error
-    if response.status_code >= 500:
-        raise OutcomeUnknown(f"{request.url.host} answered {response.status_code}")
-    return response
+        request = session.build_request("GET", url, headers={**(headers or {}), "Accept-Encoding": "identity"})
+    except (httpx.InvalidURL, ValueError):
+        raise OutcomeUnknown("the file's address is none") from None
+    answer = send(session, request, limits=limits, seconds_max=DOWNLOAD_SECONDS_MAX, bytes_max=bytes_max)
+    if answer.status != httpx.codes.OK:
+        raise OutcomeUnknown(f"{request.url.host} answered {answer.status} and not with a file")
+    return answer.content
 
 
 @contextmanager
@@ -69,9 +125,12 @@ def reading(what: str) -> Iterator[None]:
     """Around taking a genuine answer apart: one that is not of the documented shape tells us nothing.
 
     Raises:
-        OutcomeUnknown: instead of what is `UNREADABLE` inside.
+        OutcomeUnknown: instead of what is `UNREADABLE` inside. It tells the error's type and place only, and
+            hides the error itself, whose text may hold what was read: a whole bill, with everybody who paid.
     """
     try:
         yield
     except UNREADABLE as error:
-        raise OutcomeUnknown(f"the answer's {what} cannot be read: {error!r}") from error
+        place = traceback.extract_tb(error.__traceback__, limit=-1)[0]
+        where = f"{type(error).__name__} at {PurePath(place.filename).name}:{place.lineno}"
+        raise OutcomeUnknown(f"the answer's {what} cannot be read: {where}") from None

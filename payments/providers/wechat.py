@@ -256,7 +256,7 @@ class WeChatPay(SignedCalls):
                 refund=refund_news(event_type, content),
             )
         except UNREADABLE as error:
-            raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from error
+            raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from None
 
     def _refund_result(self, answer: Mapping[str, Any]) -> RefundResult:
         status = _REFUND_STATES.get(str(answer.get("status")), RefundStatus.PROCESSING)

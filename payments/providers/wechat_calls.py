@@ -14,12 +14,11 @@ import httpx
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import rsa
-from payments.providers.transport import NEVER_SENT, Limits, client, reading, send
+from payments.providers.transport import Answer, Limits, client, download, reading, send
 from payments.providers.wechat_keys import KeyRing
 from payments.providers.wechat_signing import Signer, verify
 
 API_V3_KEY_BYTES = 32
-DOWNLOAD_SECONDS_MAX = 120.0
 # to be asked again, under the same number; Source: API v3, "error codes", "refund best practice" (read 2026-11)
 _TOO_OFTEN = frozenset({"FREQUENCY_LIMITED", "FREQUENCY_LIMIT_EXCEED", "RATELIMIT_EXCEEDED"})
 
@@ -50,7 +49,7 @@ class SignedCalls:
 
     Args:
         config: the account.
-        timeout_seconds: for one call in all its parts.
+        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
         clock: seconds since the epoch; for tests.
         limits: around every call that goes out.
 
@@ -77,7 +76,7 @@ class SignedCalls:
             serial=config.mch_serial,
             key=rsa.load_private_key(config.mch_private_key_pem),
         )
-        self._platform = KeyRing(config.platform_keys, clock=clock)
+        self._platform = KeyRing(config.platform_keys)
         self._http = client(timeout_seconds=timeout_seconds)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -92,13 +91,13 @@ class SignedCalls:
         request = self._http.build_request(
             method, self.config.api_url + path, content=text.encode(), headers=self._headers(method, path, text)
         )
-        response = send(self._http, request, limits=self._limits)
-        self._verify_answer(response)
+        came = send(self._http, request, limits=self._limits)
+        self._verify_answer(came)
         with reading("JSON"):
-            answer = json.loads(response.content) if response.content else {}
+            answer = json.loads(came.content) if came.content else {}
         if not isinstance(answer, dict):
             raise OutcomeUnknown("the answer is not a JSON object")
-        status, code = response.status_code, str(answer.get("code", response.status_code))
+        status, code = came.status, str(answer.get("code", came.status))
         if status in (httpx.codes.OK, httpx.codes.NO_CONTENT) and "code" not in answer:
             return answer
         if status == httpx.codes.TOO_MANY_REQUESTS or code in _TOO_OFTEN:
@@ -114,32 +113,10 @@ class SignedCalls:
 
         Raises:
             ProviderUnavailable: it did not leave this machine.
-            OutcomeUnknown: another host than the API's own, more than `bytes_max`, more than
-                `DOWNLOAD_SECONDS_MAX`, or not all of it came.
+            OutcomeUnknown: another host than the API's own, more than `bytes_max`, or no whole file came.
         """
-        target = self._own_target(address)
-        headers = self._headers("GET", target, "") | {"Accept": "*/*", "Accept-Encoding": "identity"}
-        request = self._http.build_request("GET", address, headers=headers)
-        received, ends = bytearray(), self._clock() + DOWNLOAD_SECONDS_MAX
-        try:
-            with self._limits():
-                response = self._http.send(request, stream=True)
-                try:
-                    if response.status_code != httpx.codes.OK:
-                        raise OutcomeUnknown(f"the download answered {response.status_code}")
-                    for part in response.iter_raw():
-                        received += part
-                        if len(received) > bytes_max:
-                            raise OutcomeUnknown(f"the download is longer than {bytes_max} bytes")
-                        if self._clock() > ends:
-                            raise OutcomeUnknown("the download does not end")
-                finally:
-                    response.close()
-        except NEVER_SENT as error:
-            raise ProviderUnavailable(f"{request.url.host} cannot be reached: {type(error).__name__}") from error
-        except httpx.HTTPError as error:
-            raise OutcomeUnknown(f"the download broke off: {type(error).__name__}") from error
-        return bytes(received)
+        headers = self._headers("GET", self._own_target(address), "") | {"Accept": "*/*"}
+        return download(self._http, address, headers=headers, bytes_max=bytes_max, limits=self._limits)
 
     def _own_target(self, address: str) -> str:
         """Path and query of `address` as its signature covers them.
@@ -151,8 +128,8 @@ class SignedCalls:
         prefix = base.raw_path.rstrip(b"/")
         try:
             url = httpx.URL(address)
-        except (httpx.InvalidURL, TypeError) as error:
-            raise OutcomeUnknown("the download's address is none") from error
+        except (httpx.InvalidURL, TypeError):
+            raise OutcomeUnknown("the download's address is none") from None
         same = (url.scheme, url.host, url.port, url.userinfo) == (base.scheme, base.host, base.port, b"")
         if not same or not url.raw_path.startswith(prefix + b"/v3/"):
             raise OutcomeUnknown(f"the download is at {url.host!r}, which is not the API's own address")
@@ -186,14 +163,12 @@ class SignedCalls:
             headers["Wechatpay-Serial"] = self._platform.public_key_id
         return headers
 
-    def _verify_answer(self, response: httpx.Response) -> None:
+    def _verify_answer(self, came: Answer) -> None:
         try:
-            self._verify(response.headers, response.content, now=self._clock())
+            self._verify(came.headers, came.content, now=self._clock())
         except SignatureInvalid as error:
             # a refusal that nobody signed may come from anything on the way; it proves nothing
-            raise OutcomeUnknown(
-                f"answer {response.status_code} is not signed by the platform: {error}"
-            ) from error
+            raise OutcomeUnknown(f"answer {came.status} is not signed by the platform: {error}") from error
 
     def _verify(self, headers: Mapping[str, str], body: bytes, *, now: float) -> None:
         verify(headers, body, keys=self._platform, now=now)

@@ -11,8 +11,7 @@ Source: WeChat Pay API v3, "platform certificate update guide", "platform public
 import os
 import re
 import secrets
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,7 +43,6 @@ class KeyRing:
 
     Args:
         pems: certificates by hexadecimal serial, public keys by ``PUB_KEY_ID_…``.
-        clock: seconds since the epoch; a certificate's signatures count within its validity by this clock.
 
     Attributes:
         public_key_id: the public key that our requests ask the platform to sign with, None to leave it to the
@@ -58,21 +56,22 @@ class KeyRing:
             id is not an RSA public key.
     """
 
-    def __init__(self, pems: Mapping[str, bytes], *, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    def __init__(self, pems: Mapping[str, bytes]) -> None:
         self._held = {_name(serial): _held(serial, pem) for serial, pem in pems.items()}
         self.public_key_id = max((name for name in self._held if name.startswith(PUBLIC_KEY_PREFIX)), default=None)
 
-    def find(self, serial: str) -> RSAPublicKey:
+    def find(self, serial: str, *, now: float) -> RSAPublicKey:
         """The key of this serial, written in any case.
 
+        Args:
+            now: when its signature came, in seconds since the epoch.
+
         Raises:
-            SignatureInvalid: not held, or its certificate is not valid now.
+            SignatureInvalid: not held, or its certificate was not valid then.
         """
         held = self._held.get(_name(serial))
         if held is None:
             raise SignatureInvalid("signed with a key that we do not hold")
-        now = self._clock()
         if held.valid_from is not None and now < held.valid_from.timestamp():
             raise SignatureInvalid("signed with a certificate that is not valid yet")
         if held.valid_until is not None and now > held.valid_until.timestamp():

@@ -80,5 +80,6 @@ def verify(headers: Mapping[str, str], body: bytes, *, keys: KeyRing, now: float
         raise SignatureInvalid("the time stamp is stale or of the future")
     if signature.startswith(PROBE_PREFIX):
         raise SignatureInvalid("a probe of the platform")
-    if not rsa.verifies(answer_message(timestamp=timestamp, nonce=nonce, body=body), signature, keys.find(serial)):
+    key = keys.find(serial, now=now)
+    if not rsa.verifies(answer_message(timestamp=timestamp, nonce=nonce, body=body), signature, key):
         raise SignatureInvalid("the signature does not verify")

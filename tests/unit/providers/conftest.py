@@ -25,9 +25,19 @@ class Company:
     def __init__(self) -> None:
         self.answer: Callable[[bytes], Answer] = lambda body: (200, {}, b"{}")
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.connections = 0
         company = self
 
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def process_request(self, request: Any, address: Any) -> None:
+                company.connections += 1
+                super().process_request(request, address)
+
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # a connection stays for the next request
+
             def respond(self) -> None:
                 company.asked.append((self.path, dict(self.headers.items())))
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -45,8 +55,7 @@ class Company:
             def log_message(self, *args: Any) -> None:
                 """Quiet."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()

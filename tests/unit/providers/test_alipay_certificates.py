@@ -1,7 +1,6 @@
 """Certificate mode: SNs as Alipay counts them, whose certificates are believed, and settings that name themselves."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,11 @@ from payments.sandbox import keys
 from payments.sandbox.alipay_keys import distinguished_name, issue
 from tests.unit.providers.conftest import Company, alipay_says, channels
 from tests.unit.providers.test_alipay_calls import BILL, CODE, create
-from tests.unit.providers.test_alipay_notifications import NOW, form
+from tests.unit.providers.test_alipay_notifications import form
 
 NUMBER = "a" * 32
 QUERY = "alipay.trade.query"
+OLD_ISSUER = distinguished_name("Test Class 2 R0")
 PENDING = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
 
 
@@ -46,7 +46,9 @@ class Authority:
         self.private = private
         self.root_name = distinguished_name("Test R1")
         self.middle_name = distinguished_name("Test Class 2 R1")
-        self.root = self.certify("root", self.root_name, by="root", issuer=self.root_name, is_issuer=True)
+        self.root = self.certify(
+            "root", self.root_name, by="root", issuer=self.root_name, is_issuer=True, days=(-99, 99)
+        )
         self.middle = self.certify("middle", self.middle_name, by="root", issuer=self.root_name, is_issuer=True)
 
     def certify(
@@ -216,13 +218,11 @@ def test_a_certificate_that_expires_while_we_run_counts_no_more(
     alipay._http.close()
 
 
-def test_an_expired_certificate_beside_its_successor_is_left_out(
-    held: Any, authority: Authority, platform: keys.Keys, company: Company, caplog: pytest.LogCaptureFixture
+def test_an_expired_certificate_beside_its_successor_signs_nothing_new(
+    held: Any, authority: Authority, platform: keys.Keys, company: Company
 ) -> None:
     yesterday, today = authority.platform(days=(-9, -1)), authority.platform("next")
     alipay = held(yesterday, today, authority.middle)
-    assert f"left out: the certificate with SN {certificate_sn(yesterday)}" in caplog.text
-    assert certificate_sn(today) not in caplog.text
     company.answer = says(authority.private["next"], certificate_sn(today))
     assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
     company.answer = says(authority.private["platform"], certificate_sn(yesterday))
@@ -231,7 +231,38 @@ def test_an_expired_certificate_beside_its_successor_is_left_out(
     for cert_sn in (certificate_sn(yesterday), None):
         body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
         with pytest.raises(SignatureInvalid):
-            alipay.read_notification(headers={}, body=body, now=NOW)
+            alipay.read_notification(headers={}, body=body, now=datetime.now(UTC))
+
+
+@pytest.mark.parametrize("issuer_days", [(-9, 9), (-9, -2)])
+def test_what_an_expired_certificate_signed_in_its_time_is_still_read(
+    held: Any, authority: Authority, platform: keys.Keys, issuer_days: tuple[int, int]
+) -> None:
+    """A kept notification is processed again as of the moment in which it came."""
+    old = authority.certify(
+        "foreign", OLD_ISSUER, by="root", issuer=authority.root_name, is_issuer=True, days=issuer_days
+    )
+    expired = authority.platform(by="foreign", issuer=OLD_ISSUER, days=(-9, -3))
+    alipay = held(expired, old, authority.platform("next"), authority.middle)
+    for cert_sn in (certificate_sn(expired), None):
+        body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
+        came = datetime.now(UTC) - timedelta(days=4)
+        assert alipay.read_notification(headers={}, body=body, now=came).facts
+        for outside in (came - timedelta(days=10), came + timedelta(days=2)):
+            with pytest.raises(SignatureInvalid):
+                alipay.read_notification(headers={}, body=body, now=outside)
+
+
+def test_an_expired_certificate_of_nobody_s_is_left_out(
+    held: Any, authority: Authority, platform: keys.Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    forged, today = authority.platform(by="foreign", days=(-9, -3)), authority.platform("next")
+    alipay = held(forged, today, authority.middle)
+    assert f"left out: the certificate with SN {certificate_sn(forged)}" in caplog.text
+    assert certificate_sn(today) not in caplog.text
+    body = notified(platform, authority.private["platform"], cert_sn=certificate_sn(forged))
+    with pytest.raises(SignatureInvalid):
+        alipay.read_notification(headers={}, body=body, now=datetime.now(UTC) - timedelta(days=4))
 
 
 def test_a_successor_that_was_put_there_early_counts_from_its_first_day(
@@ -358,9 +389,9 @@ def test_notifications_of_a_held_certificate(
     alipay = held(today, tomorrow, authority.middle)
     for key, certificate in (("platform", today), ("next", tomorrow)):
         body = notified(platform, authority.private[key], cert_sn=certificate_sn(certificate), covered=covered)
-        assert alipay.read_notification(headers={}, body=body, now=NOW).notification_id == "n-1"
+        assert alipay.read_notification(headers={}, body=body, now=datetime.now(UTC)).notification_id == "n-1"
     unnamed = notified(platform, authority.private["next"], cert_sn=None)
-    assert alipay.read_notification(headers={}, body=unnamed, now=NOW).notification_id == "n-1"
+    assert alipay.read_notification(headers={}, body=unnamed, now=datetime.now(UTC)).notification_id == "n-1"
 
 
 @pytest.mark.parametrize("covered", [True, False])
@@ -379,7 +410,7 @@ def test_notifications_of_no_held_certificate(
     ):
         body = notified(platform, key, cert_sn=cert_sn, covered=covered)
         with pytest.raises(SignatureInvalid, match="does not verify"):
-            alipay.read_notification(headers={}, body=body, now=NOW)
+            alipay.read_notification(headers={}, body=body, now=datetime.now(UTC))
 
 
 def test_a_name_added_to_a_key_mode_notification_spoils_it(
@@ -387,26 +418,19 @@ def test_a_name_added_to_a_key_mode_notification_spoils_it(
 ) -> None:
     """Key mode has no certificates, so there the parameter is like any other: covered, or a forgery."""
     covered = notified(platform, platform.alipay, cert_sn="0" * 32)
-    assert alipay.read_notification(headers={}, body=covered, now=NOW).facts
+    assert alipay.read_notification(headers={}, body=covered, now=datetime.now(UTC)).facts
     added = notified(platform, platform.alipay, cert_sn="0" * 32, covered=False)
     with pytest.raises(SignatureInvalid, match="does not verify"):
-        alipay.read_notification(headers={}, body=added, now=NOW)
+        alipay.read_notification(headers={}, body=added, now=datetime.now(UTC))
 
 
-def test_certificates_are_judged_by_the_clock_for_notifications_too(
+def test_certificates_are_judged_by_when_a_notification_came(
     held: Any, authority: Authority, platform: keys.Keys
 ) -> None:
     today = authority.platform(days=(-1, 10))
-    config = replace(held(today, authority.middle).config)
-    moment = [datetime.now(UTC).timestamp()]
-    alipay = Alipay(config, clock=lambda: moment[0])
-    bodies = [
-        notified(platform, authority.private["platform"], cert_sn=name) for name in (None, certificate_sn(today))
-    ]
-    for body in bodies:
-        assert alipay.read_notification(headers={}, body=body, now=NOW).facts
-    moment[0] += timedelta(days=11).total_seconds()
-    for body in bodies:
+    alipay, now = held(today, authority.middle), datetime.now(UTC)
+    for cert_sn in (None, certificate_sn(today)):
+        body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
+        assert alipay.read_notification(headers={}, body=body, now=now).facts
         with pytest.raises(SignatureInvalid):
-            alipay.read_notification(headers={}, body=body, now=NOW)
-    alipay._http.close()
+            alipay.read_notification(headers={}, body=body, now=now + timedelta(days=11))

@@ -80,9 +80,9 @@ def made(platform: keys.Keys) -> Iterator[Callable[..., WeChatPay]]:
     built: list[WeChatPay] = []
     (template,) = registry.build({"wechat": _settings(platform)}).values()
 
-    def make(held: Mapping[str, bytes], **changed: Any) -> WeChatPay:
+    def make(held: Mapping[str, bytes], *, today: datetime = NOW, **changed: Any) -> WeChatPay:
         config = {"platform_keys": held, "api_v3_keys": (API_V3_KEY,), **changed}
-        built.append(WeChatPay(replace(template.config, **config), clock=at(NOW)))  # type: ignore[attr-defined]
+        built.append(WeChatPay(replace(template.config, **config), clock=at(today)))  # type: ignore[attr-defined]
         return built[-1]
 
     yield make
@@ -145,15 +145,22 @@ def test_a_certificate_counts_within_its_time_only(
     assert wechat.read_notification(**letter(valid)).facts == ()
 
 
+def test_what_an_expired_certificate_signed_in_its_time_is_still_read(made: Callable[..., WeChatPay]) -> None:
+    """A kept notification is processed again as of the moment in which it came; the clock tells today's."""
+    old = pair(1, begin=NOW - timedelta(days=9), end=NOW + timedelta(days=1))
+    wechat = made({old.serial: old.pem}, today=NOW + timedelta(days=2))
+    assert wechat.read_notification(**letter(old)).notification_id == f"n-{old.serial}"
+
+
 def test_the_edges_of_a_certificate_s_time_count() -> None:
     begin, end = NOW, NOW + timedelta(days=9)
     held = pair(1, begin=begin, end=end)
+    ring = KeyRing({held.serial: held.pem})
     for moment in (begin, end):
-        found = KeyRing({held.serial: held.pem}, clock=at(moment)).find(held.serial)
-        assert found == held.key.public_key()
+        assert ring.find(held.serial, now=moment.timestamp()) == held.key.public_key()
     for moment in (begin - timedelta(seconds=1), end + timedelta(seconds=1)):
         with pytest.raises(SignatureInvalid):
-            KeyRing({held.serial: held.pem}, clock=at(moment)).find(held.serial)
+            ring.find(held.serial, now=moment.timestamp())
 
 
 def test_an_answer_by_an_expired_certificate_is_unknown(wechat: WeChatPay, company: Company) -> None:
@@ -170,12 +177,12 @@ def test_an_answer_by_an_expired_certificate_is_unknown(wechat: WeChatPay, compa
 
 def test_serials_are_found_in_any_case_and_with_leading_zeros() -> None:
     held = pair(1, serial=0x0ABCDEF123456789)
-    ring = KeyRing({f"0{held.serial}": held.pem}, clock=at(NOW))
+    ring = KeyRing({f"0{held.serial}": held.pem})
     for spelled in ("ABCDEF123456789", "abcdef123456789", "0ABCDEF123456789", "000abcdef123456789"):
-        assert ring.find(spelled) == held.key.public_key()
+        assert ring.find(spelled, now=NOW.timestamp()) == held.key.public_key()
     for other in ("", "0", "ABCDEF12345678", "PUB_KEY_ID_ABCDEF123456789"):
         with pytest.raises(SignatureInvalid, match="do not hold"):
-            ring.find(other)
+            ring.find(other, now=NOW.timestamp())
 
 
 @pytest.mark.parametrize(
@@ -200,9 +207,11 @@ def test_what_is_not_the_key_of_its_name_is_not_held(serial: str, pem: bytes, wh
 def test_of_several_public_keys_the_greatest_id_is_named_and_all_count() -> None:
     ids = ["PUB_KEY_ID_0119000000012026", "PUB_KEY_ID_0119000000012025", "PUB_KEY_ID_0119000000012024"]
     for order in (ids, ids[::-1]):
-        ring = KeyRing({name: public_key(ids.index(name)) for name in order}, clock=at(NOW))
+        ring = KeyRing({name: public_key(ids.index(name)) for name in order})
         assert ring.public_key_id == "PUB_KEY_ID_0119000000012026"
-        assert [ring.find(name) for name in ids] == [_key(at_).public_key() for at_ in range(3)]
+        assert [ring.find(name, now=NOW.timestamp()) for name in ids] == [
+            _key(at_).public_key() for at_ in range(3)
+        ]
     assert KeyRing({pair(1).serial: pair(1).pem}).public_key_id is None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -14,7 +15,7 @@ from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.providers.wechat import WeChatPay, answer_message
 from payments.sandbox import keys
 
-SENT_AT = 1_790_000_000
+SENT_AT = int(time.time())  # the platform's certificate is as young as this run
 NOW = datetime.fromtimestamp(SENT_AT, UTC)
 NUMBER = "b" * 32
 PAID: dict[str, Any] = {
