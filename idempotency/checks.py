@@ -23,6 +23,17 @@ AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 UNIQUE = "ledger_one_entry_per_scope_and_key"
 
+# with these values PostgreSQL's log has no statement, and no value of one; None or nothing: not loaded there
+QUIET: dict[str, tuple[str | None, ...]] = {
+    "log_min_error_statement": ("panic",),
+    "log_error_verbosity": ("terse",),
+    "log_statement": ("none", "ddl"),
+    "log_min_duration_statement": ("-1",),
+    "log_min_duration_sample": ("-1",),
+    "log_transaction_sample_rate": ("0",),
+    "auto_explain.log_min_duration": ("-1", "", None),
+}
+
 
 @register(Tags.compatibility)
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
@@ -131,6 +142,27 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
             "second execution.",
             hint="Restore it: ALTER TABLE … ADD CONSTRAINT … UNIQUE (key, scope).",
             id="idempotency.E007",
+        )
+    ]
+
+
+@register(Tags.database)
+def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """PostgreSQL's log keeps no statement: ours carry keys, answers and whatever else the project stores."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    if DEFAULT_DB_ALIAS not in (databases or ()) or connection.vendor != "postgresql":
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
+        loud = [f"{name} = {value}" for name, value in cursor.fetchall() if value not in QUIET[name]]
+    if not loud:
+        return []
+    return [
+        Advice(
+            f"PostgreSQL writes statements or values of them into its log: {', '.join(loud)}.",
+            hint="Keys, stored answers and payers stand in them. Set in postgresql.conf, or as superuser by ALTER "
+            "ROLE … SET: log_min_error_statement = panic, log_error_verbosity = terse; leave the others off.",
+            id="idempotency.W002",
         )
     ]
 

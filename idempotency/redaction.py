@@ -1,12 +1,23 @@
-"""Values that must not be kept: replaced in an answer before it is stored.
+"""Values that must not be kept: replaced in an answer before it is stored, cut from what PostgreSQL told.
 
 The first caller gets the answer as the handler made it; a replay, the ledger, Redis and the admin have the mask.
 """
 
 import json
+import re
 from typing import Any
 
 MASK = "[redacted]"
+
+# a value may have empty lines in it, so the end is that of the exception's part of a traceback
+_DETAILS = re.compile(
+    r"\n(?:DETAIL|LINE \d+|HINT|QUERY|CONTEXT): .*?(?=\n\n(?:The above exception|During handling)|\Z)", re.DOTALL
+)
+
+
+def without_details(text: str) -> str:
+    """An error's message, or a traceback, with only the first line of what PostgreSQL told: others have values."""
+    return _DETAILS.sub("", text)
 
 
 def redacted(body: bytes, *, content_type: str, names: tuple[str, ...]) -> bytes:

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from idempotency.redaction import without_details
 from idempotency.statements import Statement, send
 from payments.anomalies import file_anomaly, resolve_told
 from payments.known import KnownAttempt
@@ -122,7 +123,7 @@ def keep_failed(came: Received, *, error: Exception, for_good: bool) -> None:
 
     Transaction: opens its own.
     """
-    detail = f"{type(error).__name__}: {error}"[:2000]
+    detail = f"{type(error).__name__}: {without_details(str(error))}"[:2000]
     failed = Notification.objects.filter(_FAILED, channel=came.channel, notification_id=came.notification_id)
     with transaction.atomic():
         _keep_new(came, verdict=Verdict.ERROR, detail=detail, attempts=0)

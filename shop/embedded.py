@@ -135,6 +135,9 @@ class EmbeddedServers:
             "shared_buffers": "128MB",
             "fsync": "on" if self.durable else "off",
             "log_min_messages": "warning",
+            # no statement and no DETAIL in the log: keys, answers and payers stand in them
+            "log_min_error_statement": "panic",
+            "log_error_verbosity": "terse",
             "timezone": "UTC",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]

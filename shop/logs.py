@@ -3,6 +3,9 @@
 import logging
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from idempotency.redaction import without_details
 
 # what a LogRecord carries for its own use; `extra=` and the context filter add to these
 _CARRIED = ("request_id", "key_digest", "subject")
@@ -12,7 +15,8 @@ def json_formatter() -> logging.Formatter:
     """For `LOGGING`: every logger's lines, ours and those of libraries, in one form.
 
     Members: `timestamp` (ISO 8601, UTC), `level`, `logger`, `event`, those of `request_id`, `key_digest` and
-    `subject` that are known, and `exception` where there is one.
+    `subject` that are known, and `exception` where there is one. What PostgreSQL told of an error beside its first
+    line is left out: it repeats values of keys and payers.
     """
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
@@ -24,6 +28,14 @@ def json_formatter() -> logging.Formatter:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
+            _cut_details,
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ],
     )
+
+
+def _cut_details(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
+    for name in ("event", "exception"):
+        if isinstance(line.get(name), str):
+            line[name] = without_details(line[name])
+    return line

@@ -15,6 +15,15 @@ from payments.sandbox import faults, state
 
 API_VERSION = "2026-10-28.endive"
 
+# who pays here, as told by the form or wallet; members that nobody told are null
+BILLING_DETAILS = {
+    "address": dict.fromkeys(("city", "country", "line1", "line2", "postal_code", "state")),
+    "email": "lin.xiaomei@sandbox.example",
+    "name": "Lin Xiaomei",
+    "phone": None,
+    "tax_id": None,
+}
+
 Row = sqlite3.Row | Mapping[str, Any]
 Document = dict[str, Any]
 
@@ -46,6 +55,7 @@ def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
         "livemode": False,
         "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
         "next_action": kept.get("next_action") if status == "requires_action" else None,
+        "payment_method": _payment_method_id(trade) if paid or kept.get("confirmed") else None,
         "payment_method_types": [kept.get("method", "alipay")],
         "status": status,
     }
@@ -60,6 +70,7 @@ def charge(trade: Row) -> Document:
         "amount": trade["charged_minor"],
         "amount_captured": trade["charged_minor"],
         "amount_refunded": trade["refunded_minor"],
+        "billing_details": BILLING_DETAILS,
         "captured": True,
         "created": int(trade["paid_at"]),
         "currency": kept.get("currency", "cny"),
@@ -67,6 +78,9 @@ def charge(trade: Row) -> Document:
         "metadata": kept.get("metadata", {"out_trade_no": trade["out_trade_no"]}),
         "paid": True,
         "payment_intent": trade["transaction_id"],
+        "payment_method": _payment_method_id(trade),
+        "payment_method_details": _paid_with(kept.get("method", "alipay"), trade),
+        "receipt_email": None,
         "refunded": trade["refunded_minor"] == trade["charged_minor"],
         "status": "succeeded",
     }
@@ -170,6 +184,30 @@ def return_parameters(trade: Row) -> dict[str, str]:
 
 def _charge_id(trade: Row) -> str:
     return f"py_{trade['transaction_id'].removeprefix('pi_')}"
+
+
+def _paid_with(method: str, trade: Row) -> Document:
+    """A charge's `payment_method_details`: the shopper's account at the wallet, or his card."""
+    number = trade["transaction_id"].removeprefix("pi_")
+    details: dict[str, Document] = {
+        "alipay": {"buyer_id": "2088000000000002", "fingerprint": "SandboxWallet001", "transaction_id": number},
+        "wechat_pay": {"fingerprint": "SandboxWallet002", "location": None, "transaction_id": number},
+        "card": {
+            "brand": "visa",
+            "country": "CN",
+            "exp_month": 12,
+            "exp_year": 2034,
+            "fingerprint": "SandboxCard00001",
+            "funding": "credit",
+            "last4": "4242",
+            "network": "visa",
+        },
+    }
+    return {"type": method, method: details.get(method, {})}
+
+
+def _payment_method_id(trade: Row) -> str:
+    return f"pm_{trade['transaction_id'].removeprefix('pi_')}"
 
 
 def _kept(number: str) -> Document:

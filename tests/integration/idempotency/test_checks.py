@@ -5,7 +5,7 @@ from django.core.checks import run_checks
 from django.db import connection, connections
 from django.test import override_settings
 
-from idempotency.checks import UNIQUE, check_atomic_requests, check_constraint
+from idempotency.checks import UNIQUE, check_atomic_requests, check_constraint, check_server_log
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -57,6 +57,33 @@ def test_another_database_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections["default"], "vendor", "sqlite")
     (message,) = check_constraint(None, databases=["default"])
     assert message.id == "idempotency.E006"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log_min_error_statement", "error"),
+        ("log_min_error_statement", "fatal"),
+        ("log_error_verbosity", "default"),
+        ("log_statement", "mod"),
+        ("log_min_duration_statement", "250ms"),
+        ("log_min_duration_sample", "0"),
+        ("log_transaction_sample_rate", "0.5"),
+        ("auto_explain.log_min_duration", "1s"),
+    ],
+)
+def test_a_server_that_logs_statements_is_a_warning(name: str, value: str) -> None:
+    with connection.cursor() as cursor:
+        for quiet in ("log_min_error_statement = panic", "log_error_verbosity = terse"):
+            cursor.execute(f"SET LOCAL {quiet}")
+        assert check_server_log(None, databases=["default"]) == []
+        cursor.execute(f"SET LOCAL {name} = '{value}'")
+        messages = [message for message in run_checks(databases=["default"]) if message.id == "idempotency.W002"]
+    assert len(messages) == 1
+    assert messages[0].msg.endswith(f"into its log: {name} = {value}.")
+    assert not messages[0].is_serious()
+    assert check_server_log(None, databases=None) == []
 
 
 @override_settings(ROOT_URLCONF=None)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 _DIGITS = re.compile(r"(?<![0-9A-Za-z_.-])\d(?:[ -]?\d){12,18}(?![0-9A-Za-z_.-])")
 _AUTHORIZATION = re.compile(r"WECHATPAY2-SHA256-RSA2048 mchid=|Bearer [sr]k_|Token [0-9a-f]{40}")
+_LAST4 = re.compile(r"last4\b.{1,20}?\d{4}")  # too short for a needle
 _PEM_LINE = re.compile(r"^[A-Za-z0-9+/]{40,64}={0,2}$", re.MULTILINE)
 _PRIVATE = "PRIVATE KEY-----"
 
@@ -43,6 +44,7 @@ class Scanner:
         """Everything that is found in `text`, which is called `where`."""
         found = [Found(name, where, text.find(form)) for name, form in self._written if form in text]
         found += [Found("an Authorization header", where, hit.start()) for hit in _AUTHORIZATION.finditer(text)]
+        found += [Found("a card's last digits", where, hit.start()) for hit in _LAST4.finditer(text)]
         found += [Found("a private key", where, text.find(_PRIVATE))] if _PRIVATE in text else []
         found += [Found("a card number", where, hit.start()) for hit in self._cards(text)]
         return found
@@ -91,6 +93,7 @@ def payer_needles(documents: Collection[object]) -> dict[str, str]:
 
 PAYER_MEMBERS = frozenset(
     {"openid", "sub_openid", "buyer_id", "buyer_logon_id", "buyer_open_id", "buyer_user_id", "client_secret"}
+    | {"name", "email", "phone", "fingerprint"}  # of Stripe's charges
 )
 
 

@@ -8,7 +8,10 @@ import base64
 import json
 import re
 import secrets
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,11 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 from uuid import uuid4
 
 import httpx
+import psycopg
 import pytest
 
 from payments.providers import registry, rsa
+from payments.sandbox import stripe_documents
 from tests.conftest import a_folder_of_its_own
 from tests.integration.secrets.scanner import Scanner, luhn, payer_needles, private_key_needles
 from tests.running import RunningShop, until
@@ -28,18 +33,27 @@ pytestmark = pytest.mark.timeout(240)
 CARD = "4242424242424242"
 OPENID = "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o"
 CHANNELS = ("wechat", "alipay", "stripe")
+PHONE = "203.0.113.77"  # its address
+NOTHING: Mapping[str, str] = {}
+RACED = ("alipay", "stripe")  # whose notifications tell the payer in the clear
+LOSES = "notification_once_per_id"  # the constraint that refuses the later of two copies
+PURCHASES_MAX = 20
 OBJECTS_MAX = 12  # of one model; every one of its lists' columns is read anyway
 
 
 @dataclass(repr=False)
 class Run:
-    """What one eventful run left to read; a failed test must not print it."""
+    """What one eventful run left to read; a failed test must not print it.
+
+    Attributes:
+        log_needles: what pages show on purpose, and no log may.
+    """
 
     shop: RunningShop
     scanner: Scanner
     answers: dict[str, str] = field(default_factory=dict)
     pages: dict[str, str] = field(default_factory=dict)
-    page_needles: dict[str, str] = field(default_factory=dict)
+    log_needles: dict[str, str] = field(default_factory=dict)
 
     def logs(self) -> dict[str, str]:
         files = [*self.shop.folder.glob("*.log"), *(self.shop.folder / "logs").glob("*")]
@@ -52,6 +66,7 @@ class Actor:
     def __init__(self, shop: RunningShop, token: str) -> None:
         self.shop = shop
         self.answers: dict[str, str] = {}
+        self.keys: list[str] = []
         hook = {"response": [self._keep]}
         self.api = httpx.Client(
             base_url=shop.url,
@@ -71,15 +86,18 @@ class Actor:
     def faults(self, **faults: Any) -> None:
         self.sandbox.post("/_control/faults", json=faults).raise_for_status()
 
-    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
-        return self.api.post(f"/api/v1/{path}", json=body, headers={"Idempotency-Key": uuid4().hex})
+    def post(self, path: str, body: dict[str, Any], *, headers: Mapping[str, str] = NOTHING) -> httpx.Response:
+        self.keys.append(uuid4().hex)
+        return self.api.post(f"/api/v1/{path}", json=body, headers={"Idempotency-Key": self.keys[-1], **headers})
 
     def order(self) -> str:
         placed = self.post("orders", {"items": [{"sku": "mug", "quantity": 1}]}).raise_for_status()
         return str(placed.json()["id"])
 
-    def open(self, order: str, channel: str, **more: Any) -> httpx.Response:
-        return self.post(f"orders/{order}/payment", {"channel": channel, **more})
+    def open(
+        self, order: str, channel: str, *, headers: Mapping[str, str] = NOTHING, **more: Any
+    ) -> httpx.Response:
+        return self.post(f"orders/{order}/payment", {"channel": channel, **more}, headers=headers)
 
     def pay(self, payment: dict[str, Any]) -> None:
         (attempt,) = payment["attempts"]
@@ -109,6 +127,7 @@ def run() -> Iterator[Run]:
             "LOG_LEVEL": "DEBUG",
             "DJANGO_SETTINGS_MODULE": "tests.integration.secrets.settings",
             "SECRET_KEY": secrets.token_urlsafe(50),
+            "TRUSTED_PROXIES": "127.0.0.1",
         }
         shop = RunningShop(folder, more=log_everything, first=True)
         try:
@@ -127,23 +146,32 @@ def an_eventful_run(shop: RunningShop, secret_key: str) -> Run:
         "the API token": token,
         "the card": CARD,
         "the openid that we were told": OPENID,
+        "client_ip": PHONE,
+        "a value in a statement": secrets.token_hex(12),
         **setting_needles(shop.folder / "sandbox"),
     }
     try:
         payments = [purchase_and_refund(actor, channel) for channel in CHANNELS]
+        for channel in RACED:
+            copies_at_once(actor, channel)
+        charge = a_card_elsewhere(actor)
+        h5_from_a_phone(actor)
+        what_postgresql_refuses(shop, needles["a value in a statement"])
         trouble_with_the_provider(actor)
         strangers(actor)
         sessions, forms, pages = the_superuser_looks(shop)
-        mistakes(actor)
+        mistakes(actor, needles["a value in a statement"])
     finally:
         actor.close()
     settings = json.loads((shop.folder / "sandbox" / "settings.json").read_text())
-    documents = [*what_providers_told(shop, settings), what_alipay_answers(shop, settings, payments)]
+    documents = [*what_providers_told(shop, settings), what_alipay_answers(shop, settings, payments), charge]
     payer = payer_needles(documents)
-    assert {name.split()[0] for name in payer} >= {"openid", "buyer_id", "buyer_logon_id", "client_secret"}
+    told = {"openid", "buyer_id", "buyer_logon_id", "client_secret", "email", "name", "fingerprint"}
+    assert {name.split()[0] for name in payer} >= told
     known = [value for value in settings.values() if value.isdigit()]
     scanner = Scanner({**needles, **payer, **sessions}, known_numbers=known)
-    return Run(shop, scanner, answers=actor.answers, pages=pages, page_needles=forms)
+    keys = {f"Idempotency-Key {number}": key for number, key in enumerate(actor.keys)}
+    return Run(shop, scanner, answers=actor.answers, pages=pages, log_needles={**forms, **keys})
 
 
 def setting_needles(folder: Path) -> dict[str, str]:
@@ -160,6 +188,86 @@ def purchase_and_refund(actor: Actor, channel: str) -> dict[str, Any]:
     assert actor.post(f"payments/{payment['id']}/refunds", refund).status_code in {201, 202}
     until(lambda: actor.status(payment["id"]) == "partially_refunded", seconds=60)
     return payment
+
+
+def copies_at_once(actor: Actor, channel: str) -> None:
+    """Purchases of which six copies tell at once, until PostgreSQL has refused a copy that another one overtook."""
+    log = actor.shop.folder / "postgresql.log"
+    before = log.read_text().count(LOSES)
+    actor.faults(duplicates=6, parallel=6)
+    for _ in range(PURCHASES_MAX):
+        actor.buy(channel)
+        until(lambda: not actor.sandbox.get("/_control/deliveries").json()["due"], seconds=60)
+        if log.read_text().count(LOSES) > before:
+            break
+    else:
+        raise AssertionError(f"no two copies of {channel} were ever at it together")
+    actor.faults(duplicates=0, parallel=0)
+
+
+def a_card_elsewhere(actor: Actor) -> Any:
+    """Stripe tells of a charge that another system of the same account made by card; it is kept, and moves nothing."""
+    settings = json.loads((actor.shop.folder / "sandbox" / "settings.json").read_text())
+    ours = {"Authorization": f"Bearer {settings['STRIPE_SECRET_KEY']}"}
+    intents = "/stripe/v1/payment_intents"
+    made = actor.sandbox.post(intents, data={"amount": "990", "currency": "cny"}, headers=ours).raise_for_status()
+    number = made.json()["id"]
+    actor.sandbox.post("/_control/pay", json={"out_trade_no": number}).raise_for_status()
+    paid = actor.sandbox.get(f"{intents}/{number}", params={"expand[]": "latest_charge"}, headers=ours)
+    charge = paid.raise_for_status().json()["latest_charge"]
+    event = {"id": "evt_card", "object": "event", "type": "charge.succeeded", "livemode": False}
+    body = json.dumps({**event, "data": {"object": charge}}).encode()
+    secret = settings["STRIPE_WEBHOOK_SECRET"]
+    header = stripe_documents.signature(body, secret=secret, timestamp=int(time.time()))
+    answer = actor.stranger.post("/webhooks/stripe", content=body, headers={"Stripe-Signature": header})
+    assert answer.status_code == 200
+    return charge
+
+
+def h5_from_a_phone(actor: Actor) -> None:
+    """Payments whose provider is told the shopper's address: one that stays open, and one that is paid."""
+    phone = {"X-Forwarded-For": PHONE}
+    actor.faults(http_500_rate=1)
+    actor.open(actor.order(), "wechat", method="h5", headers=phone)
+    with actor.shop.database() as database:
+        kept = database.execute("SELECT payer FROM payments_attempt WHERE method = 'h5'").fetchall()
+    assert kept == [({"client_ip": PHONE},)]
+    actor.faults(http_500_rate=0)
+    actor.pay(actor.open(actor.order(), "wechat", method="h5", headers=phone).raise_for_status().json())
+
+
+def what_postgresql_refuses(shop: RunningShop, value: str) -> None:
+    """Its errors about statements that carry `value` as the shop's do, in their text: each kind tells it elsewhere."""
+    with shop.database() as database, psycopg.ClientCursor(database) as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE planted (value text UNIQUE CHECK (value NOT LIKE '%-'))")
+        cursor.execute("INSERT INTO planted VALUES (%s)", [value])
+        for refused in (value, f"{value}-"):  # Key (value)=(…) already exists; Failing row contains (…)
+            with pytest.raises(psycopg.IntegrityError):
+                cursor.execute("INSERT INTO planted VALUES (%s)", [refused])
+        cursor.execute("SET statement_timeout = '20ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            cursor.execute("SELECT pg_sleep(60), %s", [value])
+    a_deadlock(shop, value)
+
+
+def a_deadlock(shop: RunningShop, value: str) -> None:
+    """Two sessions that wait for each other; PostgreSQL tells the statements of both."""
+    barrier = threading.Barrier(2, timeout=30)
+
+    def lock(first: int, second: int) -> bool:
+        with shop.database() as database, psycopg.ClientCursor(database) as cursor:
+            try:
+                with database.transaction():
+                    for number in (first, second):
+                        cursor.execute("SELECT pg_advisory_xact_lock(%s), %s", [number, value])
+                        if number == first:
+                            barrier.wait()
+            except psycopg.errors.DeadlockDetected:
+                return True
+        return False
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(lock, (1, 2), (2, 1))) == [False, True]
 
 
 def trouble_with_the_provider(actor: Actor) -> None:
@@ -207,8 +315,8 @@ def strangers(actor: Actor) -> None:
             assert answer.status_code in {200, 400, 401}
 
 
-def mistakes(actor: Actor) -> None:
-    """Callers who send what does not belong there, a view that fails, addresses that are none."""
+def mistakes(actor: Actor, value: str) -> None:
+    """Callers who send what does not belong there, views that fail, addresses that are none."""
     for body in (f'{{"card": "{CARD}"', json.dumps({"items": [], "card": CARD}), json.dumps([CARD, OPENID])):
         actor.api.post(
             "/api/v1/orders",
@@ -217,7 +325,9 @@ def mistakes(actor: Actor) -> None:
         )
     for path in ("/failing", f"/nowhere/{uuid4().hex}", "/metrics", "/healthz", "/readyz", "/api/schema/"):
         actor.api.get(path)
-    assert any(" /failing 500" in name for name in actor.answers)
+    actor.api.get("/refused", headers={"X-Planted": value})
+    for path in ("/failing", "/refused"):
+        assert any(f" {path} 500" in name for name in actor.answers)
     actor.stranger.get("/api/v1/orders", headers={"Authorization": "Token 00"})
     actor.stranger.post("/accounts/login/", data={"username": "demo", "password": "demo"})
 
@@ -313,6 +423,7 @@ def test_the_scanner_finds_what_is_planted(run: Run) -> None:
         'WECHATPAY2-SHA256-RSA2048 mchid="1"',
         "5555 5555 5555 4444",
         "-----BEGIN PRIVATE KEY-----",
+        "&quot;last4&quot;: &quot;4242&quot;",
     ]
     assert all(run.scanner.look("planted", f"a line\n{line}\n") for line in planted)
 
@@ -332,13 +443,16 @@ def test_no_log_line_of_any_process_tells_a_secret(run: Run) -> None:
     assert '"level": "debug"' in web
     assert "nobody expected this" in web
     assert "notification refused" in web
-    everything = Scanner({**run.scanner.needles, **run.page_needles}, known_numbers=run.scanner.known_numbers)
+    assert LOSES in logs["postgresql.log"]
+    assert "deadlock detected" in logs["postgresql.log"]
+    everything = Scanner({**run.scanner.needles, **run.log_needles}, known_numbers=run.scanner.known_numbers)
     assert [found for name, text in logs.items() for found in everything.look(name, text)] == []
 
 
 def test_no_page_of_the_admin_tells_a_secret(run: Run) -> None:
     for model in ("payment", "attempt", "refund", "notification", "observation", "anomaly"):
         assert any(re.search(rf"/payments/{model}/[^/]+/change/", path) for path in run.pages), model
+    assert any("billing_details" in page for page in run.pages.values())
     assert [found for path, page in run.pages.items() for found in run.scanner.look(path, page)] == []
 
 

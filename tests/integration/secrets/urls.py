@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.conf import settings
+from django.db import connection, transaction
 from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
@@ -21,10 +22,22 @@ def failing(request: HttpRequest) -> HttpResponse:
     raise RuntimeError(f"nobody expected this: {told}, {len(fields)}, {len(body)}, {len(headers)}")
 
 
+def refused(request: HttpRequest) -> HttpResponse:
+    """Fails with an error of PostgreSQL whose details tell a value."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE planted (value text UNIQUE)")
+        cursor.execute("INSERT INTO planted VALUES (%s), (%s)", [request.headers["X-Planted"]] * 2)
+    raise AssertionError("PostgreSQL took it")
+
+
 def log_statements(connection: Any, **kwargs: Any) -> None:
     """Django then logs every statement with its parameters, as it does with DEBUG on."""
     connection.force_debug_cursor = True
 
 
 connection_created.connect(log_statements, weak=False)
-urlpatterns = [path("failing", failing), *urlpatterns]  # the last of ours takes every address
+urlpatterns = [
+    path("failing", failing),
+    path("refused", refused),
+    *urlpatterns,
+]  # the last of ours takes every address

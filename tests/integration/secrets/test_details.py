@@ -1,0 +1,63 @@
+"""What PostgreSQL tells of an error beside its first line has the values: it is in no log line of ours, and not kept."""
+
+import json
+import logging
+import sys
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from payments import inbox
+from payments.inbox import Received
+from payments.models import Anomaly, Notification
+from shop.logs import json_formatter
+
+PAYER = "2088102122458832"
+CAME = Received("alipay", "n-1", "TRADE_SUCCESS", {}, b"buyer_id=1", "digest", "")
+
+REFUSED = {
+    "a key": "INSERT INTO planted VALUES (%(value)s), (%(value)s)",
+    "a row": "INSERT INTO planted VALUES (%(value)s || E'\\n\\nof two lines')",
+    "a text": "INSERT INTO planted VALUES ('', '' || %(value)s)",
+}
+
+pytestmark = pytest.mark.django_db
+
+
+def refused(sql: str) -> DatabaseError:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE TEMPORARY TABLE planted (value text UNIQUE CHECK (value !~ 'lines'), number int)"
+            )
+            cursor.execute(sql, {"value": PAYER})
+    except DatabaseError as error:
+        return error
+    raise AssertionError("PostgreSQL took it")
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_no_log_line_has_them(kind: str) -> None:
+    try:
+        raise RuntimeError("while it was kept") from refused(REFUSED[kind])
+    except RuntimeError as error:
+        record = logging.LogRecord(
+            "payments", logging.ERROR, "", 0, "not kept: %s", (error.__cause__,), sys.exc_info()
+        )
+    line = json_formatter().format(record)
+    assert PAYER not in line
+    told = json.loads(line)
+    first, last = str(refused(REFUSED[kind])).partition("\n")[0], "RuntimeError: while it was kept"
+    assert told["event"] == f"not kept: {first}"
+    assert f"Error: {first}\n\nThe above exception" in told["exception"]
+    assert told["exception"].endswith(last)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_no_failed_notification_keeps_them(kind: str) -> None:
+    error = refused(REFUSED[kind])
+    assert PAYER in str(error)
+    inbox.keep_failed(CAME, error=error)
+    for kept in (Notification.objects.get().detail, json.dumps(Anomaly.objects.get().detail)):
+        assert "Error: " in kept
+        assert PAYER not in kept
