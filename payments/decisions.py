@@ -1,8 +1,9 @@
-"""What an operator may do about money, from the admin: each ends in a sentence and leaves an audit line.
+"""What an operator may do about money, by admin or terminal: each leaves an audit line and ends in a sentence.
 
-The audit line (`LogEntry`) names who, what, why and what came of it. Where an action only changes rows of ours, it
-commits with them; where it moves money at a provider, the intent and its line are committed first, as everywhere
-in this app, and what the provider said becomes a line of its own.
+The audit line (`LogEntry`) names who, what, why and what came of it. Where an action is one transaction of ours,
+it commits with it. Where it asks a provider, or commits on its way, a line with who asks for it and why is
+committed first, and what came of it becomes a line of its own: where no line is, nothing was done. Lines are never
+changed or deleted, nor is an account that they name (migration 0011).
 """
 
 from collections.abc import Callable
@@ -110,6 +111,8 @@ def ask(payment: Payment, *, by: Operator) -> Result:
     attempts, waiting = open_questions(payment)
     if not attempts and not waiting:
         raise NotDecidable("Nothing of this payment is open, so there is nothing to ask about.")
+    about = ", ".join([*map(_trade, attempts), *map(_named, waiting)])
+    _announce(payment, f"Asks about {about}", by=by)
     told = [_ask_attempt(attempt) for attempt in attempts] + [_submit(refund) for refund in waiting]
     result = Result(done=all(fine for fine, _ in told), sentences=[sentence for _, sentence in told])
     _log(payment, "Asked the provider", by=by, result=" ".join(result.sentences))
@@ -151,6 +154,7 @@ def process_again(row: Notification, *, by: Operator) -> Result:
     """
     done = False
     try:
+        _announce(row, "Processes it again", by=by)
         verdict = Notification.Verdict(webhooks.replay(row.pk))
         done, sentence = True, f"Processed again: {VERDICT_IS[verdict]}."
     except SignatureInvalid as error:
@@ -213,7 +217,7 @@ def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str)
 
 
 def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
-    name = f"{attempt.channel} attempt {attempt.out_trade_no}"
+    name = _trade(attempt)
     fine, trouble = _called(lambda: services.query_attempt(attempt.pk), channel=attempt.channel)
     if not fine:
         return False, f"{name}: {trouble}; nothing changed."
@@ -246,6 +250,10 @@ def _told(error: Exception) -> str:
     return f" ({error})" if isinstance(error, ProviderRejected) else ""
 
 
+def _trade(attempt: Attempt) -> str:
+    return f"{attempt.channel} attempt {attempt.out_trade_no}"
+
+
 def _named(refund: Refund) -> str:
     return f"refund {refund.out_refund_no} of {refund_money(refund)}"
 
@@ -253,6 +261,12 @@ def _named(refund: Refund) -> str:
 def _sentence(text: str) -> str:
     """With a full stop, if it ends without anything of the kind."""
     return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{text}."
+
+
+def _announce(row: models.Model, action: str, *, by: Operator) -> None:
+    """Who asks for it, and why; committed, or nothing is done."""
+    with transaction.atomic(durable=True):
+        _log(row, action, by=by, result="begun.")
 
 
 def _log(row: models.Model, action: str, *, by: Operator, result: str) -> None:

@@ -1,5 +1,7 @@
 """Daily bills in the admin: what was compared, and the lines on which a provider and we do not agree."""
 
+from contextlib import suppress
+from datetime import date
 from typing import Any
 
 from django.contrib import admin
@@ -34,17 +36,22 @@ WHAT_TO_DO = {
 
 
 @admin.register(BillComparison)
-class BillComparisonAdmin(MoneyAdmin):
+class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
     """One day of one merchant account."""
 
     list_display = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     list_display_links = ("day",)
     list_filter = (newest("channel", CHANNELS),)
+    search_fields = ("day",)
+    search_help_text = "A day (2026-11-23), a month (2026-11) or a whole merchant number."
     fields = ("day", "channel", "merchant", "lines", "theirs", "ours", "open_lines", "compared")
     ordering = ("-pk",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.fields
+
+    def search(self, rows: QuerySet[BillComparison], term: str) -> QuerySet[BillComparison]:
+        return rows.filter(pk__in=numbers_among_newest(rows, Q(merchant=term) | _on_days(term)))
 
     def tools(self, request: HttpRequest, row: BillComparison) -> list[Tool]:
         address = f"{reverse('admin:payments_difference_csv')}?comparison={row.pk}"
@@ -69,6 +76,16 @@ class BillComparisonAdmin(MoneyAdmin):
     @admin.display(description="compared (UTC)")
     def compared(self, row: BillComparison) -> str:
         return utc(row.compared_at)
+
+
+def _on_days(term: str) -> Q:
+    """Of that day, or of that month; of none, if it is neither."""
+    with suppress(ValueError):
+        return Q(day=date.fromisoformat(term))
+    with suppress(ValueError):
+        first = date.fromisoformat(f"{term}-01")
+        return Q(day__year=first.year, day__month=first.month)
+    return Q(pk__in=[])
 
 
 @admin.register(Difference)

@@ -14,9 +14,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.adminpages import Tool
+from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
 from payments import dashboard
+from payments.admin.filters import Account, AtProvider, Booked
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
 from payments.legible import money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
@@ -29,6 +31,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
     """One movement of money; its lines add up to zero."""
 
     list_display = ("number", "kind", "amount", "fact", "payment_link", "booked")
+    list_filter = (Booked, newest("kind", JournalEntry.Kind.choices), Account, AtProvider)
     list_select_related = ("observation__attempt",)
     search_fields = ("id",)
     search_help_text = (
@@ -117,6 +120,7 @@ class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     """The sheet of an account: search for its name."""
 
     list_display = ("number", "account", "debit", "credit", "entry_link", "booked")
+    list_filter = (Booked, Account, AtProvider)
     list_select_related = ("entry",)
     search_fields = ("account",)
     search_help_text = "An account: orders, held, or as in provider:wechat:1900000001."

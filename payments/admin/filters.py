@@ -5,11 +5,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from payments.models import Anomaly, PaymentEvent
+from idempotency import searching
+from idempotency.filters import is_offered
+from payments.journal import provider_account
+from payments.models import Anomaly, JournalEntry, JournalLine, PaymentEvent
 
 CHANNELS = [(name, name) for name in ("wechat", "alipay", "stripe")]
 
@@ -35,6 +38,59 @@ class Opened(admin.SimpleListFilter):
             return queryset
         since = timezone.now() - SPANS[self.value() or ""][1]
         return queryset.filter(pk__gte=uuid.UUID(int=int(since.timestamp() * 1000) << 80))
+
+
+class Booked(admin.SimpleListFilter):
+    """The journal's newest entries, or their lines, by age: it is numbered in the order in which it is booked."""
+
+    title = f"booked (of the newest {searching.LOOKED_AT:,} entries)"
+    parameter_name = "booked"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, words) for name, (words, _) in SPANS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if not is_offered(self):
+            return queryset
+        since = timezone.now() - SPANS[self.value() or ""][1]
+        entries = searching.newest(JournalEntry.objects.filter(created_at__gte=since))
+        first = entries.order_by("pk").values_list("pk", flat=True).first()
+        number = "pk__gte" if queryset.model is JournalEntry else "entry_id__gte"
+        return queryset.none() if first is None else queryset.filter(**{number: first})
+
+
+class Account(admin.SimpleListFilter):
+    """The journal's newest lines, or the entries that they are of, by account."""
+
+    title = f"account (of the newest {searching.LOOKED_AT:,} lines)"
+    parameter_name = "account"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in searching.values_of(JournalLine.objects.all(), "account")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return _with_line(queryset, Q(account=self.value())) if is_offered(self) else queryset
+
+
+class AtProvider(admin.SimpleListFilter):
+    """The same by the channel at whose provider the account is."""
+
+    title = f"channel (of the newest {searching.LOOKED_AT:,} lines)"
+    parameter_name = "channel"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return CHANNELS
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        wanted = Q(account__startswith=provider_account(channel=self.value() or "", merchant=""))
+        return _with_line(queryset, wanted) if is_offered(self) else queryset
+
+
+def _with_line(rows: QuerySet[Any], wanted: Q) -> QuerySet[Any]:
+    """Of the journal's newest lines those that are `wanted`, or of its newest entries those with such a line."""
+    if rows.model is JournalEntry:
+        wanted = Q(pk__in=searching.newest(JournalLine.objects.filter(wanted)).values("entry_id"))
+    return searching.newest(rows).filter(wanted)
 
 
 class ToDo(admin.SimpleListFilter):

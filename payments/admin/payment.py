@@ -16,8 +16,9 @@ from idempotency.adminpages import Tool
 from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
-from payments import channels, decisions
+from payments import decisions
 from payments.admin import charts, timeline
+from payments.admin.facts import with_number
 from payments.admin.filters import Opened
 from payments.admin.forms import ReasonForm, RefundForm, left_minor
 from payments.admin.pages import (
@@ -32,7 +33,7 @@ from payments.admin.pages import (
 )
 from payments.dashboard import HOURS_SHOWN, NEWEST_MAX
 from payments.legible import money, refund_money
-from payments.models import Attempt, Observation, Payment, Refund
+from payments.models import Attempt, Payment, Refund
 from payments.models.choices import choices
 from payments.states import PaymentStatus
 
@@ -76,7 +77,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
         """Each number is looked up in the index that it has; nothing else identifies a payment."""
-        payments = set(_with_fact(term).values_list("attempt__payment_id", flat=True)[:10])
+        payments = set(with_number(term).values_list("attempt__payment_id", flat=True)[:10])
         ours = number_in(term)
         if ours is not None:
             payments |= {ours}
@@ -196,15 +197,6 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             ),
         )
         return self.ask_first(request, payment, question)
-
-
-def _with_fact(term: str) -> QuerySet[Observation]:
-    """Facts of that number at any of our merchant accounts; the unique index begins with channel and merchant."""
-    found = Observation.objects.none()
-    for channel, provider in channels.current().items():
-        ours = Observation.objects.filter(channel=channel, merchant=provider.merchant, provider_txn_id=term)
-        found = found | ours
-    return found
 
 
 def _what_asking_does(refund: Refund) -> str:

@@ -1,4 +1,4 @@
-"""Pages of the other rows: attempts, refunds, facts and events."""
+"""Pages of the other rows: attempts, refunds and events."""
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -10,7 +10,7 @@ from idempotency.timeline import utc
 from payments.admin.filters import CHANNELS, Opened, Waiting
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in, shortened
 from payments.legible import money, refund_money
-from payments.models import Attempt, Observation, PaymentEvent, Refund
+from payments.models import Attempt, PaymentEvent, Refund
 from payments.models.choices import choices
 from payments.states import AttemptStatus, RefundStatus
 
@@ -133,50 +133,6 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
     @admin.display(description="next question (UTC)")
     def next_question(self, refund: Refund) -> str:
         return utc(refund.next_query_at)
-
-
-@admin.register(Observation)
-class ObservationAdmin(MoneyAdmin):
-    """A fact about money, once, whoever told it."""
-
-    list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "source", "observed")
-    list_filter = (newest("channel", CHANNELS),)
-    list_select_related = ("attempt",)
-    ordering = ("-pk",)
-    fields = (
-        *(
-            "provider_txn_id",
-            "channel",
-            "merchant",
-            "kind",
-            "amount",
-            "credited",
-            "source",
-            "occurred",
-            "observed",
-        ),
-        *("out_refund_no", "attempt_link", "payment_link"),
-    )
-
-    @admin.display(description="amount")
-    def amount(self, fact: Observation) -> str:
-        return money(fact.amount_minor, fact.currency)
-
-    @admin.display(description="attempt")
-    def attempt_link(self, fact: Observation) -> SafeString | str:
-        return link(fact.attempt)
-
-    @admin.display(description="payment")
-    def payment_link(self, fact: Observation) -> SafeString | str:
-        return link_to_payment(fact.attempt.payment_id)
-
-    @admin.display(description="at the provider (UTC)")
-    def occurred(self, fact: Observation) -> str:
-        return utc(fact.occurred_at)
-
-    @admin.display(description="told to us (UTC)", ordering="pk")
-    def observed(self, fact: Observation) -> str:
-        return utc(fact.observed_at)
 
 
 @admin.register(PaymentEvent)

@@ -3,11 +3,11 @@
 from collections import Counter
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from idempotency.management.arguments import positive
-from payments import webhooks
-from payments.errors import ChannelUnavailable, ProviderError
+from payments import decisions
 from payments.models import Notification
 
 FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_no", "received_at", "processed_at")
@@ -19,10 +19,15 @@ class Command(BaseCommand):
     help = "Show a kept notification, or process kept ones again."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["show", "replay"])
-        parser.add_argument("number", nargs="?", help="the provider's id of one notification")
-        parser.add_argument("--verdict", choices=Notification.Verdict.values, help="replay all of this verdict")
-        parser.add_argument("--limit", type=positive, default=1000, help="replay at most this many (default 1000)")
+        actions = parser.add_subparsers(dest="action", required=True)
+        show = actions.add_parser("show", help="what is kept of it")
+        replay = actions.add_parser("replay", help="process again; of each, the history says who did it and why")
+        for action in (show, replay):
+            action.add_argument("number", nargs="?", help="the provider's id of one notification")
+            action.add_argument("--verdict", choices=Notification.Verdict.values, help="all of this verdict")
+            action.add_argument("--limit", type=positive, default=1000, help="at most this many (%(default)s)")
+        replay.add_argument("--operator", required=True, help="who decides: the name of an active user")
+        replay.add_argument("--note", required=True, help="why; kept in the history")
 
     def handle(self, *args: Any, **options: Any) -> None:
         rows = self._chosen(number=options["number"], verdict=options["verdict"])
@@ -30,7 +35,8 @@ class Command(BaseCommand):
             for row in rows[: options["limit"]]:
                 self._show(row)
         else:
-            self._replay(list(rows.order_by("pk").values_list("pk", flat=True)[: options["limit"]]))
+            by = _operator(options["operator"], options["note"].strip())
+            self._replay(list(rows.order_by("pk").values_list("pk", flat=True)[: options["limit"]]), by)
 
     def _chosen(self, *, number: str | None, verdict: str | None) -> Any:
         if (number is None) == (verdict is None):
@@ -47,20 +53,30 @@ class Command(BaseCommand):
         for name in FIELDS:
             self.stdout.write(f"  {name:13} {getattr(row, name)}")
 
-    def _replay(self, numbers: list[int]) -> None:
+    def _replay(self, numbers: list[int], by: decisions.Operator) -> None:
         outcomes: Counter[str] = Counter()
         failed = 0
         for done, number in enumerate(numbers, 1):
-            try:
-                outcomes[webhooks.replay(number)] += 1
-            except (ProviderError, ChannelUnavailable, webhooks.ProcessingFailed) as error:
+            row = Notification.objects.defer("body", "headers").get(pk=number)
+            result = decisions.process_again(row, by=by)
+            if result.done:
+                row.refresh_from_db(fields=["verdict"])
+                outcomes[row.verdict] += 1
+            else:
                 failed += 1
-                row = Notification.objects.get(pk=number)
-                why = f"{row.channel} is not configured here" if isinstance(error, ChannelUnavailable) else error
-                self.stderr.write(f"{row.notification_id}: {why}")
+                self.stderr.write(f"{row.notification_id}: {' '.join(result.sentences)}")
             if done % 100 == 0 or done == len(numbers):
                 self.stdout.write(f"{done} of {len(numbers)} …")
         for verdict, count in sorted(outcomes.items()):
             self.stdout.write(f"{verdict}: {count}")
         if failed:
             raise CommandError(f"{failed} could not be processed; see above.")
+
+
+def _operator(name: str, reason: str) -> decisions.Operator:
+    if not reason:
+        raise CommandError("--note says nothing: the history keeps why it was done.")
+    user = get_user_model().objects.filter(username=name, is_active=True).first()
+    if user is None:
+        raise CommandError(f"There is no active user {name!r}; --operator names who decides.")
+    return decisions.Operator(user_id=user.pk, reason=reason)

@@ -489,6 +489,25 @@ def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, b
     assert "4200-unknown" in client.get("/admin/payments/difference/?state=all").content.decode()
 
 
+def test_comparisons_are_found_by_their_day_and_their_account(admin_client: Client) -> None:
+    days = [date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 28)]
+    for day in days:
+        for channel in ("wechat", "alipay"):
+            BillComparison.objects.create(
+                **{"channel": channel, "merchant": f"of-{channel}", "day": day},
+                **{"lines": 0, "currency": "CNY", "theirs_minor": 0, "ours_minor": 0},
+            )
+
+    def listed(**query: str) -> list[str]:
+        found = admin_client.get("/admin/payments/billcomparison/", query).context["cl"].result_list
+        return [f"{row.channel} {row.day:%m-%d}" for row in found]
+
+    assert listed(q=" 2026-02-01 ") == ["alipay 02-01", "wechat 02-01"]
+    assert listed(q="2026-02", channel="wechat") == ["wechat 02-28", "wechat 02-01"]
+    assert listed(q="of-alipay") == ["alipay 02-28", "alipay 02-01", "alipay 01-31"]
+    assert listed(q="2026") == listed(q="2026-13") == listed(q="of-") == listed(q="2025-02") == []
+
+
 def test_nobody_without_the_right_sees_differences(bank: Bank) -> None:
     client = Client()
     client.force_login(User.objects.create_user("staff", password="staff", is_staff=True))

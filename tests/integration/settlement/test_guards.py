@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import Client
 
 from payments import services
@@ -98,6 +99,22 @@ def test_nothing_about_money_is_deleted(attempt: Attempt, table: str) -> None:
 )
 def test_the_journal_is_append_only(attempt: Attempt, change: str) -> None:
     assert refused(f"UPDATE payments_{change}") == "money_is_append_only"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM django_admin_log",
+        "UPDATE django_admin_log SET change_message = ''",
+        "UPDATE django_admin_log SET user_id = NULL",
+    ],
+)
+def test_what_an_operator_did_stays_with_his_name(admin_user: User, sql: str) -> None:
+    LogEntry.objects.log_actions(admin_user.pk, [admin_user], CHANGE, "Refunded.", single_object=True)
+    assert refused(sql) == "audit_is_append_only"
+    with pytest.raises(IntegrityError, match="audit lines stay"):
+        admin_user.delete()
+    assert LogEntry.objects.get().user == admin_user
 
 
 def test_an_entry_that_does_not_add_up_is_refused_when_it_commits(attempt: Attempt) -> None:

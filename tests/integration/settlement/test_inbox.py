@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -271,18 +273,62 @@ def test_what_was_put_aside_and_was_told_otherwise_leaves_quarantine(open_attemp
     assert aside.verdict == "duplicate"
 
 
+BY = ("--operator", "eve", "--note", "repaired")
+
+
+@pytest.fixture
+def eve(transactional_db: None) -> User:
+    return User.objects.create_user("eve")
+
+
+@pytest.mark.usefixtures("eve")
+def test_the_command_says_of_each_who_and_why(open_attempt: OpenAttempt) -> None:
+    for _ in range(2):
+        letter(open_attempt()).send()
+    call_command("notifications", "replay", "--verdict", "applied", *BY)
+    for row in Notification.objects.all():
+        lines = LogEntry.objects.filter(object_id=str(row.pk), user__username="eve").order_by("pk")
+        assert [line.get_change_message() for line in lines] == [
+            "Processes it again. Reason: repaired. Result: begun.",
+            "Processed again. Reason: repaired. Result: Processed again: everything it tells was known; nothing"
+            " changed.",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--operator", "eve"), "required: --note"),
+        (("--note", "repaired"), "required: --operator"),
+        (("--operator", "eve", "--note", " "), "--note says nothing"),
+        (("--operator", "adam", "--note", "repaired"), "There is no active user 'adam'"),
+        (("--operator", "gone", "--note", "repaired"), "There is no active user 'gone'"),
+    ],
+)
+def test_the_command_changes_nothing_without_a_name_and_a_reason(
+    open_attempt: OpenAttempt, eve: User, given: tuple[str, ...], words: str
+) -> None:
+    User.objects.create_user("gone", is_active=False)
+    letter(open_attempt()).send()
+    with pytest.raises(CommandError, match=words):
+        call_command("notifications", "replay", "--verdict", "applied", *given)
+    assert (Notification.objects.get().attempts, LogEntry.objects.count()) == (1, 0)
+
+
+@pytest.mark.usefixtures("eve")
 def test_the_command_replays_by_verdict_with_progress(open_attempt: OpenAttempt, capsys: Any) -> None:
     attempts = [open_attempt() for _ in range(3)]
     for attempt in attempts:
         letter(attempt).send()
     Notification.objects.update(verdict="error", processed_at=None)
-    call_command("notifications", "replay", "--verdict", "error")
+    call_command("notifications", "replay", "--verdict", "error", *BY)
     printed = capsys.readouterr().out
     assert "3 of 3" in printed
     assert "duplicate: 3" in printed
     assert not Notification.objects.filter(verdict="error").exists()
 
 
+@pytest.mark.usefixtures("eve")
 def test_the_command_shows_and_replays_one(open_attempt: OpenAttempt, capsys: Any) -> None:
     attempt = open_attempt()
     letter(attempt, notification_id="n-1").send()
@@ -290,12 +336,13 @@ def test_the_command_shows_and_replays_one(open_attempt: OpenAttempt, capsys: An
     printed = capsys.readouterr().out
     assert "TRANSACTION.SUCCESS" in printed
     assert attempt.out_trade_no in printed
-    call_command("notifications", "replay", "n-1")
+    call_command("notifications", "replay", "n-1", *BY)
     assert "duplicate: 1" in capsys.readouterr().out
     with pytest.raises(CommandError, match="no notification"):
         call_command("notifications", "show", "n-2")
 
 
+@pytest.mark.usefixtures("eve")
 def test_the_command_goes_on_after_one_that_cannot_be_read(open_attempt: OpenAttempt, capsys: Any) -> None:
     for _ in range(2):
         letter(open_attempt()).send()
@@ -304,10 +351,11 @@ def test_the_command_goes_on_after_one_that_cannot_be_read(open_attempt: OpenAtt
     Notification.objects.filter(pk=first.pk).update(headers={})
     Notification.objects.update(verdict="error", processed_at=None)
     with pytest.raises(CommandError, match="1 could not be processed"):
-        call_command("notifications", "replay", "--verdict", "error")
+        call_command("notifications", "replay", "--verdict", "error", *BY)
     assert list(Notification.objects.order_by("id").values_list("verdict", flat=True)) == ["error", "duplicate"]
 
 
+@pytest.mark.usefixtures("eve")
 def test_the_command_goes_on_after_one_whose_channel_is_switched_off(
     open_attempt: OpenAttempt, capsys: Any
 ) -> None:
@@ -315,7 +363,7 @@ def test_the_command_goes_on_after_one_whose_channel_is_switched_off(
         letter(open_attempt()).send()
     Notification.objects.filter(pk=Notification.objects.values("pk")[:1]).update(channel="cash")
     with pytest.raises(CommandError, match="1 could not be processed"):
-        call_command("notifications", "replay", "--verdict", "applied")
+        call_command("notifications", "replay", "--verdict", "applied", *BY)
     told = capsys.readouterr()
     assert "cash is not configured here" in told.err
     assert "duplicate: 1" in told.out

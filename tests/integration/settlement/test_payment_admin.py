@@ -20,12 +20,13 @@ from idempotency import searching
 from idempotency.ids import new_id
 from idempotency.timeline import utc
 from payments import channels as configured
-from payments import decisions, legible, services
+from payments import decisions, legible, refunds, services, webhooks
 from payments.admin import charts
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import (
     Anomaly,
     Attempt,
+    JournalEntry,
     JournalLine,
     Notification,
     Observation,
@@ -35,7 +36,7 @@ from payments.models import (
 )
 from payments.providers.base import FactKind, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.base import RefundStatus as AtProvider
-from tests.integration.settlement.conftest import letter, order_of, paid, payment_of
+from tests.integration.settlement.conftest import letter, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
@@ -155,7 +156,8 @@ class TestPages:
     @pytest.mark.parametrize("model", MODELS)
     def test_no_list_counts_its_table(self, admin_client: Client, model: str) -> None:
         with CaptureQueriesContext(connection) as captured:
-            for query in ("", "_facets=True", "status=pending", "state=all", "q=" + "f" * 32, "q=x"):
+            journal = "kind=moved&account=orders&channel=wechat&booked=7d"
+            for query in ("", "_facets=True", "status=pending", "state=all", journal, "q=" + "f" * 32, "q=x"):
                 admin_client.get(f"/admin/payments/{model}/?{query}")
         table = f'"payments_{model}"'
         counts = [sql for told in captured if "COUNT(" in (sql := told["sql"]) and table in sql]
@@ -238,6 +240,84 @@ class TestPages:
         for model, term, found in wanted:
             listed = admin_client.get(f"/admin/payments/{model}/", {"q": term}).context["cl"].result_list
             assert (model, term, [row.pk for row in listed]) == (model, term, found)
+
+    def test_every_number_finds_its_fact(self, admin_client: Client, payment: Payment, anomaly: Anomaly) -> None:
+        attempt, fact = payment.attempts.get(), Observation.objects.get(attempt__payment=payment)
+        refund = Refund.objects.get()
+        services.fold((refunded(refund.attempt, 5, refund.out_refund_no),), source="query")
+        back, less = Observation.objects.filter(attempt=refund.attempt).order_by("-pk")
+        unlike = Observation.objects.create(
+            **{"channel": "cash", "merchant": "m", "provider_txn_id": "t-elsewhere", "kind": "paid"},
+            **{"attempt": attempt, "amount_minor": 1, "currency": "CNY", "source": "bill"},
+        )
+        for term, found in (
+            (fact.provider_txn_id, [fact]),
+            (f" {attempt.out_trade_no.upper()} ", [unlike, fact]),
+            (str(payment.pk), [unlike, fact]),
+            (refund.out_refund_no, [back]),
+            (refund.payment_id.hex, [back, less]),
+            ("t-elsewhere", [unlike]),  # of an account that is not configured any more
+            (fact.provider_txn_id[:-1], []),
+            ("f" * 32, []),
+        ):
+            listed = admin_client.get("/admin/payments/observation/", {"q": term}).context["cl"].result_list
+            assert (term, list(listed)) == (term, found)
+
+    @pytest.mark.usefixtures("payment", "anomaly")
+    def test_the_journal_is_filtered(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
+        services.fold((paid(open_attempt("alipay")),), source="query")
+        third, second, first = JournalEntry.objects.order_by("-pk")
+        (alipay,) = {line.account for line in third.lines.all()} - {"orders"}
+        hour, merchant = {"booked": "1h"}, alipay.rpartition(":")[2]
+        for query, found in (
+            ({"kind": "moved"}, [third, second, first]),
+            ({"kind": "counted"}, []),
+            ({"account": "held"}, [second]),
+            ({"account": alipay}, [third]),
+            ({"account": f"provider:cash:{merchant}"}, [third, second, first]),  # not offered, so not asked for
+            ({"channel": "wechat"}, [second, first]),
+            ({"channel": "wechat", "account": "orders"}, [first]),
+            (hour, [third, second, first]),
+            ({"booked": "nonsense"}, [third, second, first]),
+            ({"kind": "moved", "account": "orders", **hour}, [third, first]),
+        ):
+            listed = admin_client.get("/admin/payments/journalentry/", query).context["cl"].result_list
+            assert (query, list(listed)) == (query, found)
+        for query, found in (
+            ({"account": "held"}, ["held"]),
+            ({"account": alipay}, [alipay]),
+            ({"channel": "alipay"}, [alipay]),
+            ({"channel": "stripe"}, []),
+            (hour | {"account": "orders"}, ["orders", "orders"]),
+        ):
+            listed = admin_client.get("/admin/payments/journalline/", query).context["cl"].result_list
+            assert (query, [line.account for line in listed]) == (query, found)
+
+    def test_the_journals_age_is_read_off_its_entries(self, admin_client: Client, payment: Payment) -> None:
+        """As entries are never changed, the old one is booked so from the beginning, and numbered first."""
+        now, ago = JournalEntry.objects.get(), timezone.now() - timedelta(days=3)
+        entry = JournalEntry(pk=now.pk - 1_000, observation=now.observation, kind="counted", created_at=ago)
+        with transaction.atomic():
+            entry.save(force_insert=True)
+            for amount in (-5, 5):
+                JournalLine.objects.create(
+                    pk=amount - 1_000, entry=entry, account=f"a{amount}", amount_minor=amount, currency="CNY"
+                )
+        for span, count in (("1h", 1), ("24h", 1), ("7d", 2), ("30d", 2)):
+            for model, sides in (("journalentry", 1), ("journalline", 2)):
+                address = f"/admin/payments/{model}/"
+                found = admin_client.get(address, {"booked": span}).context["cl"].result_list
+                assert (span, model, len(found)) == (span, model, count * sides)
+
+    def test_the_journals_filters_have_a_bound(
+        self, admin_client: Client, open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(4):
+            services.fold((paid(open_attempt()),), source="query")
+        monkeypatch.setattr(searching, "LOOKED_AT", 2)
+        for query in ("kind=moved", "account=orders", "channel=wechat", "booked=1h"):
+            listed = admin_client.get(f"/admin/payments/journalentry/?{query}").context["cl"].result_list
+            assert (query, 0 < len(listed) <= 2) == (query, True)
 
     def test_where_shop_has_no_page_for_orders_the_number_stands_alone(
         self, admin_client: Client, payment: Payment
@@ -447,7 +527,11 @@ class TestAsking:
         assert done(admin_client, page(attempt.payment, "ask"), reason="shopper called") == [sentence]
         assert payment_of(attempt).paid_minor == (1990 if trade is TradeStatus.PAID else 0)
         assert order_of(attempt).status == ("paid" if trade is TradeStatus.PAID else order_of(attempt).status)
-        assert audit() == [("admin", f"Asked the provider. Reason: shopper called. Result: {sentence}")]
+        about = f"Asks about wechat attempt {attempt.out_trade_no}"
+        assert audit() == [
+            ("admin", f"{about}. Reason: shopper called. Result: begun."),
+            ("admin", f"Asked the provider. Reason: shopper called. Result: {sentence}"),
+        ]
 
     def test_an_uncertain_attempt_that_nobody_heard_of_stays_so(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
@@ -478,7 +562,7 @@ class TestAsking:
         attempt, bank.failure = open_attempt(), failure
         (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
         assert told.endswith(words)
-        assert words in audit()[0][1]
+        assert words in audit()[1][1]
         assert payment_of(attempt).status == "pending"
 
     def test_a_channel_that_is_gone(self, admin_client: Client, open_attempt: OpenAttempt, settings: Any) -> None:
@@ -676,7 +760,10 @@ class TestProcessingAgain:
         broken.refresh_from_db()
         assert (broken.verdict, broken.attempts) == ("applied", 2)
         assert Anomaly.objects.get().resolution == "processed later"
-        assert audit() == [("admin", f"Processed again. Reason: repaired. Result: {told}")]
+        assert audit() == [
+            ("admin", "Processes it again. Reason: repaired. Result: begun."),
+            ("admin", f"Processed again. Reason: repaired. Result: {told}"),
+        ]
 
     def test_what_was_applied_changes_nothing(self, admin_client: Client, payment: Payment) -> None:
         row = Notification.objects.get()
@@ -736,6 +823,78 @@ class TestProcessingAgain:
 
     def test_every_verdict_has_words(self) -> None:
         assert set(decisions.VERDICT_IS) == set(Notification.Verdict)
+
+
+class TestAProcessThatEndsInBetween:
+    """The effect is committed, and what came of it is not written any more: who asked for it, and why, is there."""
+
+    @pytest.fixture
+    def ends_after(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+        """The process ends as soon as that function is done."""
+
+        def set_it(module: Any, name: str) -> None:
+            function = getattr(module, name)
+
+            def and_ends(*given: Any) -> None:
+                function(*given)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(module, name, and_ends)
+
+        return set_it
+
+    def test_a_notification_was_processed_again(
+        self, admin_client: Client, broken: Notification, ends_after: Callable[..., None]
+    ) -> None:
+        ends_after(webhooks, "replay")
+        with pytest.raises(KeyboardInterrupt):
+            admin_client.post(page(broken, "replay"), {"reason": "repaired"})
+        assert order_of(Attempt.objects.get()).status == "paid"
+        assert LogEntry.objects.get().object_id == str(broken.pk)
+        assert audit() == [("admin", "Processes it again. Reason: repaired. Result: begun.")]
+
+    def test_a_provider_was_asked_about_an_attempt(
+        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering, ends_after: Callable[..., None]
+    ) -> None:
+        attempt, bank.trade = open_attempt(), TradeStatus.PAID
+        ends_after(services, "query_attempt")
+        with pytest.raises(KeyboardInterrupt):
+            admin_client.post(page(attempt.payment, "ask"), {"reason": "shopper called"})
+        assert payment_of(attempt).paid_minor == 1990
+        assert LogEntry.objects.get().object_id == str(attempt.payment_id)
+        about = f"Asks about wechat attempt {attempt.out_trade_no}"
+        assert audit() == [("admin", f"{about}. Reason: shopper called. Result: begun.")]
+
+    def test_a_refund_was_sent(
+        self, admin_client: Client, payment: Payment, bank: Answering, ends_after: Callable[..., None]
+    ) -> None:
+        with transaction.atomic():
+            refund = refunds.request_refund(payment_id=payment.pk, amount_minor=500, reason="")
+        ends_after(refunds, "submit_refund")
+        with pytest.raises(KeyboardInterrupt):
+            admin_client.post(page(payment, "ask"), {"reason": "go on"})
+        payment.refresh_from_db()
+        assert payment.refunded_minor == 500
+        about = f"Asks about refund {refund.out_refund_no} of 5.00 CNY"
+        assert audit() == [("admin", f"{about}. Reason: go on. Result: begun.")]
+
+    def test_a_mistake_of_ours_leaves_the_line_too(
+        self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
+    ) -> None:
+        attempt, bank.failure = open_attempt(), RuntimeError("a bug")
+        with pytest.raises(RuntimeError, match="a bug"):
+            admin_client.post(page(attempt.payment, "ask"), {"reason": "late"})
+        assert [name for name, _ in audit()] == ["admin"]
+
+    def test_no_line_can_be_rolled_back_with_what_is_around_it(
+        self, open_attempt: OpenAttempt, bank: Answering, broken: Notification
+    ) -> None:
+        payment, by = payment_of(open_attempt()), decisions.Operator(user_id=1, reason="because")
+        for act in (lambda: decisions.ask(payment, by=by), lambda: decisions.process_again(broken, by=by)):
+            with transaction.atomic(), pytest.raises(RuntimeError, match="cannot be nested"):
+                act()
+        broken.refresh_from_db()
+        assert (bank.calls, broken.verdict, LogEntry.objects.count()) == ([], "error", 0)
 
 
 class TestAnomalies:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from django.test import Client
@@ -256,3 +256,37 @@ def test_a_product_is_added_in_segments(operator: Client) -> None:
     operator.post("/admin/shop/product/add/", body | {"strategy": "segmented", "segments": "2"})
     bag = Product.objects.get(sku="bag")
     assert (bag.stock, list(bag.segments.values_list("units", flat=True))) == (0, [4, 3])
+
+
+class TestAccounts:
+    """An account goes with the audit lines that name it, and those stay."""
+
+    def delete(self, operator: Client, *users: User) -> list[str]:
+        """What is read after trying it by the account's page, and by the list."""
+        chosen = {"action": "delete_selected", "_selected_action": [user.pk for user in users], "post": "yes"}
+        pages = [f"/admin/auth/user/{user.pk}/delete/" for user in users]
+        told = [operator.post(page, {"post": "yes"}, follow=True) for page in pages]
+        told.append(operator.post("/admin/auth/user/", chosen, follow=True))
+        return [answer.content.decode() for answer in told]
+
+    def test_who_did_something_is_made_inactive_and_not_deleted(
+        self, operator: Client, demo: User, mug: Product
+    ) -> None:
+        Like.objects.create(user=demo, product=mug)  # which nobody may delete in the admin
+        LogEntry.objects.log_actions(demo.pk, [demo], CHANGE, "Resolved.", single_object=True)
+        for told in self.delete(operator, demo):
+            assert "audit lines of demo stay" in told
+            assert "take away “Active” on its page instead" in told
+        assert User.objects.filter(pk=demo.pk).exists()
+        assert LogEntry.objects.get().user == demo
+
+    def test_nobody_deletes_himself(self, operator: Client) -> None:
+        boss = User.objects.get(username="boss")
+        for told in self.delete(operator, boss):
+            assert "audit lines of boss stay" in told
+        assert (User.objects.count(), LogEntry.objects.count()) == (1, 0)
+
+    def test_who_did_nothing_is_deleted(self, operator: Client) -> None:
+        self.delete(operator, User.objects.create_user("passer-by"))
+        assert not User.objects.filter(username="passer-by").exists()
+        assert LogEntry.objects.get().user.get_username() == "boss"
