@@ -10,7 +10,7 @@ from typing import Any
 from idempotency.statements import Statement
 from payments.known import KnownAttempt, KnownFact, KnownPayment
 from payments.models import Attempt, Observation, Payment
-from payments.states import LIVE_ATTEMPTS, AttemptStatus
+from payments.states import AttemptStatus, attempts_before
 
 _OBSERVATION = Observation._meta.db_table
 _ATTEMPT = Attempt._meta.db_table
@@ -27,10 +27,9 @@ UPDATE {_ATTEMPT} SET status = '{{after}}', next_query_at = NULL
 WHERE id = %s AND status IN ({{before}}) RETURNING id
 """  # noqa: S608
 
-_UNPAID = frozenset({*LIVE_ATTEMPTS, AttemptStatus.FAILED})
-_BEFORE = {AttemptStatus.CLOSED: _UNPAID, AttemptStatus.SUCCEEDED: _UNPAID | {AttemptStatus.CLOSED}}
+_BEFORE = {after: attempts_before(after) for after in (AttemptStatus.CLOSED, AttemptStatus.SUCCEEDED)}
 _ENDS = {
-    after: _END.format(after=after.value, before=", ".join(f"'{status.value}'" for status in sorted(before)))
+    after: _END.format(after=after.value, before=", ".join(f"'{status}'" for status in before))
     for after, before in _BEFORE.items()
 }
 _SETTLE = f"""

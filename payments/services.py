@@ -32,14 +32,14 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.states import LIVE_ATTEMPTS, AttemptStatus
+from payments.states import LIVE_ATTEMPTS, AttemptStatus, attempts_before
 
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: who has begun to pay before it has done so by then
 
 _LIVE = [status.value for status in LIVE_ATTEMPTS]
-_UNOPENED = [AttemptStatus.CREATED.value, AttemptStatus.UNCERTAIN.value]
+_UNOPENED = attempts_before(AttemptStatus.PENDING)
 
 
 class CloseResult(StrEnum):

@@ -1,4 +1,7 @@
-"""The states of payments, attempts and refunds, and the one table of allowed steps. Pure: no Django, no clock."""
+"""The states of payments, attempts and refunds, and a table of allowed steps for each. Pure: no Django, no clock.
+
+The triggers of migrations 0003 and 0012 refuse every other step, whoever writes; a test compares all pairs.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -54,6 +57,32 @@ NEXT: Mapping[PaymentStatus, frozenset[PaymentStatus]] = {
     PaymentStatus.PARTIALLY_REFUNDED: frozenset({PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED}),
     PaymentStatus.REFUNDED: frozenset({PaymentStatus.REFUNDED}),
 }
+
+# what the provider has opened is not taken for unopened again; what is over comes back only as paid
+_OPENABLE = frozenset({AttemptStatus.PENDING, AttemptStatus.UNCERTAIN, AttemptStatus.FAILED})
+ATTEMPT_NEXT: Mapping[AttemptStatus, frozenset[AttemptStatus]] = {
+    AttemptStatus.CREATED: _OPENABLE | _ENDED,
+    AttemptStatus.PENDING: _ENDED,
+    AttemptStatus.UNCERTAIN: (_OPENABLE | _ENDED) - {AttemptStatus.UNCERTAIN},
+    AttemptStatus.SUCCEEDED: frozenset(),
+    AttemptStatus.CLOSED: frozenset({AttemptStatus.SUCCEEDED}),
+    AttemptStatus.FAILED: _ENDED,
+}
+
+# the provider may say anything of an open one, in any order; of one that failed, only that it was made after all
+_ANY = frozenset(RefundStatus)
+REFUND_NEXT: Mapping[RefundStatus, frozenset[RefundStatus]] = {
+    RefundStatus.REQUESTED: _ANY - {RefundStatus.REQUESTED},
+    RefundStatus.PROCESSING: _ANY - {RefundStatus.PROCESSING},
+    RefundStatus.UNCERTAIN: _ANY - {RefundStatus.UNCERTAIN},
+    RefundStatus.SUCCEEDED: frozenset(),
+    RefundStatus.FAILED: frozenset({RefundStatus.SUCCEEDED}),
+}
+
+
+def attempts_before(after: AttemptStatus) -> list[str]:
+    """The statuses of an attempt from which a step leads to `after`."""
+    return [before.value for before, afters in ATTEMPT_NEXT.items() if after in afters]
 
 
 def derive_status(*, paid_minor: int, refunded_minor: int, attempts: Iterable[AttemptStatus]) -> PaymentStatus:

@@ -35,9 +35,10 @@ class Sandbox(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Any:
         """The WSGI application, in the worker process."""
-        from payments.sandbox import state  # noqa: PLC0415  after Django's settings are chosen
+        from payments.sandbox import faults, state  # noqa: PLC0415  after Django's settings are chosen
 
         state.open_folder(self.folder, shop=self.shop)
+        faults.seed_dice()
         from django.core.wsgi import get_wsgi_application  # noqa: PLC0415
 
         return get_wsgi_application()

@@ -27,7 +27,8 @@ refund_abnormal      true/false           WeChat's refunds leave our account and
                                           says too; once it is off, they have succeeded
 hold_answers         true/false           a call that changes something takes effect, its answer is held back
                                           until `POST /_control/release`, 20 s at most
-seed                 integer              seeds the dice of all of these
+seed                 integer              seeds the dice of all of these, also each time it is set to the same, and
+                                          when the sandbox starts
 ==================== ==================== =========================================================
 """
 
@@ -108,10 +109,16 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
     if not faults["hold_answers"]:
         release()
     if "seed" in wanted:
-        with _dice_lock:
-            dice.seed(int(wanted["seed"]))
-            reorder_dice.seed(int(wanted["seed"]))
+        seed_dice()
     return faults
+
+
+def seed_dice() -> None:
+    """Throw from the beginning of the seed that is set, be it by an earlier process."""
+    seed = int(current()["seed"])
+    with _dice_lock:
+        dice.seed(seed)
+        reorder_dice.seed(seed)
 
 
 def happens(rate: float) -> bool:

@@ -79,8 +79,8 @@ def test_an_attempt_that_found_no_room_goes_on_under_its_number(
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
     settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1, 0
-    attempt = open_attempt()
-    Attempt.objects.filter(pk=attempt.pk).update(status="created", submitted_at=None)
+    attempt = open_attempt(status="created")
+    Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
     ask(wechat)  # takes the only place
     with pytest.raises(ProviderUnavailable):
         services.submit_attempt(attempt.pk)
@@ -205,8 +205,8 @@ def test_a_redis_that_forgets_in_the_middle_does_not_cost_the_answer(
 def test_a_page_payment_makes_no_call_and_takes_no_room(
     open_attempt: OpenAttempt, company: Company, redis_server: redis.Redis
 ) -> None:
-    attempt = open_attempt("alipay")
-    Attempt.objects.filter(pk=attempt.pk).update(status="created", submitted_at=None)
+    attempt = open_attempt("alipay", status="created")
+    Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
     services.submit_attempt(attempt.pk)
     assert not company.asked
     assert not redis_server.keys("payonce:*provider*")

@@ -79,12 +79,12 @@ def new_order(shopper: User, mug: Product) -> Callable[[], Order]:
 
 @pytest.fixture
 def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[..., Attempt]:
-    """An attempt that the provider has open; of a new order unless one is given."""
+    """An attempt that the provider has open, or may have; of a new order unless one is given."""
 
-    def make(channel: str = "wechat", order: Order | None = None) -> Attempt:
+    def make(channel: str = "wechat", order: Order | None = None, *, status: str = "pending") -> Attempt:
         attempt = opened(order or new_order(), channel)
         Attempt.objects.filter(pk=attempt.pk).update(
-            status="pending",
+            status=status,
             next_action_type="qr_code",
             next_action_url="weixin://x",
             submitted_at=timezone.now(),

@@ -13,7 +13,8 @@ from django.test import Client
 
 from payments import services
 from payments.models import Attempt
-from tests.integration.settlement.conftest import order_of, paid, payment_of, refunded
+from payments.states import AttemptStatus, PaymentStatus, RefundStatus
+from tests.integration.settlement.conftest import letter, order_of, paid, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,9 +85,33 @@ def test_a_fact_stays_as_it_was_told(attempt: Attempt, change: str) -> None:
     ) == ("money_is_append_only")
 
 
-@pytest.mark.parametrize("table", ["journalline", "journalentry", "observation", "attempt", "payment"])
+@pytest.mark.parametrize(
+    "table",
+    ["journalline", "journalentry", "observation", "notification", "anomaly", "refund", "attempt", "payment"],
+)
 def test_nothing_about_money_is_deleted(attempt: Attempt, table: str) -> None:
+    assert letter(attempt).send().status_code == 204
+    services.fold((paid(attempt, provider_txn_id="again"),), source="query")  # an anomaly, and its refund
     assert refused(f"DELETE FROM payments_{table}") == "money_is_append_only"
+
+
+@pytest.mark.parametrize(
+    ("table", "status"),
+    [
+        *(("payment", status) for status in PaymentStatus if status != PaymentStatus.PENDING),
+        *(("attempt", status) for status in AttemptStatus if status not in {"created", "pending"}),
+        *(("refund", status) for status in RefundStatus if status != RefundStatus.REQUESTED),
+    ],
+)
+def test_nothing_begins_as_paid_or_over(attempt: Attempt, table: str, status: str) -> None:
+    """As a copy of what is there, under numbers of its own, so that only where it stands is in its way."""
+    services.fold((paid(attempt, provider_txn_id="again"),), source="query")  # refunded by policy
+    copy = f"""
+        INSERT INTO payments_{table} SELECT (jsonb_populate_record(known, jsonb_build_object(
+            'id', gen_random_uuid(), 'order_id', gen_random_uuid(), 'anomaly_id', NULL, 'status', %s::text))).*
+        FROM payments_{table} AS known
+    """
+    assert refused(copy, status) == "begins_at_the_beginning"
 
 
 @pytest.mark.parametrize(

@@ -536,8 +536,7 @@ class TestAsking:
     def test_an_uncertain_attempt_that_nobody_heard_of_stays_so(
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering
     ) -> None:
-        attempt = open_attempt()
-        Attempt.objects.update(status="uncertain")
+        attempt = open_attempt(status="uncertain")
         bank.trade = TradeStatus.NOT_FOUND
         (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
         assert "the outcome stays unknown" in told
@@ -1054,8 +1053,7 @@ class TestDashboard:
     def test_what_happened_and_what_is_open(
         self, admin_client: Client, payment: Payment, anomaly: Anomaly, open_attempt: OpenAttempt
     ) -> None:
-        uncertain = open_attempt()
-        Attempt.objects.filter(pk=uncertain.pk).update(status="uncertain")
+        uncertain = open_attempt(status="uncertain")
         Anomaly.objects.update(created_at=timezone.now() - timedelta(days=30))
         context = admin_client.get("/admin/payments/payment/dashboard/").context
         drawn = {chart.title: chart for chart in context["charts"]}

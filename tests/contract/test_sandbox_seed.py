@@ -1,0 +1,78 @@
+"""The sandbox's misbehaviour follows from its seed, also after it was started anew."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from idempotency.ids import new_id
+from payments.providers import registry
+from tests.sandbox import Sandbox
+
+HALF = {"drop_rate": 0.5, "http_500_rate": 0.5}
+ROUNDS = 24
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    made = Sandbox(tmp_path)
+    yield made
+    made.stop()
+
+
+def met(sandbox: Sandbox, *, seed: int | None = None) -> str:
+    """What becomes of calls and notifications, in turn: ``5`` is a 500, ``x`` a lost copy, ``.`` none of both."""
+    numbers = opened(sandbox)
+    sandbox.faults(**HALF, **({} if seed is None else {"seed": seed}))
+    return "".join(fate for number in numbers for fate in (of_a_call(sandbox), of_a_notification(sandbox, number)))
+
+
+def of_a_call(sandbox: Sandbox) -> str:
+    return "5" if sandbox.http.get("/wechat/v3/certificates").status_code == 500 else "."
+
+
+def of_a_notification(sandbox: Sandbox, number: str) -> str:
+    before = lost(sandbox)
+    sandbox.pay(number)
+    return "x" if lost(sandbox) > before else "."
+
+
+def lost(sandbox: Sandbox) -> int:
+    return int(sandbox.http.get("/_control/deliveries").json()["lost"])
+
+
+def opened(sandbox: Sandbox) -> list[str]:
+    """Trades that wait to be paid."""
+    sandbox.faults(**dict.fromkeys(HALF, 0))
+    wechat = registry.build(sandbox.channels())["wechat"]
+    numbers = [new_id().hex for _ in range(ROUNDS)]
+    for number in numbers:
+        wechat.create(
+            out_trade_no=number,
+            amount_minor=1990,
+            currency="CNY",
+            description="Mug",
+            notify_url="http://127.0.0.1:1/notify",
+            return_url="http://127.0.0.1:1/back",
+            expires_at=datetime.now(UTC) + timedelta(minutes=30),
+        )
+    wechat._http.close()  # type: ignore[attr-defined]
+    return numbers
+
+
+def test_the_same_seed_is_the_same_faults_and_another_seed_others(sandbox: Sandbox) -> None:
+    first, again, other = met(sandbox, seed=7), met(sandbox, seed=7), met(sandbox, seed=8)
+    assert first == again
+    assert first != other
+    assert set(first) == {"5", "x", "."}
+
+
+def test_a_sandbox_that_is_started_anew_begins_its_seed_anew(sandbox: Sandbox, tmp_path: Path) -> None:
+    first = met(sandbox, seed=7)
+    sandbox.stop()
+    anew = Sandbox(tmp_path)
+    try:
+        assert met(anew) == first
+    finally:
+        anew.stop()
