@@ -14,8 +14,8 @@ PAGED_MAX = 100_000  # PostgreSQL reads all rows before a page; what is further 
 class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
     """Counts exactly up to `COUNTED_MAX`; beyond it, PostgreSQL's own estimate for a whole table, else that bound.
 
-    So the pages of a filtered list end at the bound: who needs more narrows the filter. Those of a whole table end at
-    `PAGED_MAX` rows, though it has more.
+    So the pages of a filtered list end at the bound: who needs more narrows the filter. Those of a whole table
+    end at `PAGED_MAX` rows, though it has more.
     """
 
     @cached_property

@@ -115,7 +115,7 @@ def ask(payment: Payment, *, by: Operator) -> Result:
     _announce(payment, f"Asks about {about}", by=by)
     told = [_ask_attempt(attempt) for attempt in attempts] + [_submit(refund) for refund in waiting]
     result = Result(done=all(fine for fine, _ in told), sentences=[sentence for _, sentence in told])
-    _log(payment, "Asked the provider", by=by, result=" ".join(result.sentences))
+    audit(payment, "Asked the provider", by=by, result=" ".join(result.sentences))
     return result
 
 
@@ -141,9 +141,9 @@ def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str, b
             raise NotDecidable("This form has been used for another refund. Open a new one.")
         if known is None:
             known = _reserve(payment, refund_id=refund_id, amount_minor=amount_minor, told=told)
-            _log(payment, f"Asked for {_named(known)}", by=by, result="reserved.")
+            audit(payment, f"Asked for {_named(known)}", by=by, result="reserved.")
     fine, sentence = _submit(known)
-    _log(payment, f"Sent {_named(known)}", by=by, result=sentence)
+    audit(payment, f"Sent {_named(known)}", by=by, result=sentence)
     return Result(done=fine, sentences=[sentence])
 
 
@@ -170,7 +170,7 @@ def process_again(row: Notification, *, by: Operator) -> Result:
         if not database_is_away(error):
             raise
         sentence = "The database gave up on it, perhaps after it was applied. Try again: its facts count once."
-    _log(row, "Processed again", by=by, result=sentence)
+    audit(row, "Processed again", by=by, result=sentence)
     return Result(done=done, sentences=[sentence])
 
 
@@ -187,7 +187,7 @@ def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
         if locked.resolved_at is not None:
             raise NotDecidable(f"It has been resolved before: {locked.resolution}")
         anomalies.resolve(anomaly.pk, resolution=by.reason)
-        _log(anomaly, "Resolved", by=by, result="settled.")
+        audit(anomaly, "Resolved", by=by, result="settled.")
     return Result(done=True, sentences=["The anomaly is resolved."])
 
 
@@ -203,7 +203,7 @@ def resolve_difference(row: Difference, *, by: Operator) -> Result:
         if not bills.resolve(row.pk, resolution=by.reason):
             row.refresh_from_db()
             raise NotDecidable(f"It has been resolved before: {row.resolution}")
-        _log(row, "Resolved", by=by, result="settled.")
+        audit(row, "Resolved", by=by, result="settled.")
     return Result(done=True, sentences=["The difference is resolved."])
 
 
@@ -266,10 +266,11 @@ def _sentence(text: str) -> str:
 def _announce(row: models.Model, action: str, *, by: Operator) -> None:
     """Who asks for it, and why; committed, or nothing is done."""
     with transaction.atomic(durable=True):
-        _log(row, action, by=by, result="begun.")
+        audit(row, action, by=by, result="begun.")
 
 
-def _log(row: models.Model, action: str, *, by: Operator, result: str) -> None:
+def audit(row: models.Model, action: str, *, by: Operator, result: str) -> None:
+    """The audit line, in the caller's transaction if there is one."""
     LogEntry.objects.log_actions(
         user_id=by.user_id,
         queryset=[row],

@@ -1,7 +1,7 @@
 """Facts from outside, folded into state: the only code that changes what is paid, refunded or closed.
 
-Callback, timer, return page, daily bill and an operator's question all end in `apply_observation`. A fact is
-kept once (unique constraint on its identity), totals are derived from the kept facts and written under the
+Callback, timer, return page, daily bill, an operator's question and his own word all end in `apply_observation`. A
+fact is kept once (unique constraint on its identity), totals are derived from the kept facts and written under the
 payment's row lock, and the status from the totals: so any order, any number of copies and any mixture of sources
 end in the same state. What must not be credited is kept too, filed as an anomaly, and given back where the policy
 says so.
@@ -48,7 +48,7 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
 
     Args:
         fact: genuine (its bytes were verified) and complete.
-        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``bill``.
+        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``bill``, ``operator``.
 
     Returns:
         `DUPLICATE` if it was known; `ANOMALY` if it was kept without being credited; `HELD` if it came before

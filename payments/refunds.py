@@ -97,7 +97,7 @@ def submit_refund(refund_id: UUID) -> Refund:
     if refund.status not in _OPEN:
         return refund
     channel = services.provider_of(refund.attempt)
-    charged, before, began = _charge(refund), refund.submitted_at, refund.now
+    charged, before, began = charge_of(refund), refund.submitted_at, refund.now
     try:
         result = _ask(channel, refund, charged) if before is not None else None
         if result is None or result.status is AtProvider.NOT_FOUND:
@@ -141,6 +141,25 @@ def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
     return refund
 
 
+def end_unmoved(refund: Refund, *, message: str) -> Refund:
+    """End a refund of which a person knows that no money moved, as one that its provider refused; if it is open.
+
+    Transaction: needs the caller's, and the refund's row locked, so that nobody submits it meanwhile; locks the
+    payment's row.
+    """
+    return _stand(refund, _still_open(refund), status=RefundStatus.FAILED, message=message)
+
+
+def charge_of(refund: Refund) -> Observation:
+    """The charge it takes back: the credited one, or the one that its anomaly is about."""
+    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
+    if refund.anomaly is None:
+        return charges.get(credited=True)
+    about = refund.anomaly.reference
+    named = {reference_of(merchant=one.merchant, provider_txn_id=one.provider_txn_id): one for one in charges}
+    return named[about]
+
+
 def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
     return channel.refund(
         out_trade_no=refund.attempt.out_trade_no,
@@ -164,16 +183,6 @@ def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResul
         )
     except ProviderRejected as error:
         raise OutcomeUnknown(f"the question was refused: {error}") from error
-
-
-def _charge(refund: Refund) -> Observation:
-    """The charge it takes back: the credited one, or the one that its anomaly is about."""
-    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
-    if refund.anomaly is None:
-        return charges.get(credited=True)
-    about = refund.anomaly.reference
-    named = {reference_of(merchant=one.merchant, provider_txn_id=one.provider_txn_id): one for one in charges}
-    return named[about]
 
 
 def _set(refund: Refund, status: RefundStatus) -> Refund:

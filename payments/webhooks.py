@@ -196,12 +196,11 @@ def _take_in(channel: str, notice: Notice, *, headers: dict[str, str], body: byt
 def _fits_nowhere(error: Exception) -> bool:
     """Whether applying it failed because of what it says: PostgreSQL or its driver could not take a value.
 
-    A ValueError may be a fault of ours all the same; like every failure it is logged, and a person is called. A
-    division by zero is how our own statements fail that must change a row and change none.
+    A division by zero is how our own statements fail that must change a row and change none.
     """
     if isinstance(error, DataError):
         return getattr(error.__cause__, "sqlstate", None) != DIVISION_BY_ZERO
-    return isinstance(error, ValueError)
+    return isinstance(error, UnicodeError)
 
 
 def _number_of(notice: Notice) -> str:

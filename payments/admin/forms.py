@@ -5,8 +5,10 @@ from typing import Any
 from django import forms
 
 from idempotency.ids import new_id
+from payments import telling
+from payments.bills import NUMBER_MAX
 from payments.legible import money
-from payments.models import Payment
+from payments.models import Attempt, Payment, Refund
 from payments.money import from_decimal, to_decimal
 
 RESOLUTION_MAX = 160  # characters, as the anomaly's row has
@@ -56,14 +58,75 @@ class RefundForm(ReasonForm):
 
     def clean_amount(self) -> int:
         """In minor units, above zero; whether so much is left is judged when it is reserved."""
-        try:
-            amount_minor = from_decimal(self.cleaned_data["amount"].strip(), self.payment.currency)
-        except ValueError:
-            places = to_decimal(1990, self.payment.currency)
-            raise forms.ValidationError(f"Write the amount in digits, as in {places}.") from None
+        amount_minor = _in_minor(self.cleaned_data["amount"], self.payment.currency)
         if not 0 < amount_minor <= self.payment.paid_minor:
             raise forms.ValidationError("It must be more than nothing and not more than was paid.")
         return amount_minor
+
+
+class TellForm(ReasonForm):
+    """What became of an attempt or refund, as the provider's own pages tell it."""
+
+    moved = forms.TypedChoiceField(
+        label="The provider's pages say", coerce=lambda told: told == "yes", widget=forms.RadioSelect
+    )
+    number = forms.RegexField(
+        regex=r"^[A-Za-z0-9_-]+$",
+        label="Its number there",
+        required=False,
+        strip=True,
+        max_length=NUMBER_MAX,
+        widget=forms.TextInput(attrs={"size": 40, "autocomplete": "off"}),
+        error_messages={"invalid": "Such a number has letters, digits, - and _ alone."},
+    )
+    amount = forms.CharField(
+        label="Amount", required=False, widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12})
+    )
+    field_order = ("moved", "number", "amount", "reason")
+
+    def __init__(self, *args: Any, row: Attempt | Refund, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.row = row
+        if isinstance(row, Attempt):
+            yes, no, what = "It was paid.", "It was never paid and cannot be any more.", "payment"
+            asked_for = money(row.amount_minor, row.currency)
+            self.fields["amount"].help_text = f"{row.currency}, if not the {asked_for} that was asked for."
+        else:
+            yes, no, what = "The money went back.", "It did not move.", "refund"
+            del self.fields["amount"]
+        self.fields["moved"].choices = [("yes", yes), ("no", no)]  # type: ignore[attr-defined]
+        self.fields["number"].help_text = f"The provider's own number of the {what}; empty if nothing moved."
+
+    def clean_amount(self) -> int | None:
+        """In minor units; None for what was asked for."""
+        text = self.cleaned_data["amount"]
+        if not text:
+            return None
+        amount_minor = _in_minor(text, telling.attempt_of(self.row).currency)
+        if not amount_minor:
+            raise forms.ValidationError("It must be more than nothing.")
+        return amount_minor
+
+    def clean(self) -> dict[str, Any]:
+        """Where money moved it has a number, and where none did there is neither number nor amount."""
+        given = self.cleaned_data
+        moved, number = given.get("moved"), given.get("number")
+        if moved is False:
+            for name in ("number", "amount"):
+                if given.get(name):
+                    self.add_error(name, "Leave it empty: nothing moved.")
+        elif moved and number == "":
+            self.add_error("number", "Money moved, so it has a number there.")
+        elif moved and number and (doubt := telling.doubt_about(self.row, number)):
+            self.add_error("number", doubt)
+        return given
+
+
+def _in_minor(text: str, currency: str) -> int:
+    try:
+        return from_decimal(text.strip(), currency)
+    except ValueError:
+        raise forms.ValidationError(f"Write the amount in digits, as in {to_decimal(1990, currency)}.") from None
 
 
 def left_minor(payment: Payment) -> int:

@@ -3,9 +3,9 @@
 from typing import Any
 from uuid import UUID
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import path, reverse
@@ -16,11 +16,11 @@ from idempotency.adminpages import Tool
 from idempotency.filters import newest
 from idempotency.searching import WholeTermSearch
 from idempotency.timeline import utc
-from payments import decisions
+from payments import decisions, refunds, telling
 from payments.admin import charts, timeline
 from payments.admin.facts import with_number
 from payments.admin.filters import Opened
-from payments.admin.forms import ReasonForm, RefundForm, left_minor
+from payments.admin.forms import ReasonForm, RefundForm, TellForm, left_minor
 from payments.admin.pages import (
     MoneyAdmin,
     Question,
@@ -60,6 +60,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             path("dashboard/", view(self.dashboard_view), name="payments_dashboard"),
             path("<uuid:pk>/ask/", view(self.ask_view), name="payments_payment_ask"),
             path("<uuid:pk>/refund/", view(self.refund_view), name="payments_payment_refund"),
+            path("<uuid:pk>/tell/<uuid:about>/", view(self.tell_view), name="payments_payment_tell"),
             *super().get_urls(),
         ]
 
@@ -73,6 +74,11 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             found.append(Tool(address=address, words="Ask the provider now"))
         if self.may(request, "refund_payment") and left_minor(row) > 0:
             found.append(Tool(address=reverse("admin:payments_payment_refund", args=[row.pk]), words="Refund"))
+        untold = telling.tellable(row) if self.may(request, "refund_payment") else []
+        for one in untold:
+            address = reverse("admin:payments_payment_tell", args=[row.pk, one.pk])
+            which = f" of {short(one.pk)}" if len(untold) > 1 else ""
+            found.append(Tool(address=address, words=f"Tell the outcome{which}"))
         return found
 
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
@@ -176,6 +182,29 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         )
         return self.ask_first(request, payment, question)
 
+    def tell_view(self, request: HttpRequest, pk: UUID, about: UUID) -> HttpResponse:
+        """Tell what became of an attempt or refund whose provider cannot tell us."""
+        self.require(request, "refund_payment")
+        payment = get_object_or_404(Payment, pk=pk)
+        row = payment.attempts.filter(pk=about).first() or payment.refunds.filter(pk=about).first()
+        if row is None:
+            raise Http404
+        try:
+            why = telling.why_untold(row)
+        except decisions.NotDecidable as refused:
+            messages.error(request, str(refused))
+            return HttpResponseRedirect(page_of(payment))
+        question = Question(
+            title="Tell the outcome",
+            sentences=[*_what_telling_does(row, why), *filter(None, [telling.why_not_ended(row)])],
+            button="Tell it",
+            form=TellForm(request.POST or None, row=row),
+            act=lambda given, by: telling.tell(
+                row, moved=given["moved"], number=given["number"], amount_minor=given.get("amount"), by=by
+            ),
+        )
+        return self.ask_first(request, payment, question)
+
     def refund_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Give money back, once for each form."""
         self.require(request, "refund_payment")
@@ -204,3 +233,26 @@ def _what_asking_does(refund: Refund) -> str:
     if refund.submitted_at is None:
         return f"{refund.attempt.channel} has not heard of {about} yet: it is told now, under that number."
     return f"{refund.attempt.channel} is asked what became of {about}; if it never heard of it, it is told now."
+
+
+def _what_telling_does(row: Attempt | Refund, why: str) -> list[str]:
+    attempt = telling.attempt_of(row)
+    about = f"This is {telling.named(row)}. {attempt.channel} cannot tell us what became of it: {why}."
+    where = f"Look it up in its own pages first, those of merchant {attempt.merchant}."
+    once = "This cannot be undone. If the provider tells the same number later, it counts once;"
+    if isinstance(row, Attempt):
+        return [
+            about,
+            f"{where} {money(row.amount_minor, row.currency)} was asked for.",
+            "What you tell counts as if the provider had told it. Paid, it pays the order, or is given back where"
+            " the order does not take it. Never paid, it is closed, and with it an order whose time is over.",
+            f"{once} another number would be a second payment, and go back to the payer.",
+        ]
+    return [
+        about,
+        f"{where} The number of its payment is {refunds.charge_of(row).provider_txn_id}.",
+        "If the money went back, it counts as refunded. If it did not move, the refund has failed, what is"
+        " reserved for it is free again, and an anomaly is filed.",
+        f"{once} another number would be a second refund. Alipay gives refunds no number of its own: there it is"
+        " that of the request, which is ours if we made it.",
+    ]

@@ -51,7 +51,7 @@ CREATE TRIGGER payments_begins BEFORE INSERT ON {table}
 
 
 class Migration(migrations.Migration):
-    dependencies = [("payments", "0010_one_index_each")]
+    dependencies = [("payments", "0011_audit_lines_stay")]
 
     operations = [
         # replaced in place: the code of either version takes the steps of both

@@ -30,8 +30,8 @@ def api(shop: RunningShop) -> Iterator[httpx.Client]:
     client.close()
 
 
-def buy(api: httpx.Client, shop: RunningShop, *, faults: dict[str, Any]) -> dict[str, Any]:
-    """A mug bought and paid under these faults of the provider; the payment as the API tells it."""
+def opened(api: httpx.Client) -> dict[str, Any]:
+    """The payment of an order of a mug, as the API tells it; nobody has paid."""
 
     def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
         answer = api.post(path, json=body, headers={"Idempotency-Key": uuid4().hex})
@@ -40,7 +40,12 @@ def buy(api: httpx.Client, shop: RunningShop, *, faults: dict[str, Any]) -> dict
         return told
 
     order = post("/api/v1/orders", {"items": [{"sku": "mug", "quantity": 1}]})
-    payment = post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"})
+    return post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"})
+
+
+def buy(api: httpx.Client, shop: RunningShop, *, faults: dict[str, Any]) -> dict[str, Any]:
+    """A mug bought and paid under these faults of the provider; the payment as the API tells it."""
+    payment = opened(api)
     number = payment["attempts"][0]["out_trade_no"]
     control(shop, "faults", faults)
     try:
@@ -200,3 +205,34 @@ def test_a_notification_is_processed_again(operator: Page, payment: dict[str, An
     operator.fill("[name=reason]", "to be sure")
     operator.click("[type=submit][value^=Process]")
     expect(operator.locator(".messagelist")).to_contain_text("everything it tells was known; nothing changed")
+
+
+def test_the_outcome_of_an_attempt_is_told_once(operator: Page, api: httpx.Client, shop: RunningShop) -> None:  # noqa: F811
+    payment = opened(api)
+    number = payment["attempts"][0]["out_trade_no"]
+    with shop.database() as connection:
+        connection.execute(
+            "UPDATE payments_attempt SET status = 'uncertain', next_query_at = NULL,"
+            " submitted_at = now() - interval '1 hour' WHERE id = %s",
+            [number],
+        )
+    operator.goto(f"{ADMIN}/payment/?q={payment['id']}")
+    follow(operator, operator.locator("#result_list tbody a").first)
+    follow(operator, operator.get_by_role("link", name="Tell the outcome", exact=True))
+    fits(operator)
+    operator.get_by_label("It was paid.").check()
+    operator.fill("[name=reason]", "seen in the portal")
+    follow(operator, operator.locator("[type=submit][value='Tell it']"))
+    expect(operator.get_by_text("Money moved, so it has a number there.")).to_be_visible()
+    fits(operator)
+    operator.fill("[name=number]", f"4200{uuid4().hex[:20]}")
+    operator.locator("[type=submit][value='Tell it']").click(click_count=2, no_wait_after=True)
+    expect(operator.locator(".messagelist")).to_contain_text(number)
+    expect(operator.locator(".payments-history")).to_contain_text("seen in the portal")
+    expect(operator.get_by_role("link", name="Tell the outcome")).to_have_count(0)
+    fits(operator)
+    with shop.database() as connection:
+        facts = connection.execute(
+            "SELECT kind, source, credited FROM payments_observation WHERE attempt_id = %s", [number]
+        ).fetchall()
+    assert facts == [("paid", "operator", True)]

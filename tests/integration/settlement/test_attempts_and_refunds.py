@@ -310,14 +310,14 @@ def test_a_refund_that_takes_its_time_or_fails(
 def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
     paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refund, charge_of = request(paid_payment, 500), refunds._charge
+    refund, charge_of = request(paid_payment, 500), refunds.charge_of
 
     def withdraw(refund: Refund) -> Any:
         with transaction.atomic():
             refunds.withdraw_refund(refund.id, message="abandoned")
         return charge_of(refund)
 
-    monkeypatch.setattr(refunds, "_charge", withdraw)  # after it was read, before it is marked as submitted
+    monkeypatch.setattr(refunds, "charge_of", withdraw)  # after it was read, before it is marked as submitted
     assert refunds.submit_refund(refund.id).status == "failed"
     assert all(method != "refund" for method, _ in provider.calls)
     paid_payment.refresh_from_db()

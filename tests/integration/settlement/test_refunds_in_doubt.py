@@ -99,7 +99,7 @@ def test_two_processes_make_one_first_request(
     paid_payment: Payment, provider: ScriptedProvider, refund: Refund, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both_have_read, requests = threading.Barrier(2, timeout=30), []
-    charge_of = refunds._charge
+    charge_of = refunds.charge_of
 
     def read(one: Refund) -> Any:
         charge = charge_of(one)
@@ -110,7 +110,7 @@ def test_two_processes_make_one_first_request(
         requests.append(arguments["out_refund_no"])
         return RefundResult(status=RefundStatus.PROCESSING)
 
-    monkeypatch.setattr(refunds, "_charge", read)
+    monkeypatch.setattr(refunds, "charge_of", read)
     monkeypatch.setattr(provider, "refund", answer)
 
     def submit() -> None:

@@ -301,7 +301,15 @@ def failing(fault: Exception) -> Callable[..., None]:
     return fail
 
 
-@pytest.mark.parametrize("fault", [ValueError("x"), UnicodeError("x"), DataError("x")], ids=type)
+def test_a_value_that_nobody_told_is_a_fault_of_ours_and_is_asked_for_again(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "observe", failing(ValueError("x")))
+    assert letter(open_attempt()).send().status_code == 500
+    assert Notification.objects.get().verdict == "error"
+
+
+@pytest.mark.parametrize("fault", [UnicodeError("x"), DataError("x")], ids=type)
 def test_what_may_be_a_fault_of_ours_is_logged(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Exception
 ) -> None:

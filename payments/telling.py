@@ -1,0 +1,225 @@
+"""What an operator tells of an attempt or refund whose provider cannot tell us, but shows him in its own pages.
+
+It is folded like any other fact: told by the provider later it counts once, and what contradicts it is treated as
+any contradiction is. That a refund did not move is no fact; it ends as one that its provider refused.
+"""
+
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from idempotency.statements import broken_constraint
+from idempotency.timeline import utc
+from payments import decisions, refunds, services
+from payments.decisions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
+from payments.errors import ChannelOff
+from payments.legible import money, refund_money
+from payments.models import Attempt, Payment, Refund
+from payments.observations import Outcome, apply_observation
+from payments.providers.base import Fact, FactKind, closed_fact
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
+
+# how the numbers begin by which facts go, where a provider's pages show others beside them
+_BEGINS = {("stripe", FactKind.PAID): ("pi_",), ("stripe", FactKind.REFUNDED): ("re_", "pyr_")}
+
+
+def tellable(payment: Payment) -> list[Attempt | Refund]:
+    """What an operator may tell the outcome of, among the open attempts and refunds that a provider would be asked
+    about.
+    """
+    attempts, waiting = decisions.open_questions(payment)
+    rows: list[Attempt | Refund] = [*attempts, *waiting]
+    return [row for row in rows if _is_tellable(row)]
+
+
+def why_untold(row: Attempt | Refund) -> str:
+    """Why its provider cannot tell us, as the end of a sentence.
+
+    Raises:
+        NotDecidable: it can, or there is nothing to tell any more.
+    """
+    if not _is_open(row):
+        raise NotDecidable(f"Nothing changed: {named(row)} is over ({row.get_status_display()}).")
+    attempt = attempt_of(row)
+    try:
+        provider = services.provider_of(attempt)
+    except ChannelOff:
+        return "the channel is not configured here"
+    if provider.merchant != attempt.merchant:
+        return "the channel is configured for another merchant"
+    if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
+        return f"it has given no answer that can be trusted for more than {_minutes(refunds.IN_DOUBT)} minutes"
+    raise NotDecidable(f"{attempt.channel} can tell what became of {named(row)}: ask the provider.")
+
+
+def why_not_ended(row: Attempt | Refund) -> str:
+    """Why nobody can say yet that no money moves; empty if somebody can. A sentence."""
+    if isinstance(row, Attempt):
+        until = row.expires_at + services.LOOK_AGAIN
+        if row.submitted_at is None or until <= timezone.now():
+            return ""
+        return f"{named(row)} can be paid until {utc(until)} UTC; before that nobody knows that it never is."
+    if not _was_just_submitted(row):
+        return ""
+    return (
+        f"What was asked of {row.attempt.channel} about {named(row)} may still be carried out; before"
+        f" {_minutes(refunds.IN_DOUBT)} minutes are over, nobody knows that it does not move."
+    )
+
+
+def doubt_about(row: Attempt | Refund, number: str) -> str:
+    """Why this cannot be the number by which its provider knows the money; empty if it can. A sentence."""
+    channel = attempt_of(row).channel
+    kind = FactKind.PAID if isinstance(row, Attempt) else FactKind.REFUNDED
+    begins = _BEGINS.get((channel, kind), ("",))
+    if not number.startswith(begins):
+        return f"At {channel} it begins with {' or '.join(begins)}."
+    if isinstance(row, Attempt):
+        is_other = row.reference and number != row.reference
+        return f"It was opened there as {row.reference}, and is paid under that number." if is_other else ""
+    is_charge = number == refunds.charge_of(row).provider_txn_id
+    return "That is the number of the payment. The refund has one of its own." if is_charge else ""
+
+
+def tell(
+    row: Attempt | Refund, *, moved: bool, number: str = "", amount_minor: int | None = None, by: Operator
+) -> Result:
+    """Count what the operator has read there: fact, audit line and all that follows commit together.
+
+    Args:
+        moved: the attempt was paid, or the refund went back; else neither will ever happen.
+        number: the provider's, of what moved.
+        amount_minor: what was paid, above zero; None for what was asked for.
+
+    Raises:
+        NotDecidable: its provider can tell, it has ended, money may still move, or the number is known already.
+
+    Transaction: opens its own; locks the payment's row, then the attempt's or refund's. No network.
+    """
+    try:
+        with transaction.atomic():
+            # who tells the opposite waits here, then finds it ended
+            payment = Payment.objects.select_for_update(no_key=True).get(pk=row.payment_id)
+            found = _locked(row)
+            why_untold(found)
+            if not moved and (too_early := why_not_ended(found)):
+                raise NotDecidable(too_early)
+            if isinstance(found, Attempt):
+                told, came_of_it = _tell_attempt(found, moved, number, amount_minor or found.amount_minor)
+            else:
+                told, came_of_it = _tell_refund(found, moved, number)
+            decisions.audit(payment, f"Told that {told}", by=by, result=came_of_it)
+    except IntegrityError as error:
+        if broken_constraint(error) != "observation_once_per_fact":
+            raise
+        raise _known(number) from None  # somebody told it of another payment in this very moment
+    return Result(done=True, sentences=[came_of_it])
+
+
+def named(row: Attempt | Refund) -> str:
+    """As the middle of a sentence."""
+    if isinstance(row, Attempt):
+        return f"{row.channel} attempt {row.out_trade_no}"
+    return f"refund {row.out_refund_no} of {refund_money(row)}"
+
+
+def attempt_of(row: Attempt | Refund) -> Attempt:
+    """The trade that it is, or that it takes money from."""
+    return row if isinstance(row, Attempt) else row.attempt
+
+
+def _tell_attempt(attempt: Attempt, moved: bool, number: str, amount_minor: int) -> tuple[str, str]:
+    """What was told, as the middle of a sentence, and what came of it, as a whole one."""
+    name = named(attempt)
+    if not moved:
+        ended = closed_fact(
+            channel=attempt.channel,
+            merchant=attempt.merchant,
+            out_trade_no=attempt.out_trade_no,
+            currency=attempt.currency,
+        )
+        _fold(ended, attempt, AttemptStatus.CLOSED)
+        result = f"{name}: {ATTEMPT_IS[AttemptStatus.CLOSED]}."
+        return f"{name} was never paid and cannot be any more", result
+    fact = Fact(
+        kind=FactKind.PAID,
+        channel=attempt.channel,
+        merchant=attempt.merchant,
+        out_trade_no=attempt.out_trade_no,
+        provider_txn_id=number,
+        amount_minor=amount_minor,
+        currency=attempt.currency,
+    )
+    counts = _fold(fact, attempt, AttemptStatus.SUCCEEDED) is Outcome.APPLIED
+    result = f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and that counts for the order."
+    if not counts:
+        result = (
+            f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and the order does not take that: it is kept as an"
+            " anomaly and goes back to the payer."
+        )
+    return f"{name} was paid with {money(amount_minor, attempt.currency)} as {number}", result
+
+
+def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
+    """As `_tell_attempt`."""
+    name = f"Refund {refund.out_refund_no}"
+    if not moved:
+        refunds.end_unmoved(refund, message="an operator told that it did not move")
+        return f"{named(refund)} did not move", f"{name}: nothing moved; it has failed, and an anomaly is filed."
+    charge = refunds.charge_of(refund)
+    fact = Fact(
+        kind=FactKind.REFUNDED,
+        channel=charge.channel,
+        merchant=charge.merchant,
+        out_trade_no=refund.attempt.out_trade_no,
+        provider_txn_id=number,
+        amount_minor=refund.amount_minor,
+        currency=charge.currency,
+        out_refund_no=refund.out_refund_no,
+        paid_txn_id=charge.provider_txn_id,
+    )
+    _fold(fact, refund, RefundStatus.SUCCEEDED)
+    return f"{named(refund)} went back as {number}", f"{name}: {REFUND_IS[RefundStatus.SUCCEEDED]}."
+
+
+def _fold(fact: Fact, row: Attempt | Refund, status: AttemptStatus | RefundStatus) -> Outcome:
+    """Fold what must end the row in that status; it does not, if the fact was known of something else."""
+    outcome = apply_observation(fact, source="operator")
+    row.refresh_from_db(fields=["status"])
+    if row.status != status:
+        raise _known(fact.provider_txn_id)
+    return outcome
+
+
+def _known(number: str) -> NotDecidable:
+    return NotDecidable(f"Nothing changed: {number} is known already, of another payment or refund.")
+
+
+def _locked(row: Attempt | Refund) -> Attempt | Refund:
+    """As it is now; who marks it as submitted, which takes no lock of the payment, waits from here on."""
+    if isinstance(row, Attempt):
+        return Attempt.objects.select_for_update(no_key=True).get(pk=row.pk)
+    return Refund.objects.select_for_update(no_key=True).get(pk=row.pk)
+
+
+def _is_open(row: Attempt | Refund) -> bool:
+    return row.status in (LIVE_ATTEMPTS if isinstance(row, Attempt) else OPEN_REFUNDS)
+
+
+def _is_tellable(row: Attempt | Refund) -> bool:
+    try:
+        return bool(why_untold(row))
+    except NotDecidable:
+        return False
+
+
+def _was_just_submitted(row: Attempt | Refund) -> bool:
+    """Whether what was asked last may still be carried out; by the database's clock: other processes wrote it."""
+    since = Now() - refunds.IN_DOUBT
+    return type(row)._default_manager.filter(pk=row.pk, submitted_at__gt=since).exists()
+
+
+def _minutes(span: timedelta) -> int:
+    return int(span.total_seconds() // 60)

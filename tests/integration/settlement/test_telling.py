@@ -1,0 +1,720 @@
+"""What an operator tells of attempts and refunds whose provider cannot tell us: it counts as a fact, once."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.contrib.messages import get_messages
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.models import F
+from django.test import Client
+from django.utils import timezone
+
+from idempotency.ids import new_id
+from payments import channels as configured
+from payments import refunds, services, telling
+from payments.decisions import NotDecidable, Operator
+from payments.journal import trial_balance
+from payments.models import Anomaly, Attempt, Observation, Payment, Refund
+from payments.providers.base import RefundResult, RefundStatus
+from shop.lifecycle import on_payment
+from shop.models import Order, Product
+from tests.integration.settlement.conftest import closed, letter, opened, order_of, paid, payment_of, refunded
+from tests.integration.settlement.test_payment_admin import audit, done, page, shown
+from tests.integration.shop.provider import ScriptedProvider
+from tests.threads import at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+Cut = Callable[..., None]
+
+OLD = refunds.IN_DOUBT + timedelta(seconds=1)
+GONE = ["off", "of_another_merchant", "without_an_answer"]
+WHY = {
+    "off": "the channel is not configured here",
+    "of_another_merchant": "the channel is configured for another merchant",
+    "without_an_answer": "it has given no answer that can be trusted for more than 10 minutes",
+}
+
+
+@pytest.fixture
+def cut(settings: Any) -> Cut:
+    """Nobody can be asked about the row any more, for a reason of `GONE`."""
+    before = settings.PAYMENT_CHANNELS
+
+    def cut_off(row: Attempt | Refund, why: str = "off") -> None:
+        if why == "without_an_answer":
+            type(row)._default_manager.filter(pk=row.pk).update(
+                status="uncertain", submitted_at=timezone.now() - OLD
+            )
+        elif why == "off":
+            settings.PAYMENT_CHANNELS = {}
+        else:
+            settings.PAYMENT_CHANNELS = {**before, "wechat": {**before["wechat"], "MCH_ID": "1900009999"}}
+        configured.forget()
+        row.refresh_from_db()
+
+    return cut_off
+
+
+@pytest.fixture
+def on_again(settings: Any) -> Callable[[], None]:
+    before = settings.PAYMENT_CHANNELS
+
+    def switch_on() -> None:
+        settings.PAYMENT_CHANNELS = before
+        configured.forget()
+
+    return switch_on
+
+
+@pytest.fixture
+def attempt(open_attempt: OpenAttempt) -> Attempt:
+    """Open at WeChat Pay; 19.90 CNY."""
+    return open_attempt()
+
+
+@pytest.fixture
+def over(attempt: Attempt) -> Attempt:
+    """The same, and neither it nor its order can be paid any more."""
+    let_end(attempt)
+    return attempt
+
+
+@pytest.fixture
+def refund(attempt: Attempt) -> Refund:
+    """Of 5.00 of 19.90 CNY, sent a while ago."""
+    letter(attempt).send()
+    return sent(attempt)
+
+
+def sent(attempt: Attempt, amount_minor: int = 500) -> Refund:
+    with transaction.atomic():
+        made = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=amount_minor, reason="")
+    Refund.objects.filter(pk=made.pk).update(status="processing", submitted_at=timezone.now() - OLD)
+    made.refresh_from_db()
+    return made
+
+
+def let_end(attempt: Attempt) -> None:
+    past = timezone.now() - timedelta(minutes=1)
+    Attempt.objects.filter(pk=attempt.pk).update(expires_at=past)
+    Order.objects.filter(pk=payment_of(attempt).order_id).update(expires_at=past)
+    attempt.refresh_from_db()
+
+
+def number_of(attempt: Attempt) -> str:
+    """The provider's, as `letter` and `paid` tell it."""
+    return f"4200{attempt.out_trade_no[-20:]}"
+
+
+def form(row: Attempt | Refund, told_moved: bool, /, **changed: Any) -> dict[str, Any]:
+    ours = number_of(row) if isinstance(row, Attempt) else f"5030{row.out_refund_no}"
+    given = {
+        "moved": "yes" if told_moved else "no",
+        "number": ours if told_moved else "",
+        "reason": "seen in the portal",
+    }
+    return {**given, **changed}
+
+
+def address(row: Attempt | Refund) -> str:
+    return page(Payment(pk=row.payment_id), f"tell/{row.pk}")
+
+
+def told(client: Client, row: Attempt | Refund, moved: bool, **changed: Any) -> str:
+    """The operator tells it; what he hears."""
+    (sentence,) = done(client, address(row), **form(row, moved, **changed))
+    row.refresh_from_db()
+    return sentence
+
+
+def books() -> dict[str, int]:
+    return {line["account"].split(":")[0]: line["debit_minor"] for line in trial_balance()}
+
+
+def totals(row: Attempt | Refund) -> tuple[str, int, int, int]:
+    payment = Payment.objects.get(pk=row.payment_id)
+    return payment.status, payment.paid_minor, payment.refunded_minor, payment.reserved_minor
+
+
+def stock() -> int:
+    return Product.objects.get(sku="mug").stock
+
+
+class TestAttempts:
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_was_paid(self, admin_client: Client, attempt: Attempt, cut: Cut, why: str) -> None:
+        cut(attempt, why)
+        asked = shown(admin_client, address(attempt))
+        for words in (
+            attempt.out_trade_no,
+            "19.90 CNY",
+            f"wechat cannot tell us what became of it: {WHY[why]}",
+            attempt.merchant,
+        ):
+            assert words in asked
+        sentence = told(admin_client, attempt, True)
+        name = f"wechat attempt {attempt.out_trade_no}"
+        assert sentence == f"{name}: it was paid, and that counts for the order."
+        assert (attempt.status, order_of(attempt).status) == ("succeeded", "paid")
+        assert totals(attempt) == ("succeeded", 1990, 0, 0)
+        assert books() == {"provider": 1990, "orders": -1990}
+        fact = Observation.objects.get()
+        assert (fact.source, fact.merchant, fact.provider_txn_id, fact.credited) == (
+            "operator",
+            attempt.merchant,
+            number_of(attempt),
+            True,
+        )
+        what = f"Told that {name} was paid with 19.90 CNY as {number_of(attempt)}"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+        assert what in shown(admin_client, page(attempt.payment))
+
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_was_never_paid(self, admin_client: Client, over: Attempt, cut: Cut, why: str) -> None:
+        assert stock() == 99
+        cut(over, why)
+        sentence = told(admin_client, over, False)
+        assert sentence == f"wechat attempt {over.out_trade_no}: it ended unpaid."
+        assert (over.status, order_of(over).status, stock()) == ("closed", "closed", 100)
+        assert totals(over) == ("closed", 0, 0, 0)
+        fact = Observation.objects.get()
+        assert (fact.kind, fact.source) == ("closed", "operator")
+        what = f"Told that wechat attempt {over.out_trade_no} was never paid and cannot be any more"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+
+    def test_another_amount_goes_back(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
+        cut(attempt)
+        sentence = told(admin_client, attempt, True, amount="19.80")
+        assert sentence.endswith(
+            "it was paid, and the order does not take that: it is kept as an anomaly and goes back to the payer."
+        )
+        assert (attempt.status, order_of(attempt).status) == ("succeeded", "pending")
+        assert Anomaly.objects.get().kind == "amount_mismatch"
+        assert Refund.objects.get().amount_minor == 1980
+        assert books() == {"provider": 1980, "held": -1980}
+
+    def test_what_can_still_be_paid_is_not_told_to_have_ended(
+        self, admin_client: Client, attempt: Attempt, cut: Cut
+    ) -> None:
+        cut(attempt)
+        assert "before that nobody knows that it never is." in shown(admin_client, address(attempt))
+        sentence = told(admin_client, attempt, False)
+        assert sentence.startswith(f"wechat attempt {attempt.out_trade_no} can be paid until ")
+        assert (attempt.status, stock(), audit()) == ("pending", 99, [])
+
+    def test_what_was_never_submitted_can_be_paid_by_nobody(
+        self, admin_client: Client, attempt: Attempt, cut: Cut
+    ) -> None:
+        Attempt.objects.update(status="created", submitted_at=None)
+        cut(attempt)
+        told(admin_client, attempt, False)
+        assert attempt.status == "closed"
+
+    def test_the_number_of_another_payment_is_refused(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt()
+        letter(other).send()
+        cut(attempt)
+        assert told(admin_client, attempt, True, number=number_of(other)) == (
+            f"Nothing changed: {number_of(other)} is known already, of another payment or refund."
+        )
+        assert (attempt.status, audit(), Anomaly.objects.count()) == ("pending", [], 0)
+
+
+class TestRefunds:
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_went_back(self, admin_client: Client, refund: Refund, cut: Cut, why: str) -> None:
+        cut(refund, why)
+        asked = shown(admin_client, address(refund))
+        for words in (refund.out_refund_no, "5.00 CNY", WHY[why], refund.attempt.merchant):
+            assert words in asked
+        assert totals(refund) == ("succeeded", 1990, 0, 500)
+        sentence = told(admin_client, refund, True)
+        assert sentence == f"Refund {refund.out_refund_no}: the money went back."
+        assert refund.status == "succeeded"
+        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
+        assert books() == {"provider": 1490, "orders": -1490}
+        fact = Observation.objects.get(kind="refunded")
+        assert (fact.source, fact.out_refund_no, fact.paid_txn_id, fact.credited) == (
+            "operator",
+            refund.out_refund_no,
+            number_of(refund.attempt),
+            True,
+        )
+        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY went back as 5030{refund.out_refund_no}"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_did_not_move(self, admin_client: Client, refund: Refund, cut: Cut, why: str) -> None:
+        cut(refund, why)
+        sentence = told(admin_client, refund, False)
+        assert sentence == (
+            f"Refund {refund.out_refund_no}: nothing moved; it has failed, and an anomaly is filed."
+        )
+        assert (refund.status, totals(refund)) == ("failed", ("succeeded", 1990, 0, 0))
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.reference) == ("refund_failed", refund.out_refund_no)
+        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY did not move"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+        assert sent(refund.attempt, 1990).amount_minor == 1990  # its reservation is gone
+
+    def test_a_request_that_may_still_be_carried_out_is_not_told_to_have_moved_nothing(
+        self, admin_client: Client, refund: Refund, cut: Cut
+    ) -> None:
+        Refund.objects.update(submitted_at=timezone.now())
+        cut(refund)
+        assert told(admin_client, refund, False).startswith(
+            f"What was asked of wechat about refund {refund.out_refund_no} of 5.00 CNY may still be carried out"
+        )
+        assert (refund.status, totals(refund)[3], audit()) == ("processing", 500, [])
+        told(admin_client, refund, True)
+        assert refund.status == "succeeded"
+
+    def test_one_that_its_provider_never_heard_of(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        Refund.objects.update(status="requested", submitted_at=None)
+        cut(refund)
+        told(admin_client, refund, False)
+        assert (refund.status, totals(refund)[3]) == ("failed", 0)
+
+    def test_the_number_of_another_refund_is_refused(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        twin = sent(refund.attempt)
+        cut(refund)
+        told(admin_client, refund, True)
+        number = f"5030{refund.out_refund_no}"
+        assert told(admin_client, twin, True, number=number) == (
+            f"Nothing changed: {number} is known already, of another payment or refund."
+        )
+        assert (twin.status, totals(twin)) == ("processing", ("partially_refunded", 1990, 500, 500))
+        assert len(audit()) == 1
+
+    @pytest.mark.parametrize(("moved", "held"), [(True, 0), (False, -5)])
+    def test_of_what_our_policy_gives_back(
+        self, admin_client: Client, attempt: Attempt, cut: Cut, moved: bool, held: int
+    ) -> None:
+        letter(attempt, charged_minor=5).send()
+        ours = Refund.objects.get()
+        cut(ours)
+        told(admin_client, ours, moved)
+        assert ours.status == ("succeeded" if moved else "failed")
+        assert books()["held"] == held
+        mismatch = Anomaly.objects.get(kind="amount_mismatch")
+        assert (mismatch.resolved_at is not None) is moved
+        assert Anomaly.objects.filter(kind="refund_failed").exists() is not moved
+
+
+class TestWhatIsToldLater:
+    """By the provider, once it can tell us again."""
+
+    @pytest.fixture
+    def paid_by_word(
+        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> Attempt:
+        cut(attempt)
+        told(admin_client, attempt, True)
+        on_again()
+        return attempt
+
+    def test_the_same_number_counts_once(self, paid_by_word: Attempt) -> None:
+        assert letter(paid_by_word).send().status_code == 204
+        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+        assert (Observation.objects.count(), Anomaly.objects.count()) == (1, 0)
+        assert books() == {"provider": 1990, "orders": -1990}
+
+    def test_the_same_number_with_another_amount_is_filed(self, paid_by_word: Attempt) -> None:
+        letter(paid_by_word, charged_minor=1980).send()
+        assert Anomaly.objects.get().kind == "content_changed"
+        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+
+    def test_another_number_is_a_second_payment(self, paid_by_word: Attempt) -> None:
+        services.fold((paid(paid_by_word, provider_txn_id="4200other"),), source="notification")
+        assert Anomaly.objects.get().kind == "paid_twice"
+        assert (Refund.objects.get().amount_minor, totals(paid_by_word)) == (1990, ("succeeded", 1990, 0, 0))
+
+    def test_that_it_was_closed_takes_nothing_back(self, paid_by_word: Attempt) -> None:
+        services.fold((closed(paid_by_word),), source="query")
+        paid_by_word.refresh_from_db()
+        assert (paid_by_word.status, order_of(paid_by_word).status) == ("succeeded", "paid")
+        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+
+    def test_paid_after_all_goes_back_where_the_order_is_closed(
+        self, admin_client: Client, over: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        cut(over)
+        told(admin_client, over, False)
+        on_again()
+        letter(over).send()
+        assert Anomaly.objects.get().kind == "paid_after_close"
+        assert Refund.objects.get().amount_minor == 1990
+        assert (order_of(over).status, stock(), totals(over)) == ("closed", 100, ("closed", 0, 0, 0))
+
+    def test_paid_after_all_counts_where_the_order_is_open(
+        self, admin_client: Client, over: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        Order.objects.update(expires_at=timezone.now() + timedelta(minutes=5))
+        cut(over)
+        told(admin_client, over, False)
+        assert order_of(over).status == "pending"
+        on_again()
+        letter(over).send()
+        assert (order_of(over).status, totals(over)) == ("paid", ("succeeded", 1990, 0, 0))
+        assert Anomaly.objects.count() == 0
+
+    def test_the_same_refund_counts_once(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        cut(refund)
+        told(admin_client, refund, True)
+        fact = refunded(refund.attempt, 500, refund.out_refund_no, implies_payment=True)
+        services.fold((fact,), source="notification")
+        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
+        assert (Observation.objects.count(), Anomaly.objects.count()) == (2, 0)
+
+    def test_a_refund_that_went_back_after_all(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        cut(refund)
+        told(admin_client, refund, False)
+        services.fold((refunded(refund.attempt, 500, refund.out_refund_no),), source="notification")
+        refund.refresh_from_db()
+        assert (refund.status, totals(refund)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
+        assert Anomaly.objects.get().resolved_at is not None
+
+    def test_a_refund_that_came_back_after_all(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        cut(refund)
+        told(admin_client, refund, True)
+        news = RefundResult(status=RefundStatus.FAILED, message="bounced", out_refund_no=refund.out_refund_no)
+        with transaction.atomic():
+            assert refunds.take_news(news, channel="wechat")
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.resolved_at) == ("refund_failed", None)
+        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
+
+
+class TestWhoCanBeAskedIsAsked:
+    @pytest.mark.parametrize("status", ["created", "pending", "uncertain"])
+    def test_an_attempt(self, admin_client: Client, over: Attempt, status: str) -> None:
+        Attempt.objects.update(status=status)
+        self.refused(admin_client, over, "wechat attempt")
+
+    @pytest.mark.parametrize("status", ["requested", "processing", "uncertain"])
+    def test_a_refund(self, admin_client: Client, refund: Refund, status: str) -> None:
+        young = timezone.now() - refunds.IN_DOUBT + timedelta(minutes=1)
+        Refund.objects.update(status=status, submitted_at=None if status == "requested" else young)
+        self.refused(admin_client, refund, "refund")
+
+    def refused(self, client: Client, row: Attempt | Refund, name: str) -> None:
+        before = (totals(row), Observation.objects.count())
+        assert "Tell the outcome" not in shown(client, page(Payment(pk=row.payment_id)))
+        words = f"wechat can tell what became of {name} {row.pk.hex}"
+        looked = client.get(address(row), follow=True)
+        (heard,) = [str(message) for message in looked.context["messages"]]
+        assert heard.startswith(words)
+        for moved in (True, False):
+            sentence = told(client, row, moved)
+            assert sentence.startswith(words)
+            assert sentence.endswith(": ask the provider.")
+        assert ((totals(row), Observation.objects.count()), audit()) == (before, [])
+
+    @pytest.mark.parametrize("status", ["closed", "failed"])
+    def test_what_is_over_stays_so(self, admin_client: Client, attempt: Attempt, cut: Cut, status: str) -> None:
+        Attempt.objects.update(status=status)
+        cut(attempt)
+        assert "Tell the outcome" not in shown(admin_client, page(attempt.payment))
+        sentence = told(admin_client, attempt, True)
+        assert sentence.startswith(f"Nothing changed: wechat attempt {attempt.out_trade_no} is over ({status}).")
+        assert (Observation.objects.count(), audit()) == (0, [])
+
+
+class TestThePage:
+    def test_it_is_for_who_may_refund(self, client: Client, attempt: Attempt, cut: Cut) -> None:
+        cut(attempt)
+        user = User.objects.create_user("clerk", is_staff=True)
+        client.force_login(user)
+        view = Permission.objects.get(codename="view_payment")
+        button = f'<li><a href="{address(attempt)}">Tell the outcome</a></li>'
+        user.user_permissions.set([view, Permission.objects.get(codename="query_payment")])
+        assert button not in shown(client, page(attempt.payment))
+        assert client.get(address(attempt)).status_code == 403
+        assert client.post(address(attempt), form(attempt, True)).status_code == 403
+        user.user_permissions.set([Permission.objects.get(codename="refund_payment")])
+        assert client.get(address(attempt)).status_code == 403  # who may not see it may not act on it
+        assert LogEntry.objects.count() == 0
+        user.user_permissions.set([view, Permission.objects.get(codename="refund_payment")])
+        assert button in shown(client, page(attempt.payment))
+        told(client, attempt, True)
+        assert [name for name, _ in audit()] == ["clerk"]
+
+    def test_of_several_rows_each_has_its_button(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt("alipay", order_of(attempt))
+        cut(attempt)
+        seen = shown(admin_client, page(attempt.payment))
+        for row in (attempt, other):
+            words = f"Tell the outcome of {row.pk.hex[:8]}…{row.pk.hex[-6:]}"
+            assert f'<li><a href="{address(row)}">{words}</a></li>' in seen
+
+    def test_a_row_of_another_payment(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt()
+        cut(attempt)
+        for pk in (other.pk, new_id()):
+            assert admin_client.get(page(attempt.payment, f"tell/{pk}")).status_code == 404
+
+    def test_another_site_tells_nothing(self, admin_user: User, attempt: Attempt, cut: Cut) -> None:
+        cut(attempt)
+        strict = Client(enforce_csrf_checks=True)
+        strict.force_login(admin_user)
+        assert strict.post(address(attempt), form(attempt, True)).status_code == 403
+        assert Observation.objects.count() == 0
+
+    @pytest.mark.parametrize(
+        ("moved", "changed", "words"),
+        [
+            (True, {"reason": "  "}, "This field is required."),
+            (True, {"moved": ""}, "This field is required."),
+            (True, {"moved": "maybe"}, "Select a valid choice."),
+            (True, {"number": " "}, "Money moved, so it has a number there."),
+            (False, {"number": "4200"}, "Leave it empty: nothing moved."),
+            (False, {"amount": "19.90"}, "Leave it empty: nothing moved."),
+            (True, {"number": "４２００"}, "letters, digits"),
+            (True, {"number": "4" * 65}, "at most 64 characters"),
+            (True, {"amount": "0"}, "It must be more than nothing."),
+            (True, {"amount": "19,90"}, "Write the amount in digits, as in 19.90."),
+        ],
+    )
+    def test_a_form_that_tells_nothing(
+        self,
+        admin_client: Client,
+        over: Attempt,
+        cut: Cut,
+        moved: bool,
+        changed: dict[str, str],
+        words: str,
+    ) -> None:
+        cut(over)
+        answer = admin_client.post(address(over), form(over, moved, **changed))
+        assert (answer.status_code, words in answer.content.decode()) == (200, True)
+        assert (Observation.objects.count(), audit()) == (0, [])
+
+    @pytest.mark.parametrize(
+        ("number", "words"),
+        [("ch_1", "At stripe it begins with pi_."), ("pi_2", "It was opened there as pi_1"), ("pi_1", "")],
+    )
+    def test_at_stripe_other_numbers_stand_beside_it(
+        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, number: str, words: str
+    ) -> None:
+        attempt = open_attempt("stripe")
+        Attempt.objects.update(reference="pi_1")
+        cut(attempt)
+        answer = admin_client.post(address(attempt), form(attempt, True, number=number))
+        assert (answer.status_code == 302) is (words == "")
+        assert words in answer.content.decode()
+
+    def test_the_payments_number_is_not_the_refunds(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        cut(refund)
+        answer = admin_client.post(address(refund), form(refund, True, number=number_of(refund.attempt)))
+        assert "That is the number of the payment." in answer.content.decode()
+        assert totals(refund)[3] == 500
+
+
+BOTH_HAVE_LOOKED = threading.Barrier(1)
+
+
+def on_payment_together(*, order_id: UUID, event: str) -> bool:
+    if event == "paid":
+        BOTH_HAVE_LOOKED.wait()
+    return on_payment(order_id=order_id, event=event)
+
+
+class TestOnce:
+    @pytest.mark.parametrize("moved", [True, False])
+    def test_the_same_form_twice(self, admin_client: Client, over: Attempt, cut: Cut, moved: bool) -> None:
+        cut(over)
+        told(admin_client, over, moved)
+        ended = "succeeded" if moved else "closed"
+        again = f"Nothing changed: wechat attempt {over.out_trade_no} is over ({ended})."
+        assert told(admin_client, over, moved) == again
+        assert (Observation.objects.count(), len(audit())) == (1, 1)
+
+    def at_once(self, user: User, *given: tuple[Attempt | Refund, dict[str, Any]]) -> list[str]:
+        def click(row: Attempt | Refund, told: dict[str, Any]) -> str:
+            client = Client()
+            client.force_login(user)
+            # not by the pages' contexts, which the client collects from all threads
+            answer = client.post(address(row), told)
+            (sentence,) = get_messages(answer.wsgi_request)
+            return str(sentence)
+
+        return at_once(*[lambda one=one: click(*one) for one in given])  # type: ignore[misc]
+
+    def test_a_double_click(self, admin_user: User, attempt: Attempt, cut: Cut) -> None:
+        cut(attempt)
+        sentences = self.at_once(admin_user, *[(attempt, form(attempt, True))] * 4)
+        assert sorted("counts for the order" in one for one in sentences) == [False, False, False, True]
+        assert (Observation.objects.count(), len(audit()), totals(attempt)[1]) == (1, 1, 1990)
+
+    def test_two_operators_with_opposite_answers_about_an_attempt(
+        self, admin_user: User, over: Attempt, cut: Cut
+    ) -> None:
+        cut(over)
+        first, second = self.at_once(admin_user, (over, form(over, True)), (over, form(over, False)))
+        over.refresh_from_db()
+        was_paid = over.status == "succeeded"
+        winner, loser = (first, second) if was_paid else (second, first)
+        assert loser.startswith("Nothing changed: ")
+        assert [told for _, told in audit()] == [audit()[0][1]]
+        assert winner in audit()[0][1]
+        assert Observation.objects.get().kind == ("paid" if was_paid else "closed")
+        assert (order_of(over).status, stock()) == (("paid", 99) if was_paid else ("closed", 100))
+
+    def test_two_operators_with_opposite_answers_about_a_refund(
+        self, admin_user: User, refund: Refund, cut: Cut
+    ) -> None:
+        cut(refund)
+        first, second = self.at_once(admin_user, (refund, form(refund, True)), (refund, form(refund, False)))
+        refund.refresh_from_db()
+        went_back = refund.status == "succeeded"
+        winner, loser = (first, second) if went_back else (second, first)
+        assert loser.startswith("Nothing changed: ")
+        assert len(audit()) == 1
+        assert winner in audit()[0][1]
+        assert totals(refund)[2:] == ((500, 0) if went_back else (0, 0))
+
+    def test_one_number_told_of_two_payments_at_once(
+        self,
+        admin_user: User,
+        attempt: Attempt,
+        open_attempt: OpenAttempt,
+        cut: Cut,
+        settings: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        other = open_attempt()
+        cut(attempt)
+        # both have found the number unknown, and neither has kept it
+        monkeypatch.setattr(f"{__name__}.BOTH_HAVE_LOOKED", threading.Barrier(2, timeout=30))
+        settings.PAYMENT_ORDER_LISTENER = f"{__name__}.on_payment_together"
+        given = form(attempt, True)
+        sentences = self.at_once(admin_user, (attempt, given), (other, given))
+        assert sorted("is known already" in one for one in sentences) == [False, True]
+        assert (Observation.objects.count(), len(audit()), Anomaly.objects.count()) == (1, 1, 0)
+        assert sorted([order_of(attempt).status, order_of(other).status]) == ["paid", "pending"]
+
+
+class TestOneTransaction:
+    BY = Operator(user_id=-1, reason="nobody of that number")
+
+    @pytest.mark.parametrize("moved", [True, False])
+    def test_without_its_audit_line_nothing_is_told(self, over: Attempt, cut: Cut, moved: bool) -> None:
+        cut(over)
+        with pytest.raises(IntegrityError):
+            telling.tell(over, moved=moved, number="4200" if moved else "", by=self.BY)
+        over.refresh_from_db()
+        assert (over.status, Observation.objects.count(), stock()) == ("pending", 0, 99)
+
+    @pytest.mark.parametrize("moved", [True, False])
+    def test_nor_of_a_refund(self, refund: Refund, cut: Cut, moved: bool) -> None:
+        cut(refund)
+        with pytest.raises(IntegrityError):
+            telling.tell(refund, moved=moved, number="5030" if moved else "", by=self.BY)
+        refund.refresh_from_db()
+        assert (refund.status, totals(refund)[3], Anomaly.objects.count()) == ("processing", 500, 0)
+
+    def test_without_its_effect_there_is_no_audit_line(
+        self, admin_user: User, attempt: Attempt, cut: Cut, settings: Any
+    ) -> None:
+        cut(attempt)
+        settings.PAYMENT_ORDER_LISTENER = "tests.integration.settlement.test_payment_admin.explode"
+        with pytest.raises(RuntimeError, match="on fire"):
+            telling.tell(attempt, moved=True, number="4200", by=Operator(user_id=admin_user.pk, reason="x"))
+        assert (audit(), Observation.objects.count()) == ([], 0)
+
+
+class TestBesideTheTimer:
+    """The channel is on, and the timer takes the refund up at the very moment."""
+
+    @pytest.fixture
+    def attempt(self, new_order: Callable[[], Order], provider: ScriptedProvider) -> Attempt:
+        return opened(new_order())
+
+    @pytest.fixture
+    def doubted(self, paid_payment: Payment) -> Refund:
+        made = sent(paid_payment.attempts.get())
+        Refund.objects.filter(pk=made.pk).update(status="uncertain")
+        made.refresh_from_db()
+        return made
+
+    @pytest.mark.parametrize("was_told_first", [True, False])
+    def test_what_an_operator_ends_is_not_requested_and_what_is_requested_he_cannot_end(
+        self,
+        admin_user: User,
+        provider: ScriptedProvider,
+        doubted: Refund,
+        monkeypatch: pytest.MonkeyPatch,
+        was_told_first: bool,
+    ) -> None:
+        heard: list[str] = []
+        by = Operator(user_id=admin_user.pk, reason="seen in the portal")
+
+        def tell() -> None:
+            try:
+                telling.tell(doubted, moved=False, number="", by=by)
+            except NotDecidable as refused:
+                heard.append(str(refused))
+
+        def query_refund(**asked: Any) -> RefundResult:
+            if was_told_first:
+                tell()
+            return RefundResult(status=RefundStatus.NOT_FOUND)
+
+        def request(**asked: Any) -> RefundResult:
+            provider.calls.append(("refund", asked["out_refund_no"]))
+            if not was_told_first:
+                tell()
+            return RefundResult(status=RefundStatus.PROCESSING)
+
+        monkeypatch.setattr(provider, "query_refund", query_refund)
+        monkeypatch.setattr(provider, "refund", request)
+        status = refunds.submit_refund(doubted.pk).status
+        requests = [number for method, number in provider.calls if method == "refund"]
+        assert (status, len(requests)) == (("failed", 0) if was_told_first else ("processing", 1))
+        assert [one.endswith("ask the provider.") for one in heard] == ([] if was_told_first else [True])
+        assert totals(doubted)[3] == (0 if was_told_first else 500)
+
+    def test_between_look_and_end_nobody_submits_it(self, admin_user: User, doubted: Refund) -> None:
+        refused: list[str] = []
+        other = connection.copy()
+
+        def look(execute: Any, sql: str, *given: Any) -> Any:
+            if '"submitted_at" >' in sql:
+                for table in ("payments_payment", "payments_refund"):
+                    with pytest.raises(DatabaseError, match="could not obtain lock"), other.cursor() as cursor:
+                        cursor.execute(f"SELECT id FROM {table} FOR NO KEY UPDATE NOWAIT")
+                    refused.append(table)
+            return execute(sql, *given)
+
+        try:
+            with connection.execute_wrapper(look):
+                by = Operator(user_id=admin_user.pk, reason="seen in the portal")
+                telling.tell(doubted, moved=False, by=by)
+        finally:
+            other.close()
+        assert refused == ["payments_payment", "payments_refund"] * 2  # for the doubt, and for the end
+
+    def test_the_doubt_is_as_old_as_the_newest_request(
+        self, admin_user: User, provider: ScriptedProvider, doubted: Refund
+    ) -> None:
+        Refund.objects.update(submitted_at=F("submitted_at") + timedelta(seconds=5))
+        by = Operator(user_id=admin_user.pk, reason="seen in the portal")
+        with pytest.raises(NotDecidable, match="ask the provider"):
+            telling.tell(doubted, moved=False, number="", by=by)
+        Refund.objects.update(submitted_at=F("submitted_at") - timedelta(seconds=5))
+        telling.tell(doubted, moved=False, number="", by=by)
+        assert totals(doubted)[3] == 0
