@@ -80,10 +80,15 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of it, in a sentence each; `done` if it came to what was wanted."""
+    """What came of it, in a sentence each; `done` if it came to what was wanted.
+
+    Attributes:
+        verdict: of a notification that was processed again: what this time came to.
+    """
 
     done: bool
     sentences: list[str]
+    verdict: str = ""
 
 
 class NotDecidable(Exception):
@@ -152,11 +157,11 @@ def process_again(row: Notification, *, by: Operator) -> Result:
 
     Transaction: NONE may be open.
     """
-    done = False
+    done, verdict = False, ""
     try:
         _announce(row, "Processes it again", by=by)
-        verdict = Notification.Verdict(webhooks.replay(row.pk))
-        done, sentence = True, f"Processed again: {VERDICT_IS[verdict]}."
+        verdict = webhooks.replay(row.pk)
+        done, sentence = True, f"Processed again: {VERDICT_IS[Notification.Verdict(verdict)]}."
     except SignatureInvalid as error:
         sentence = f"Our keys do not verify it any more ({error}); nothing changed."
     except NotificationMalformed as error:
@@ -171,7 +176,7 @@ def process_again(row: Notification, *, by: Operator) -> Result:
             raise
         sentence = "The database gave up on it, perhaps after it was applied. Try again: its facts count once."
     audit(row, "Processed again", by=by, result=sentence)
-    return Result(done=done, sentences=[sentence])
+    return Result(done=done, sentences=[sentence], verdict=verdict)
 
 
 def resolve(anomaly: Anomaly, *, by: Operator) -> Result:

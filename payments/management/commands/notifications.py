@@ -60,8 +60,7 @@ class Command(BaseCommand):
             row = Notification.objects.defer("body", "headers").get(pk=number)
             result = decisions.process_again(row, by=by)
             if result.done:
-                row.refresh_from_db(fields=["verdict"])
-                outcomes[row.verdict] += 1
+                outcomes[result.verdict] += 1
             else:
                 failed += 1
                 self.stderr.write(f"{row.notification_id}: {' '.join(result.sentences)}")

@@ -57,7 +57,7 @@ def test_no_log_line_has_them(kind: str) -> None:
 def test_no_failed_notification_keeps_them(kind: str) -> None:
     error = refused(REFUSED[kind])
     assert PAYER in str(error)
-    inbox.keep_failed(CAME, error=error)
+    inbox.keep_failed(CAME, error=error, for_good=False)
     for kept in (Notification.objects.get().detail, json.dumps(Anomaly.objects.get().detail)):
         assert "Error: " in kept
         assert PAYER not in kept

@@ -201,6 +201,7 @@ def test_a_failed_one_is_processed_again_on_demand(
     assert order_of(attempt).status == "paid"
 
 
+@pytest.mark.usefixtures("eve")
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_what_fits_in_no_column_is_processed_again_on_demand(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str, capsys: Any
@@ -210,17 +211,15 @@ def test_what_fits_in_no_column_is_processed_again_on_demand(
         patch.setattr(webhooks, "observe", fits_nowhere)
         assert letter(attempt, notification_id="n").send().status_code in {200, 204}
         row = Notification.objects.get()
-        for fault in (
-            fits_nowhere,
-            broken,
-        ):  # the second is asked for by nobody: the provider was told that we have it
+        # the second is asked for by nobody: the provider was told that we have it
+        for fault in (fits_nowhere, broken):
             patch.setattr(webhooks, "observe", fault)
             with pytest.raises(CommandError, match="1 could not be processed"):
-                call_command("notifications", "replay", "--verdict", "anomaly")
+                call_command("notifications", "replay", "--verdict", "anomaly", *BY)
             assert Anomaly.objects.get().detail["acknowledged"] == "yes"
     row.refresh_from_db()
     assert (row.verdict, row.attempts, row.detail) == ("anomaly", 3, "RuntimeError: a fault of ours")
-    call_command("notifications", "replay", "n")
+    call_command("notifications", "replay", "n", *BY)
     assert "applied: 1" in capsys.readouterr().out
     row.refresh_from_db()
     assert (row.verdict, row.attempts, row.detail) == ("applied", 4, "")

@@ -49,13 +49,14 @@ def cut(settings: Any) -> Cut:
     before = settings.PAYMENT_CHANNELS
 
     def cut_off(row: Attempt | Refund, why: str = "off") -> None:
+        rows = type(row)._default_manager.filter(pk=row.pk)
         if why == "without_an_answer":
-            type(row)._default_manager.filter(pk=row.pk).update(
-                status="uncertain", submitted_at=timezone.now() - OLD
-            )
-        elif why == "off":
-            settings.PAYMENT_CHANNELS = {}
+            rows.update(status="uncertain", submitted_at=timezone.now() - OLD)
         else:
+            rows.filter(status="created", submitted_at__isnull=False).update(status="pending")
+        if why == "off":
+            settings.PAYMENT_CHANNELS = {}
+        elif why == "of_another_merchant":
             settings.PAYMENT_CHANNELS = {**before, "wechat": {**before["wechat"], "MCH_ID": "1900009999"}}
         configured.forget()
         row.refresh_from_db()
@@ -76,8 +77,8 @@ def on_again(settings: Any) -> Callable[[], None]:
 
 @pytest.fixture
 def attempt(open_attempt: OpenAttempt) -> Attempt:
-    """Open at WeChat Pay; 19.90 CNY."""
-    return open_attempt()
+    """Submitted to WeChat Pay; 19.90 CNY."""
+    return open_attempt(status="created")
 
 
 @pytest.fixture
@@ -213,7 +214,7 @@ class TestAttempts:
     def test_what_was_never_submitted_can_be_paid_by_nobody(
         self, admin_client: Client, attempt: Attempt, cut: Cut
     ) -> None:
-        Attempt.objects.update(status="created", submitted_at=None)
+        Attempt.objects.update(submitted_at=None)
         cut(attempt)
         told(admin_client, attempt, False)
         assert attempt.status == "closed"
