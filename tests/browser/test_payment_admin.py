@@ -30,17 +30,17 @@ def api(shop: RunningShop) -> Iterator[httpx.Client]:
     client.close()
 
 
-def opened(api: httpx.Client) -> dict[str, Any]:
+def opened(api: httpx.Client, *, answered: int = 201) -> dict[str, Any]:
     """The payment of an order of a mug, as the API tells it; nobody has paid."""
 
-    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def post(path: str, body: dict[str, Any], status: int) -> dict[str, Any]:
         answer = api.post(path, json=body, headers={"Idempotency-Key": uuid4().hex})
-        assert answer.status_code == 201, answer.text
+        assert answer.status_code == status, answer.text
         told: dict[str, Any] = answer.json()
         return told
 
-    order = post("/api/v1/orders", {"items": [{"sku": "mug", "quantity": 1}]})
-    return post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"})
+    order = post("/api/v1/orders", {"items": [{"sku": "mug", "quantity": 1}]}, 201)
+    return post(f"/api/v1/orders/{order['id']}/payment", {"channel": "wechat"}, answered)
 
 
 def buy(api: httpx.Client, shop: RunningShop, *, faults: dict[str, Any]) -> dict[str, Any]:
@@ -208,14 +208,18 @@ def test_a_notification_is_processed_again(operator: Page, payment: dict[str, An
 
 
 def test_the_outcome_of_an_attempt_is_told_once(operator: Page, api: httpx.Client, shop: RunningShop) -> None:  # noqa: F811
-    payment = opened(api)
-    number = payment["attempts"][0]["out_trade_no"]
-    with shop.database() as connection:
-        connection.execute(
-            "UPDATE payments_attempt SET status = 'uncertain', next_query_at = NULL,"
-            " submitted_at = now() - interval '1 hour' WHERE id = %s",
-            [number],
-        )
+    control(shop, "faults", {"http_500_rate": 1})
+    try:
+        payment = opened(api, answered=202)
+        number = payment["attempts"][0]["out_trade_no"]
+        with shop.database() as connection:  # an hour later, in which the timer had no answer either
+            connection.execute(
+                "UPDATE payments_attempt SET next_query_at = NULL, submitted_at = now() - interval '1 hour'"
+                " WHERE id = %s",
+                [number],
+            )
+    finally:
+        control(shop, "faults", {"http_500_rate": 0})
     operator.goto(f"{ADMIN}/payment/?q={payment['id']}")
     follow(operator, operator.locator("#result_list tbody a").first)
     follow(operator, operator.get_by_role("link", name="Tell the outcome", exact=True))
