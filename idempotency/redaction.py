@@ -9,9 +9,13 @@ from typing import Any
 
 MASK = "[redacted]"
 
-# a value may have empty lines in it, so the end is that of the exception's part of a traceback
+# a value may have empty lines in it, so the end is that of the exception's part of a traceback; those of a group$
+# are indented, and framed
+_MARGIN = r"\n[ |]*"
 _DETAILS = re.compile(
-    r"\n(?:DETAIL|LINE \d+|HINT|QUERY|CONTEXT): .*?(?=\n\n(?:The above exception|During handling)|\Z)", re.DOTALL
+    rf"{_MARGIN}(?:DETAIL|LINE \d+|HINT|QUERY|CONTEXT): .*?"
+    rf"(?={_MARGIN}{_MARGIN}(?:The above exception|During handling)|\n[ |]*\+-{{16}}|\Z)",
+    re.DOTALL,
 )
 
 

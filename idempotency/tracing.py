@@ -30,10 +30,19 @@ class Span:
 
 @contextmanager
 def span() -> Iterator[Span]:
-    """The span of one keyed request, as the current one; an exception that passes is recorded on it."""
+    """The span of one keyed request, as the current one.
+
+    An exception that passes makes it an error with the exception's name; messages may have values in them.
+    """
     # without an SDK there is nobody to tell, and even a span of nothing has its cost
     if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         yield Span()
         return
-    with trace.get_tracer("idempotency").start_as_current_span("idempotency.exchange") as started:
-        yield Span(started)
+    with trace.get_tracer("idempotency").start_as_current_span(
+        "idempotency.exchange", record_exception=False, set_status_on_exception=False
+    ) as started:
+        try:
+            yield Span(started)
+        except Exception as error:
+            started.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            raise

@@ -12,6 +12,7 @@ from typing import Self
 from django.db.models import Q, QuerySet
 
 from payments.errors import ProviderError
+from payments.known import BY_HAND
 from payments.models import BillComparison, Difference, Observation, Refund
 from payments.position import as_id
 from payments.providers.base import BillLine, FactKind, Provider, RefundStatus
@@ -105,19 +106,31 @@ def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared
 
     At midnight a fact may be of another day for us than for them. And WeChat lists a refund on the day on which it
     accepted it, but for us it is of the day on which it succeeded: so bills are read backwards until every refund
-    is found, or for `SLOW_REFUND_DAYS`. A bill that cannot be had lists nothing.
+    is found, or for `SLOW_REFUND_DAYS`. What an operator told to be paid is of the day on which he told it for us,
+    but was paid while its attempt could be. A bill that cannot be had lists nothing.
 
     Transaction: NONE may be open.
     """
-    left, found = {one.identity for one in missing}, set[Identity]()
-    for days in (1, *range(-1, -SLOW_REFUND_DAYS - 1, -1)):
-        other = day + timedelta(days=days)
-        if days < -1:
-            left = {identity for identity in left if identity[0] == FactKind.REFUNDED}
-        if left and (days < 0 or _is_compared(provider, other)):
-            found |= left & _agreed(provider, other)
-            left -= found
+    days_of = {one.identity: _other_days(provider, day, one) for one in missing}
+    found = set[Identity]()
+    for other in sorted(set().union(*days_of.values()), key=lambda other: (other < day, day - other)):
+        asked = {identity for identity, days in days_of.items() if other in days} - found
+        if asked and (other < day or _is_compared(provider, other)):
+            found |= asked & _agreed(provider, other)
     return found
+
+
+def _other_days(provider: Provider, day: date, missing: Compared) -> set[date]:
+    fact = missing.fact
+    assert fact is not None  # noqa: S101  it is the line that is missing
+    back = SLOW_REFUND_DAYS if fact.kind == FactKind.REFUNDED else 1
+    days = {day + timedelta(days=1), *(day - timedelta(days=n) for n in range(1, back + 1))}
+    if fact.source == BY_HAND and fact.kind == FactKind.PAID:
+        first, last = (
+            at.astimezone(provider.zone).date() for at in (fact.attempt.created_at, fact.attempt.expires_at)
+        )
+        days |= {first + timedelta(days=n) for n in range((last - first).days + 2)}
+    return days - {day}
 
 
 def _agreed(provider: Provider, day: date) -> set[Identity]:

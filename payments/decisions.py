@@ -168,9 +168,8 @@ def process_again(row: Notification, *, by: Operator) -> Result:
         sentence = f"It cannot be read ({error}); nothing changed."
     except ChannelUnavailable:
         sentence = f"The channel {row.channel} is not configured here; nothing changed."
-    except webhooks.ProcessingFailed:
-        row.refresh_from_db()
-        sentence = f"It failed again, and nothing of it is applied: {row.detail}"
+    except webhooks.ProcessingFailed as error:
+        sentence = f"It failed, and nothing of it is applied: {error}"
     except Exception as error:
         if not database_is_away(error):
             raise

@@ -6,6 +6,7 @@ other content is kept beside it, in quarantine, under the id and the beginning o
 
 One that failed has `detail`, which says why: as an `error` it is processed again when its next copy arrives, as an
 `anomaly` only when a person asks for it. An anomaly without `detail` was processed, and is one by what it tells.
+One in quarantine is processed when a person asks for it, and has `detail` if that failed.
 """
 
 import json
@@ -113,26 +114,34 @@ def settle(came: Received, *, verdict: Notification.Verdict) -> None:
     )
 
 
+def why(error: Exception) -> str:
+    """What a failure is kept as: without the values that PostgreSQL tells."""
+    return f"{type(error).__name__}: {without_details(str(error))}"[:2000]
+
+
 def keep_failed(came: Received, *, error: Exception, for_good: bool) -> None:
     """Keep its bytes although its effect failed and was rolled back, and file that.
 
-    One that was processed meanwhile stays as it is, and nobody is called to it.
+    One that was processed meanwhile, or before, stays as it is, and nobody is called to it.
 
     Args:
         for_good: so would every copy. It is acknowledged, and from now on an anomaly.
 
     Transaction: opens its own.
     """
-    detail = f"{type(error).__name__}: {without_details(str(error))}"[:2000]
-    failed = Notification.objects.filter(_FAILED, channel=came.channel, notification_id=came.notification_id)
+    detail = why(error)
+    failed = Notification.objects.filter(
+        _NOT_PROCESSED, channel=came.channel, notification_id=came.notification_id
+    )
     with transaction.atomic():
         _keep_new(came, verdict=Verdict.ERROR, detail=detail, attempts=0)
         # under the row's lock: a copy that settles it meanwhile comes before, or after and resolves what is filed
         row = failed.select_for_update(no_key=True).first()
         if row is None:
             return
-        acknowledged = for_good or row.verdict == Verdict.ANOMALY
-        done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged else {}
+        acknowledged = for_good or row.verdict != Verdict.ERROR
+        aside = row.verdict == Verdict.QUARANTINED
+        done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged and not aside else {}
         failed.update(detail=detail, attempts=F("attempts") + 1, **done)
         file_anomaly(
             Anomaly.Kind.NOTIFICATION_FAILED,

@@ -55,14 +55,14 @@ def provider_account(*, channel: str, merchant: str) -> str:
     return f"provider:{channel}:{merchant}"
 
 
-def kept(fact: KnownFact, *, source: str, occurred_at: datetime | None, is_ours: bool) -> Statement:
+def kept(fact: KnownFact, *, occurred_at: datetime | None, is_ours: bool) -> Statement:
     """Keep a fact; and book, if it moved money, that this came in (`PAID`) or went out (`REFUNDED`).
 
     Args:
-        source, occurred_at: as of `recording.keep`.
-        is_ours: it is about money in the account that it was promised to.
+        occurred_at: as of `recording.keep`.
+        is_ours: it is about money in the account that it was promised to, and that is not booked yet.
     """
-    keep = recording.keep(fact, source=source, occurred_at=occurred_at)
+    keep = recording.keep(fact, occurred_at=occurred_at)
     if not fact.amount_minor or fact.kind == FactKind.CLOSED or not is_ours:
         return keep
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 from payments.models import Payment
 from payments.states import LIVE_ATTEMPTS
 
+BY_HAND = "operator"  # the source of what an operator told
+
 
 @dataclass(slots=True)
 class KnownPayment:
@@ -53,6 +55,7 @@ class KnownFact:
 
     Attributes:
         id: None before it is kept.
+        source: who told it first.
     """
 
     id: int | None
@@ -66,6 +69,7 @@ class KnownFact:
     out_refund_no: str
     paid_txn_id: str
     credited: bool
+    source: str
 
 
 def columns(known: type[KnownPayment | KnownAttempt | KnownFact]) -> tuple[str, ...]:

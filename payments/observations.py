@@ -48,7 +48,7 @@ def apply_observation(fact: Fact, *, source: str) -> Outcome:
 
     Args:
         fact: genuine (its bytes were verified) and complete.
-        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``bill``, ``operator``.
+        source: who tells: ``notification``, ``query``, ``close``, ``refund``, ``bill``, `BY_HAND`.
 
     Returns:
         `DUPLICATE` if it was known; `ANOMALY` if it was kept without being credited; `HELD` if it came before
@@ -150,14 +150,16 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
         out_refund_no=fact.out_refund_no,
         paid_txn_id=fact.paid_txn_id,
         credited=credited,
+        source=source,
     )
     stands.facts.append(known)
-    is_ours = fact.merchant == attempt.merchant
-    writes.append(journal.kept(known, source=source, occurred_at=fact.occurred_at, is_ours=is_ours))
+    # what an operator told under another number is in the books
+    is_ours = fact.merchant == attempt.merchant and refused is not Kind.CONTENT_CHANGED
+    writes.append(journal.kept(known, occurred_at=fact.occurred_at, is_ours=is_ours))
     if refused is not None:
         send(*writes)  # what is filed about a fact comes after it, also in time
         writes = []
-        _file(refused, stands.payment, attempt, fact)
+        _file(refused, stands, attempt, fact)
     if fact.kind is FactKind.PAID:
         writes += recording.end_attempt(attempt, AttemptStatus.SUCCEEDED)
         _have_others_closed(stands, attempt)
@@ -177,6 +179,8 @@ def _why_not_credited(stands: Position, attempt: KnownAttempt, fact: Fact) -> An
     if fact.merchant != attempt.merchant:
         # another account's word neither pays nor closes our trade, nor gives our money back
         return Kind.MERCHANT_MISMATCH
+    if stands.told_by_hand(attempt, fact) is not None:
+        return Kind.CONTENT_CHANGED  # one of both numbers is wrong; nothing goes back for a slip of the pen
     if fact.kind is FactKind.PAID:
         if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
             return Kind.AMOUNT_MISMATCH
@@ -203,11 +207,13 @@ def _ask_order(stands: Position) -> tuple[Anomaly.Kind | None, list[Statement]]:
     return None if listener(order_id=order_id, event="paid") else Kind.PAID_AFTER_CLOSE, []
 
 
-def _file(kind: Anomaly.Kind, payment: KnownPayment, attempt: KnownAttempt, fact: Fact) -> None:
-    detail = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else None
-    anomaly = anomalies.file_anomaly(kind, fact=fact, payment_id=payment.id, detail=detail)
+def _file(kind: Anomaly.Kind, stands: Position, attempt: KnownAttempt, fact: Fact) -> None:
+    detail: dict[str, Any] = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else {}
+    if kind is Kind.CONTENT_CHANGED and (told := stands.told_by_hand(attempt, fact)) is not None:
+        detail["operator_told"] = told.provider_txn_id
+    anomaly = anomalies.file_anomaly(kind, fact=fact, payment_id=stands.payment.id, detail=detail)
     if fact.kind is FactKind.PAID and kind in anomalies.REFUNDED_BY_POLICY and fact.amount_minor:
-        _give_back(payment, attempt, anomaly, amount_minor=fact.amount_minor)
+        _give_back(stands.payment, attempt, anomaly, amount_minor=fact.amount_minor)
 
 
 def _give_back(payment: KnownPayment, attempt: KnownAttempt, anomaly: Anomaly, *, amount_minor: int) -> None:

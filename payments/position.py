@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Sum
 
 from idempotency.statements import Statement, send
-from payments.known import KnownAttempt, KnownFact, KnownPayment, columns
+from payments.known import BY_HAND, KnownAttempt, KnownFact, KnownPayment, columns
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact, FactKind
 from payments.states import OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
@@ -79,9 +79,22 @@ class Position:
         """The attempt's facts of that kind."""
         return [fact for fact in self.facts if fact.attempt_id == attempt.id and fact.kind == kind]
 
+    def told_by_hand(self, attempt: KnownAttempt, fact: Fact) -> KnownFact | None:
+        """An operator's word of the same money under another number; None if there is none.
+
+        It is the same: an attempt is charged once, and so goes a refund of ours.
+        """
+        for told in self.of(attempt, fact.kind):
+            is_same = told.out_refund_no == fact.out_refund_no and told.provider_txn_id != fact.provider_txn_id
+            if is_same and told.source == BY_HAND:
+                return told
+        return None
+
     def charges(self, attempt: KnownAttempt, *, paid_txn_id: str = "") -> list[KnownFact]:
-        """What it was paid with; of several charges, that of the number."""
+        """What it was paid with; of several charges, that of the number. An operator may have told another."""
         charges = self.of(attempt, FactKind.PAID)
+        if any(fact.source == BY_HAND for fact in charges):
+            return charges
         return [fact for fact in charges if fact.provider_txn_id == paid_txn_id] or charges
 
     def uncounted_refunds(self, attempt: KnownAttempt) -> list[KnownFact]:

@@ -46,11 +46,10 @@ _SETTLE_UNTOLD = _SETTLE.format(
 _LOCK = f"SELECT id FROM {_PAYMENT} WHERE id = %s FOR NO KEY UPDATE"  # noqa: S608
 
 
-def keep(fact: KnownFact, *, source: str, occurred_at: datetime | None) -> Statement:
+def keep(fact: KnownFact, *, occurred_at: datetime | None) -> Statement:
     """Keep a fact; its unique identity refuses a second one.
 
     Args:
-        source: who told us first.
         occurred_at: the provider's time, aware; None where it gave none.
     """
     return Statement(
@@ -58,7 +57,7 @@ def keep(fact: KnownFact, *, source: str, occurred_at: datetime | None) -> State
         [
             *(fact.channel, fact.merchant, fact.provider_txn_id, fact.kind, fact.attempt_id),
             *(fact.amount_minor, fact.currency, fact.out_refund_no, fact.paid_txn_id),
-            *(fact.credited, source, occurred_at),
+            *(fact.credited, fact.source, occurred_at),
         ],
         rows=1,
         certain=True,

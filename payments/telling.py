@@ -1,9 +1,11 @@
 """What an operator tells of an attempt or refund whose provider cannot tell us, but shows him in its own pages.
 
-It is folded like any other fact: told by the provider later it counts once, and what contradicts it is treated as
-any contradiction is. That a refund did not move is no fact; it ends as one that its provider refused.
+It is folded like any other fact: told by the provider later it counts once. Told under another number, nothing
+moves for it before a person has looked. That a refund did not move is no fact; it ends as one that its provider
+refused.
 """
 
+import re
 from datetime import timedelta
 
 from django.db import IntegrityError, transaction
@@ -15,14 +17,22 @@ from idempotency.timeline import utc
 from payments import decisions, refunds, services
 from payments.decisions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
 from payments.errors import ChannelOff
+from payments.known import BY_HAND
 from payments.legible import money, refund_money
 from payments.models import Attempt, Payment, Refund
 from payments.observations import Outcome, apply_observation
 from payments.providers.base import Fact, FactKind, closed_fact
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
-# how the numbers begin by which facts go, where a provider's pages show others beside them
-_BEGINS = {("stripe", FactKind.PAID): ("pi_",), ("stripe", FactKind.REFUNDED): ("re_", "pyr_")}
+# how the numbers look by which facts go; a provider's pages show others beside them, and ours
+_DIGITS = (re.compile(r"[0-9]+", re.ASCII), "is made of digits alone")
+_LOOKS = {
+    ("wechat", FactKind.PAID): _DIGITS,
+    ("wechat", FactKind.REFUNDED): _DIGITS,
+    ("alipay", FactKind.PAID): _DIGITS,
+    ("stripe", FactKind.PAID): (re.compile(r"pi_.+"), "begins with pi_"),
+    ("stripe", FactKind.REFUNDED): (re.compile(r"(re|pyr)_.+"), "begins with re_ or pyr_"),
+}
 
 
 def tellable(payment: Payment) -> list[Attempt | Refund]:
@@ -72,10 +82,11 @@ def why_not_ended(row: Attempt | Refund) -> str:
 def doubt_about(row: Attempt | Refund, number: str) -> str:
     """Why this cannot be the number by which its provider knows the money; empty if it can. A sentence."""
     channel = attempt_of(row).channel
-    kind = FactKind.PAID if isinstance(row, Attempt) else FactKind.REFUNDED
-    begins = _BEGINS.get((channel, kind), ("",))
-    if not number.startswith(begins):
-        return f"At {channel} it begins with {' or '.join(begins)}."
+    if number == row.pk.hex:
+        return "That is our number of it. The provider has one of its own."
+    looks, words = _LOOKS[channel, FactKind.PAID if isinstance(row, Attempt) else FactKind.REFUNDED]
+    if not looks.fullmatch(number):
+        return f"At {channel} it {words}."
     if isinstance(row, Attempt):
         is_other = row.reference and number != row.reference
         return f"It was opened there as {row.reference}, and is paid under that number." if is_other else ""
@@ -83,15 +94,17 @@ def doubt_about(row: Attempt | Refund, number: str) -> str:
     return "That is the number of the payment. The refund has one of its own." if is_charge else ""
 
 
-def tell(
-    row: Attempt | Refund, *, moved: bool, number: str = "", amount_minor: int | None = None, by: Operator
-) -> Result:
+def has_own_number(row: Attempt | Refund) -> bool:
+    """Whether its provider has a number for it beside ours; Alipay has none for a refund."""
+    return (attempt_of(row).channel, type(row)) != ("alipay", Refund)
+
+
+def tell(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:
     """Count what the operator has read there: fact, audit line and all that follows commit together.
 
     Args:
-        moved: the attempt was paid, or the refund went back; else neither will ever happen.
-        number: the provider's, of what moved.
-        amount_minor: what was paid, above zero; None for what was asked for.
+        moved: the attempt was paid with what was asked for, or the refund went back; else neither ever will be.
+        number: the provider's, of what moved, where it has one (`has_own_number`).
 
     Raises:
         NotDecidable: its provider can tell, it has ended, money may still move, or the number is known already.
@@ -107,7 +120,7 @@ def tell(
             if not moved and (too_early := why_not_ended(found)):
                 raise NotDecidable(too_early)
             if isinstance(found, Attempt):
-                told, came_of_it = _tell_attempt(found, moved, number, amount_minor or found.amount_minor)
+                told, came_of_it = _tell_attempt(found, moved, number)
             else:
                 told, came_of_it = _tell_refund(found, moved, number)
             decisions.audit(payment, f"Told that {told}", by=by, result=came_of_it)
@@ -130,7 +143,7 @@ def attempt_of(row: Attempt | Refund) -> Attempt:
     return row if isinstance(row, Attempt) else row.attempt
 
 
-def _tell_attempt(attempt: Attempt, moved: bool, number: str, amount_minor: int) -> tuple[str, str]:
+def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]:
     """What was told, as the middle of a sentence, and what came of it, as a whole one."""
     name = named(attempt)
     if not moved:
@@ -149,7 +162,7 @@ def _tell_attempt(attempt: Attempt, moved: bool, number: str, amount_minor: int)
         merchant=attempt.merchant,
         out_trade_no=attempt.out_trade_no,
         provider_txn_id=number,
-        amount_minor=amount_minor,
+        amount_minor=attempt.amount_minor,
         currency=attempt.currency,
     )
     counts = _fold(fact, attempt, AttemptStatus.SUCCEEDED) is Outcome.APPLIED
@@ -159,7 +172,7 @@ def _tell_attempt(attempt: Attempt, moved: bool, number: str, amount_minor: int)
             f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and the order does not take that: it is kept as an"
             " anomaly and goes back to the payer."
         )
-    return f"{name} was paid with {money(amount_minor, attempt.currency)} as {number}", result
+    return f"{name} was paid with {money(attempt.amount_minor, attempt.currency)} as {number}", result
 
 
 def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
@@ -169,6 +182,7 @@ def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
         refunds.end_unmoved(refund, message="an operator told that it did not move")
         return f"{named(refund)} did not move", f"{name}: nothing moved; it has failed, and an anomaly is filed."
     charge = refunds.charge_of(refund)
+    number = number if has_own_number(refund) else refund.out_refund_no
     fact = Fact(
         kind=FactKind.REFUNDED,
         channel=charge.channel,
@@ -186,7 +200,7 @@ def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
 
 def _fold(fact: Fact, row: Attempt | Refund, status: AttemptStatus | RefundStatus) -> Outcome:
     """Fold what must end the row in that status; it does not, if the fact was known of something else."""
-    outcome = apply_observation(fact, source="operator")
+    outcome = apply_observation(fact, source=BY_HAND)
     row.refresh_from_db(fields=["status"])
     if row.status != status:
         raise _known(fact.provider_txn_id)

@@ -65,7 +65,7 @@ class NotStored(Exception):
 
 
 class ProcessingFailed(Exception):
-    """The notification is genuine and kept, but its effect failed: it must be sent again."""
+    """The notification is genuine and kept, but its effect failed: it must be sent, or processed, again."""
 
 
 def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
@@ -149,7 +149,7 @@ def replay(notification_pk: int) -> str:
         Notification.DoesNotExist: there is none.
         SignatureInvalid, NotificationMalformed: our keys no longer verify or read it; nothing changed.
         ChannelUnavailable: its channel is not configured any more; nothing changed.
-        ProcessingFailed: it failed again, and why is kept with it.
+        ProcessingFailed: it failed again, for this reason; what had never been processed keeps it.
 
     Transaction: opens its own. No network.
     """
@@ -163,8 +163,9 @@ def replay(notification_pk: int) -> str:
     except Exception as error:
         if database_is_away(error):
             raise
+        log.exception("%s notification %s could not be applied again", row.channel, row.notification_id)
         inbox.keep_failed(came, error=error, for_good=_fits_nowhere(error))
-        raise ProcessingFailed(row.notification_id) from error
+        raise ProcessingFailed(inbox.why(error)) from error
     return verdict
 
 

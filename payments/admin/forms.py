@@ -79,42 +79,29 @@ class TellForm(ReasonForm):
         widget=forms.TextInput(attrs={"size": 40, "autocomplete": "off"}),
         error_messages={"invalid": "Such a number has letters, digits, - and _ alone."},
     )
-    amount = forms.CharField(
-        label="Amount", required=False, widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12})
-    )
-    field_order = ("moved", "number", "amount", "reason")
+    field_order = ("moved", "number", "reason")
 
     def __init__(self, *args: Any, row: Attempt | Refund, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.row = row
         if isinstance(row, Attempt):
-            yes, no, what = "It was paid.", "It was never paid and cannot be any more.", "payment"
             asked_for = money(row.amount_minor, row.currency)
-            self.fields["amount"].help_text = f"{row.currency}, if not the {asked_for} that was asked for."
+            yes, no = f"It was paid, with {asked_for}.", "It was never paid and cannot be any more."
         else:
-            yes, no, what = "The money went back.", "It did not move.", "refund"
-            del self.fields["amount"]
+            yes, no = "The money went back.", "It did not move."
         self.fields["moved"].choices = [("yes", yes), ("no", no)]  # type: ignore[attr-defined]
+        what = "payment" if isinstance(row, Attempt) else "refund"
         self.fields["number"].help_text = f"The provider's own number of the {what}; empty if nothing moved."
-
-    def clean_amount(self) -> int | None:
-        """In minor units; None for what was asked for."""
-        text = self.cleaned_data["amount"]
-        if not text:
-            return None
-        amount_minor = _in_minor(text, telling.attempt_of(self.row).currency)
-        if not amount_minor:
-            raise forms.ValidationError("It must be more than nothing.")
-        return amount_minor
+        if not telling.has_own_number(row):
+            del self.fields["number"]
 
     def clean(self) -> dict[str, Any]:
-        """Where money moved it has a number, and where none did there is neither number nor amount."""
+        """Where money moved it has a number, if its provider gives it one; where none did it has none."""
         given = self.cleaned_data
         moved, number = given.get("moved"), given.get("number")
         if moved is False:
-            for name in ("number", "amount"):
-                if given.get(name):
-                    self.add_error(name, "Leave it empty: nothing moved.")
+            if number:
+                self.add_error("number", "Leave it empty: nothing moved.")
         elif moved and number == "":
             self.add_error("number", "Money moved, so it has a number there.")
         elif moved and number and (doubt := telling.doubt_about(self.row, number)):

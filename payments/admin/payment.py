@@ -74,7 +74,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             found.append(Tool(address=address, words="Ask the provider now"))
         if self.may(request, "refund_payment") and left_minor(row) > 0:
             found.append(Tool(address=reverse("admin:payments_payment_refund", args=[row.pk]), words="Refund"))
-        untold = telling.tellable(row) if self.may(request, "refund_payment") else []
+        untold = telling.tellable(row) if self.may(request, "tell_outcome") else []
         for one in untold:
             address = reverse("admin:payments_payment_tell", args=[row.pk, one.pk])
             which = f" of {short(one.pk)}" if len(untold) > 1 else ""
@@ -184,7 +184,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     def tell_view(self, request: HttpRequest, pk: UUID, about: UUID) -> HttpResponse:
         """Tell what became of an attempt or refund whose provider cannot tell us."""
-        self.require(request, "refund_payment")
+        self.require(request, "tell_outcome")
         payment = get_object_or_404(Payment, pk=pk)
         row = payment.attempts.filter(pk=about).first() or payment.refunds.filter(pk=about).first()
         if row is None:
@@ -199,9 +199,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             sentences=[*_what_telling_does(row, why), *filter(None, [telling.why_not_ended(row)])],
             button="Tell it",
             form=TellForm(request.POST or None, row=row),
-            act=lambda given, by: telling.tell(
-                row, moved=given["moved"], number=given["number"], amount_minor=given.get("amount"), by=by
-            ),
+            act=lambda given, by: telling.tell(row, moved=given["moved"], number=given.get("number", ""), by=by),
         )
         return self.ask_first(request, payment, question)
 
@@ -239,20 +237,23 @@ def _what_telling_does(row: Attempt | Refund, why: str) -> list[str]:
     attempt = telling.attempt_of(row)
     about = f"This is {telling.named(row)}. {attempt.channel} cannot tell us what became of it: {why}."
     where = f"Look it up in its own pages first, those of merchant {attempt.merchant}."
-    once = "This cannot be undone. If the provider tells the same number later, it counts once;"
+    once = (
+        "This cannot be undone. If the provider tells the same number later, it counts once; another number is"
+        " filed as an anomaly and counts for nothing, and nothing goes back for it by itself."
+    )
     if isinstance(row, Attempt):
         return [
             about,
-            f"{where} {money(row.amount_minor, row.currency)} was asked for.",
+            f"{where} {money(row.amount_minor, row.currency)} was asked for; another amount cannot be told here.",
             "What you tell counts as if the provider had told it. Paid, it pays the order, or is given back where"
             " the order does not take it. Never paid, it is closed, and with it an order whose time is over.",
-            f"{once} another number would be a second payment, and go back to the payer.",
+            once,
         ]
+    ours = "" if telling.has_own_number(row) else f" Its request has our number, {row.out_refund_no}."
     return [
         about,
-        f"{where} The number of its payment is {refunds.charge_of(row).provider_txn_id}.",
+        f"{where} The number of its payment is {refunds.charge_of(row).provider_txn_id}.{ours}",
         "If the money went back, it counts as refunded. If it did not move, the refund has failed, what is"
         " reserved for it is free again, and an anomaly is filed.",
-        f"{once} another number would be a second refund. Alipay gives refunds no number of its own: there it is"
-        " that of the request, which is ours if we made it.",
+        once,
     ]

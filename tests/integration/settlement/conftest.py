@@ -160,6 +160,11 @@ def order_of(attempt: Attempt) -> Order:
     return Order.objects.get(pk=payment_of(attempt).order_id)
 
 
+def number_of(attempt: Attempt) -> str:
+    """The provider's, as `letter` and `paid` tell it."""
+    return f"4200{int(attempt.out_trade_no[-16:], 16):020d}"
+
+
 def paid(attempt: Attempt, **changed: Any) -> Fact:
     """The fact that the attempt was paid."""
     known: dict[str, Any] = {
@@ -167,7 +172,7 @@ def paid(attempt: Attempt, **changed: Any) -> Fact:
         "channel": attempt.channel,
         "merchant": attempt.merchant,
         "out_trade_no": attempt.out_trade_no,
-        "provider_txn_id": f"4200{attempt.out_trade_no[-20:]}",
+        "provider_txn_id": number_of(attempt),
         "amount_minor": attempt.amount_minor,
         "currency": "CNY",
     }
@@ -177,7 +182,7 @@ def paid(attempt: Attempt, **changed: Any) -> Fact:
 def refunded(attempt: Attempt, amount_minor: int, number: str, *, implies_payment: bool = False) -> Fact:
     """The fact that part of it went back."""
     more: dict[str, Any] = {
-        "paid_txn_id": f"4200{attempt.out_trade_no[-20:]}",
+        "paid_txn_id": number_of(attempt),
         "paid_minor": attempt.amount_minor,
     }
     return paid(
@@ -218,7 +223,7 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
     trade = {
         "out_trade_no": attempt.out_trade_no,
         "channel": attempt.channel,
-        "transaction_id": f"4200{attempt.out_trade_no[-20:]}",
+        "transaction_id": number_of(attempt),
         "amount_minor": attempt.amount_minor,
         "charged_minor": attempt.amount_minor if charged_minor is None else charged_minor,
         "refunded_minor": 0,

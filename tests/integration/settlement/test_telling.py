@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -21,10 +22,19 @@ from payments import refunds, services, telling
 from payments.decisions import NotDecidable, Operator
 from payments.journal import trial_balance
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
-from payments.providers.base import RefundResult, RefundStatus
+from payments.providers.base import Fact, RefundResult, RefundStatus
 from shop.lifecycle import on_payment
 from shop.models import Order, Product
-from tests.integration.settlement.conftest import closed, letter, opened, order_of, paid, payment_of, refunded
+from tests.integration.settlement.conftest import (
+    closed,
+    letter,
+    number_of,
+    opened,
+    order_of,
+    paid,
+    payment_of,
+    refunded,
+)
 from tests.integration.settlement.test_payment_admin import audit, done, page, shown
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
@@ -110,13 +120,19 @@ def let_end(attempt: Attempt) -> None:
     attempt.refresh_from_db()
 
 
-def number_of(attempt: Attempt) -> str:
-    """The provider's, as `letter` and `paid` tell it."""
-    return f"4200{attempt.out_trade_no[-20:]}"
+def refund_number(refund: Refund) -> str:
+    """The provider's, as `back` tells it."""
+    return f"5030{int(refund.out_refund_no[-16:], 16):020d}"
+
+
+def back(refund: Refund, **changed: Any) -> Fact:
+    """The fact that it went back."""
+    fact = refunded(refund.attempt, refund.amount_minor, refund.out_refund_no)
+    return replace(fact, **{"provider_txn_id": refund_number(refund), **changed})
 
 
 def form(row: Attempt | Refund, told_moved: bool, /, **changed: Any) -> dict[str, Any]:
-    ours = number_of(row) if isinstance(row, Attempt) else f"5030{row.out_refund_no}"
+    ours = number_of(row) if isinstance(row, Attempt) else refund_number(row)
     given = {
         "moved": "yes" if told_moved else "no",
         "number": ours if told_moved else "",
@@ -191,16 +207,19 @@ class TestAttempts:
         what = f"Told that wechat attempt {over.out_trade_no} was never paid and cannot be any more"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
 
-    def test_another_amount_goes_back(self, admin_client: Client, attempt: Attempt, cut: Cut) -> None:
-        cut(attempt)
-        sentence = told(admin_client, attempt, True, amount="19.80")
+    def test_what_the_order_does_not_take_goes_back(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt("alipay", order_of(attempt))
+        letter(attempt).send()
+        cut(other)
+        sentence = told(admin_client, other, True)
         assert sentence.endswith(
             "it was paid, and the order does not take that: it is kept as an anomaly and goes back to the payer."
         )
-        assert (attempt.status, order_of(attempt).status) == ("succeeded", "pending")
-        assert Anomaly.objects.get().kind == "amount_mismatch"
-        assert Refund.objects.get().amount_minor == 1980
-        assert books() == {"provider": 1980, "held": -1980}
+        assert Anomaly.objects.get().kind == "paid_twice"
+        assert Refund.objects.get().attempt == other
+        assert books()["held"] == -1990
 
     def test_what_can_still_be_paid_is_not_told_to_have_ended(
         self, admin_client: Client, attempt: Attempt, cut: Cut
@@ -251,7 +270,7 @@ class TestRefunds:
             number_of(refund.attempt),
             True,
         )
-        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY went back as 5030{refund.out_refund_no}"
+        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY went back as {refund_number(refund)}"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
 
     @pytest.mark.parametrize("why", GONE)
@@ -290,7 +309,7 @@ class TestRefunds:
         twin = sent(refund.attempt)
         cut(refund)
         told(admin_client, refund, True)
-        number = f"5030{refund.out_refund_no}"
+        number = refund_number(refund)
         assert told(admin_client, twin, True, number=number) == (
             f"Nothing changed: {number} is known already, of another payment or refund."
         )
@@ -335,10 +354,68 @@ class TestWhatIsToldLater:
         assert Anomaly.objects.get().kind == "content_changed"
         assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
 
-    def test_another_number_is_a_second_payment(self, paid_by_word: Attempt) -> None:
-        services.fold((paid(paid_by_word, provider_txn_id="4200other"),), source="notification")
-        assert Anomaly.objects.get().kind == "paid_twice"
-        assert (Refund.objects.get().amount_minor, totals(paid_by_word)) == (1990, ("succeeded", 1990, 0, 0))
+    @pytest.mark.parametrize("charged_minor", [1990, 1980])
+    def test_of_another_number_nothing_moves_before_a_person_has_looked(
+        self, paid_by_word: Attempt, charged_minor: int
+    ) -> None:
+        true = paid(paid_by_word, provider_txn_id="42001", amount_minor=charged_minor)
+        for _ in range(2):
+            services.fold((true,), source="notification")
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.reference) == ("content_changed", f"{true.merchant}/42001")
+        assert anomaly.detail["operator_told"] == number_of(paid_by_word)
+        assert (Refund.objects.count(), totals(paid_by_word)) == (0, ("succeeded", 1990, 0, 0))
+        assert books() == {"provider": 1990, "orders": -1990}
+        assert order_of(paid_by_word).status == "paid"
+
+    def test_what_the_policy_gives_back_under_a_wrong_number_goes_back_once(
+        self,
+        admin_client: Client,
+        attempt: Attempt,
+        open_attempt: OpenAttempt,
+        cut: Cut,
+        on_again: Callable[[], None],
+    ) -> None:
+        other = open_attempt("alipay", order_of(attempt))
+        letter(attempt).send()
+        cut(other)
+        told(admin_client, other, True, number="2026")
+        on_again()
+        assert letter(other).send().content == b"success"
+        assert sorted(Anomaly.objects.values_list("kind", flat=True)) == ["content_changed", "paid_twice"]
+        assert (Refund.objects.get().attempt, books()["held"]) == (other, -1990)
+
+    def test_a_refund_of_what_was_told_under_a_wrong_number_counts(self, paid_by_word: Attempt) -> None:
+        ours = sent(paid_by_word)
+        services.fold((back(ours, paid_txn_id="42001", paid_minor=1990),), source="notification")
+        ours.refresh_from_db()
+        assert (ours.status, totals(ours)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
+        assert Anomaly.objects.get().kind == "content_changed"  # of the payment
+        assert books() == {"provider": 1490, "orders": -1490}
+
+    def test_a_refund_under_another_number_counts_once(
+        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        letter(attempt).send()
+        half = sent(attempt, 995)
+        cut(half)
+        told(admin_client, half, True, number="50301")
+        on_again()
+        services.fold((back(half),), source="notification")
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.detail["operator_told"]) == ("content_changed", "50301")
+        assert totals(half) == ("partially_refunded", 1990, 995, 0)
+        assert (order_of(attempt).status, books()) == ("paid", {"provider": 995, "orders": -995})
+
+    def test_another_refund_counts_beside_it(
+        self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        cut(refund)
+        told(admin_client, refund, True)
+        on_again()
+        services.fold((refunded(refund.attempt, 300, "by-hand"),), source="notification")
+        assert totals(refund) == ("partially_refunded", 1990, 800, 0)
+        assert Anomaly.objects.count() == 0
 
     def test_that_it_was_closed_takes_nothing_back(self, paid_by_word: Attempt) -> None:
         services.fold((closed(paid_by_word),), source="query")
@@ -372,8 +449,9 @@ class TestWhatIsToldLater:
     def test_the_same_refund_counts_once(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         cut(refund)
         told(admin_client, refund, True)
-        fact = refunded(refund.attempt, 500, refund.out_refund_no, implies_payment=True)
-        services.fold((fact,), source="notification")
+        services.fold(
+            (back(refund, paid_txn_id=number_of(refund.attempt), paid_minor=1990),), source="notification"
+        )
         assert totals(refund) == ("partially_refunded", 1990, 500, 0)
         assert (Observation.objects.count(), Anomaly.objects.count()) == (2, 0)
 
@@ -432,20 +510,21 @@ class TestWhoCanBeAskedIsAsked:
 
 
 class TestThePage:
-    def test_it_is_for_who_may_refund(self, client: Client, attempt: Attempt, cut: Cut) -> None:
+    def test_it_has_a_permission_of_its_own(self, client: Client, attempt: Attempt, cut: Cut) -> None:
         cut(attempt)
         user = User.objects.create_user("clerk", is_staff=True)
         client.force_login(user)
         view = Permission.objects.get(codename="view_payment")
         button = f'<li><a href="{address(attempt)}">Tell the outcome</a></li>'
-        user.user_permissions.set([view, Permission.objects.get(codename="query_payment")])
+        others = Permission.objects.filter(codename__in=["query_payment", "refund_payment"])
+        user.user_permissions.set([view, *others])
         assert button not in shown(client, page(attempt.payment))
         assert client.get(address(attempt)).status_code == 403
         assert client.post(address(attempt), form(attempt, True)).status_code == 403
-        user.user_permissions.set([Permission.objects.get(codename="refund_payment")])
+        user.user_permissions.set([Permission.objects.get(codename="tell_outcome")])
         assert client.get(address(attempt)).status_code == 403  # who may not see it may not act on it
         assert LogEntry.objects.count() == 0
-        user.user_permissions.set([view, Permission.objects.get(codename="refund_payment")])
+        user.user_permissions.set([view, Permission.objects.get(codename="tell_outcome")])
         assert button in shown(client, page(attempt.payment))
         told(client, attempt, True)
         assert [name for name, _ in audit()] == ["clerk"]
@@ -483,11 +562,9 @@ class TestThePage:
             (True, {"moved": "maybe"}, "Select a valid choice."),
             (True, {"number": " "}, "Money moved, so it has a number there."),
             (False, {"number": "4200"}, "Leave it empty: nothing moved."),
-            (False, {"amount": "19.90"}, "Leave it empty: nothing moved."),
             (True, {"number": "４２００"}, "letters, digits"),
             (True, {"number": "4" * 65}, "at most 64 characters"),
-            (True, {"amount": "0"}, "It must be more than nothing."),
-            (True, {"amount": "19,90"}, "Write the amount in digits, as in 19.90."),
+            (True, {"number": "4200-1"}, "At wechat it is made of digits alone."),
         ],
     )
     def test_a_form_that_tells_nothing(
@@ -517,6 +594,38 @@ class TestThePage:
         answer = admin_client.post(address(attempt), form(attempt, True, number=number))
         assert (answer.status_code == 302) is (words == "")
         assert words in answer.content.decode()
+
+    @pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])
+    def test_our_number_is_not_the_providers(
+        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, channel: str
+    ) -> None:
+        attempt = open_attempt(channel)
+        cut(attempt)
+        answer = admin_client.post(address(attempt), form(attempt, True, number=attempt.out_trade_no))
+        assert "That is our number of it." in answer.content.decode()
+        assert Observation.objects.count() == 0
+
+    def test_nor_of_a_refund(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        cut(refund)
+        answer = admin_client.post(address(refund), form(refund, True, number=refund.out_refund_no))
+        assert "That is our number of it." in answer.content.decode()
+        assert totals(refund)[2:] == (0, 500)
+
+    def test_at_alipay_a_refund_has_our_number_alone(
+        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        attempt = open_attempt("alipay")
+        letter(attempt).send()
+        refund = sent(attempt)
+        cut(refund)
+        asked = shown(admin_client, address(refund))
+        assert 'name="number"' not in asked
+        assert f"Its request has our number, {refund.out_refund_no}." in asked
+        told(admin_client, refund, True)
+        on_again()
+        services.fold((back(refund, provider_txn_id=refund.out_refund_no),), source="bill")
+        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
+        assert (Observation.objects.count(), Anomaly.objects.count()) == (2, 0)
 
     def test_the_payments_number_is_not_the_refunds(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         cut(refund)
