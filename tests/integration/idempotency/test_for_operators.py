@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.db.models.functions import Now
 from django.test import Client, override_settings
 from django.utils import timezone
@@ -231,6 +231,14 @@ class TestTraces:
         caller.post(key="k2", body={"name": "a", "answer": 500})
         told = [(span.attributes or {})["idempotency.outcome"] for span in spans.get_finished_spans()]
         assert told == ["reused", "failed"]
+
+    def test_an_exception_is_told_by_its_name(self, spans: InMemorySpanExporter) -> None:
+        spans.clear()
+        with pytest.raises(IntegrityError), tracing.span():
+            raise IntegrityError("duplicate\nDETAIL:  Key (payer)=(openid-secret) already exists.")
+        (span,) = spans.get_finished_spans()
+        assert (span.status.status_code, span.status.description) == (trace.StatusCode.ERROR, "IntegrityError")
+        assert "openid-secret" not in span.to_json()
 
     def test_without_opentelemetry_nothing_happens(self, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tracing, "trace", None)

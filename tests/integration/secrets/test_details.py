@@ -53,6 +53,26 @@ def test_no_log_line_has_them(kind: str) -> None:
     assert told["exception"].endswith(last)
 
 
+def test_nor_has_that_of_several_at_once() -> None:
+    def many() -> None:
+        faults = [refused(sql) for sql in REFUSED.values()]
+        try:
+            raise RuntimeError("a last one") from faults[0]
+        except RuntimeError as last:
+            raise ExceptionGroup("some days failed", [*faults, ExceptionGroup("more", [last])]) from None
+
+    try:
+        many()
+    except ExceptionGroup:
+        record = logging.LogRecord("payments", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    line = json_formatter().format(record)
+    assert PAYER not in line
+    told = json.loads(line)["exception"]
+    for sql in REFUSED.values():
+        assert str(refused(sql)).partition("\n")[0] in told
+    assert "RuntimeError: a last one" in told
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_no_failed_notification_keeps_them(kind: str) -> None:
     error = refused(REFUSED[kind])

@@ -16,6 +16,7 @@ from django.test import Client
 
 from payments import bills, channels, refunds, services
 from payments.errors import ProviderUnavailable
+from payments.known import BY_HAND
 from payments.models import Attempt, BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
 from payments.providers.stripe_facts import bill_line
@@ -194,6 +195,21 @@ def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
     bank.lines = (line(attempt),)
     bills.compare(channel="wechat", day=DAY)
     assert (listed(), Difference.objects.get().resolution) == ([], f"it stands in the bill of {DAY}")
+
+
+def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt, invented = open_attempt(), open_attempt()
+    for days, one in ((3, attempt), (40, invented)):
+        began = attempt.created_at - timedelta(days=days)
+        Attempt.objects.filter(pk=one.pk).update(created_at=began, expires_at=began + timedelta(hours=1))
+    services.fold((paid(attempt), paid(invented)), source=BY_HAND)
+    told = Observation.objects.get(attempt=attempt).observed_at.date()
+    bank.others[attempt.created_at.date() - timedelta(days=3)] = (line(attempt),)
+    bills.compare(channel="wechat", day=told)
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    assert Difference.objects.get().out_trade_no == invented.out_trade_no
 
 
 def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:

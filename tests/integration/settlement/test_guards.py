@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.core.management import call_command
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import Client
 
@@ -140,6 +142,16 @@ def test_what_an_operator_did_stays_with_his_name(admin_user: User, sql: str) ->
     with pytest.raises(IntegrityError, match="audit lines stay"):
         admin_user.delete()
     assert LogEntry.objects.get().user == admin_user
+
+
+def test_an_audit_line_outlives_the_model_that_it_is_about(admin_user: User) -> None:
+    gone = ContentType.objects.create(app_label="shop", model="gone")
+    LogEntry.objects.create(user=admin_user, content_type=gone, action_flag=CHANGE, change_message="Refunded.")
+    both = "UPDATE django_admin_log SET content_type_id = NULL, change_message = ''"
+    assert refused(both) == "audit_is_append_only"
+    call_command("remove_stale_contenttypes", interactive=False, verbosity=0)
+    line = LogEntry.objects.get()
+    assert (line.user, line.content_type, line.change_message) == (admin_user, None, "Refunded.")
 
 
 def test_an_entry_that_does_not_add_up_is_refused_when_it_commits(attempt: Attempt) -> None:

@@ -10,7 +10,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from payments import anomalies, services, webhooks
+from payments import anomalies, decisions, services, webhooks
+from payments.decisions import Operator
 from payments.models import Anomaly, Attempt, JournalEntry, Notification, Observation
 from payments.providers.base import Notice
 from shop.models import Product
@@ -199,6 +200,40 @@ def test_a_failed_one_is_processed_again_on_demand(
     assert (row.verdict, row.attempts, row.detail) == ("applied", 4, "")
     assert Anomaly.objects.get().resolution == "processed later"
     assert order_of(attempt).status == "paid"
+
+
+@pytest.mark.parametrize("fault", [broken, fits_nowhere])
+def test_what_was_put_aside_and_fails_tells_why_and_stays_there(
+    open_attempt: OpenAttempt, admin_user: User, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Any
+) -> None:
+    attempt, other = open_attempt(), open_attempt()
+    for one in (attempt, other):
+        letter(one, notification_id="same").send()
+    aside = Notification.objects.get(verdict="quarantined")
+    before = aside.attempts
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", fault)
+        result = decisions.process_again(aside, by=Operator(user_id=admin_user.pk, reason="it is right"))
+    aside.refresh_from_db()
+    assert (aside.verdict, aside.attempts, aside.detail != "") == ("quarantined", before + 1, True)
+    assert result.sentences == [f"It failed, and nothing of it is applied: {aside.detail}"]
+    filed = Anomaly.objects.get(kind="notification_failed")
+    assert (filed.reference, aside.detail.startswith(filed.detail["error"])) == (aside.notification_id, True)
+    assert "could not be applied again" in caplog.text
+    assert webhooks.replay(aside.pk) == "applied"
+    assert not Anomaly.objects.filter(kind="notification_failed", resolved_at=None).exists()
+
+
+def test_what_was_applied_and_fails_now_tells_why_and_stays_applied(
+    open_attempt: OpenAttempt, admin_user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letter(open_attempt()).send()
+    row = Notification.objects.get()
+    monkeypatch.setattr(webhooks, "observe", broken)
+    result = decisions.process_again(row, by=Operator(user_id=admin_user.pk, reason="to be sure"))
+    assert result.sentences == ["It failed, and nothing of it is applied: RuntimeError: a fault of ours"]
+    row.refresh_from_db()
+    assert (row.verdict, row.detail, Anomaly.objects.count()) == ("applied", "", 0)
 
 
 @pytest.mark.usefixtures("eve")

@@ -773,7 +773,7 @@ class TestProcessingAgain:
     def test_it_fails_again(self, admin_client: Client, broken: Notification, settings: Any) -> None:
         settings.PAYMENT_ORDER_LISTENER = f"{__name__}.explode"
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
-        assert told == "It failed again, and nothing of it is applied: RuntimeError: the shop is on fire"
+        assert told == "It failed, and nothing of it is applied: RuntimeError: the shop is on fire"
         assert Observation.objects.count() == 0
 
     def test_a_signature_that_our_keys_no_longer_verify(self, admin_client: Client, broken: Notification) -> None:
