@@ -181,7 +181,7 @@ FLASH_SALE_EXAMPLE = OpenApiExample(
     status_codes=["201"],
 )
 COUPON_EXAMPLE = OpenApiExample(
-    "a coupon", value={"code": "K7QM-2XWD-9RTB"}, response_only=True, status_codes=["200", "201"]
+    "a coupon", value={"code": "K7QM-2XWD-9RTB"}, response_only=True, status_codes=["201"]
 )
 
 

@@ -33,6 +33,8 @@ def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
         ours = number_of(document) and refund_number_of(document)
         return (refunded_fact(document, merchant=merchant),) if ours and document["status"] == "succeeded" else ()
     if kind == "payment_intent.succeeded" and number_of(document):
+        if document.get("status", "succeeded") != "succeeded":
+            return ()
         occurred_at = time_of(event) if "created" in event else None
         return (paid_fact(document, merchant=merchant, occurred_at=occurred_at),)
     if kind == "payment_intent.canceled" and number_of(document):

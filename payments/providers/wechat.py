@@ -33,7 +33,7 @@ from payments.providers.documents import CHINA, UNREADABLE, text_of
 from payments.providers.transport import reading
 from payments.providers.wechat_bill import due_at, parse
 from payments.providers.wechat_calls import SignedCalls, WeChatConfig
-from payments.providers.wechat_facts import facts_of, paid_fact, refund_news, refunded_fact
+from payments.providers.wechat_facts import PAID_STATES, facts_of, paid_fact, refund_news, refunded_fact
 from payments.providers.wechat_keys import PUBLIC_KEY_PREFIX, serial_of
 from payments.providers.wechat_signing import answer_message, request_message
 
@@ -44,8 +44,7 @@ BILL_BYTES_MAX = 50_000_000
 _NOT_FOUND = frozenset({"ORDER_NOT_EXIST", "ORDERNOTEXIST", "RESOURCE_NOT_EXISTS"})
 _OVER = _NOT_FOUND | {"ORDER_CLOSED", "ORDERCLOSED"}
 _TRADE_STATES = {
-    "SUCCESS": TradeStatus.PAID,
-    "REFUND": TradeStatus.PAID,  # refunded, hence paid before
+    **dict.fromkeys(PAID_STATES, TradeStatus.PAID),
     "NOTPAY": TradeStatus.PENDING,
     "USERPAYING": TradeStatus.PENDING,
     "ACCEPT": TradeStatus.PENDING,

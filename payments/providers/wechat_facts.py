@@ -11,11 +11,14 @@ from typing import Any
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.providers.documents import in_utc, text_of
 
+PAID_STATES = frozenset({"SUCCESS", "REFUND"})  # refunded, hence paid before
+
 
 def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
-    if event_type == "TRANSACTION.SUCCESS":
+    """What a genuine notification tells; nothing where what is in it says that the event did not happen."""
+    if event_type == "TRANSACTION.SUCCESS" and content.get("trade_state", "SUCCESS") in PAID_STATES:
         return (paid_fact(content),)
-    if event_type == "REFUND.SUCCESS":
+    if event_type == "REFUND.SUCCESS" and content.get("refund_status", "SUCCESS") == "SUCCESS":
         return (refunded_fact(content, merchant=text_of(content, "mchid")),)
     return ()
 

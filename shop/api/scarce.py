@@ -46,19 +46,18 @@ class CouponDraw(APIView):
     @extend_schema(
         operation_id="coupons_draw",
         summary="Draw a coupon",
-        description="One a user and campaign, and nobody else's. 200: the caller has drawn before, and gets the "
-        "same code again.",
+        description="One a user and campaign, and nobody else's: who has drawn before gets the same code again.",
         parameters=[schema.IDEMPOTENCY_KEY, schema.REPLAYED],
         request=None,
         examples=[schema.COUPON_EXAMPLE, schema.NONE_LEFT_EXAMPLE],
         responses=schema.responses(
-            {200: CouponResponse, 201: CouponResponse},
+            {201: CouponResponse},
             {404: "campaign_not_found", 409: "none_left"},
             keyed=True,
         ),
     )
     @idempotent()
     def post(self, request: Request, campaign: str) -> Response:
-        coupon, fresh = coupons.draw(slug=campaign, user_id=caller_id(request))
+        coupon, _ = coupons.draw(slug=campaign, user_id=caller_id(request))
         request.idempotency.about("coupon", coupon.pk)  # type: ignore[attr-defined]
-        return Response({"code": coupon.code}, status=201 if fresh else 200)
+        return Response({"code": coupon.code}, status=201)

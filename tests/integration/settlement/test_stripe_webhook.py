@@ -89,6 +89,16 @@ def test_a_genuine_event_pays_the_order_and_its_copies_change_nothing(open_attem
     assert row.notification_id.startswith("evt_")
 
 
+def test_money_of_another_account_is_acknowledged_and_pays_nothing(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    _, genuine = stripe_documents.notification(told(attempt))
+    theirs = json.dumps({**json.loads(genuine), "account": "acct_theirs"}).encode()
+    for _ in range(2):
+        assert send(signed(theirs)).status_code == 200
+    assert (Anomaly.objects.get().kind, Notification.objects.get().verdict) == ("merchant_mismatch", "anomaly")
+    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
+
+
 def test_refunds_before_and_after_the_payment_add_up(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt("stripe")
     for notice in (

@@ -37,6 +37,15 @@ REFUNDED: dict[str, Any] = {
 }
 
 
+CONTRADICTORY = [
+    *[
+        ("TRANSACTION.SUCCESS", PAID, "trade_state", state)
+        for state in ("NOTPAY", "CLOSED", "PAYERROR", "WHAT", None)
+    ],
+    *[("REFUND.SUCCESS", REFUNDED, "refund_status", state) for state in ("PROCESSING", "CLOSED", "ABNORMAL", 1)],
+]
+
+
 @pytest.fixture
 def wechat(platform: keys.Keys, monkeypatch: pytest.MonkeyPatch) -> Iterator[WeChatPay]:
     """Our side; a step towards the network fails the test, because reading a notification needs none."""
@@ -107,6 +116,19 @@ def test_a_refund_that_did_not_reach_the_payer_is_told_of(wechat: WeChatPay, pla
     notice = wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW)
     assert notice.facts == ()
     assert notice.refund == RefundResult(status=RefundStatus.STUCK, message="ABNORMAL", out_refund_no="c" * 32)
+
+
+@pytest.mark.parametrize(("event", "content", "name", "state"), CONTRADICTORY)
+def test_what_says_itself_that_it_did_not_happen_is_no_fact(
+    wechat: WeChatPay, platform: keys.Keys, event: str, content: dict[str, Any], name: str, state: Any
+) -> None:
+    body = envelope(platform, {**content, name: state}, event=event)
+    assert wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW).facts == ()
+
+
+def test_a_payment_of_which_something_went_back_was_paid(wechat: WeChatPay, platform: keys.Keys) -> None:
+    body = envelope(platform, {**PAID, "trade_state": "REFUND"})
+    assert wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW).facts
 
 
 @pytest.mark.parametrize("event", ["REFUND.CLOSED", "PAYSCORE.USER_OPEN_SERVICE"])
