@@ -79,12 +79,12 @@ class Position:
         """The attempt's facts of that kind."""
         return [fact for fact in self.facts if fact.attempt_id == attempt.id and fact.kind == kind]
 
-    def told_by_hand(self, attempt: KnownAttempt, fact: Fact) -> KnownFact | None:
+    def told_by_hand(self, attempt: KnownAttempt, fact: Fact | KnownFact) -> KnownFact | None:
         """An operator's word of the same money under another number; None if there is none.
 
         It is the same: an attempt is charged once, and so goes a refund of ours.
         """
-        for told in self.of(attempt, fact.kind):
+        for told in self.of(attempt, FactKind(fact.kind)):
             is_same = told.out_refund_no == fact.out_refund_no and told.provider_txn_id != fact.provider_txn_id
             if is_same and told.source == BY_HAND:
                 return told
@@ -101,14 +101,17 @@ class Position:
         """Refunds that came before their payment, if that counts; those of another account, currency or charge
         never do.
         """
-        charges = {fact.provider_txn_id for fact in self.of(attempt, FactKind.PAID) if fact.credited}
+        charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.credited]
+        numbers = {"", *(fact.provider_txn_id for fact in charges)}
+        has_any_number = any(fact.source == BY_HAND for fact in charges)
         return [
             fact
             for fact in self.of(attempt, FactKind.REFUNDED)
             if charges
             and not fact.credited
             and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
-            and fact.paid_txn_id in {"", *charges}
+            and (has_any_number or fact.paid_txn_id in numbers)
+            and self.told_by_hand(attempt, fact) is None
         ]
 
     def total_minor(self, kind: FactKind) -> int:

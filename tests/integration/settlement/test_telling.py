@@ -407,6 +407,30 @@ class TestWhatIsToldLater:
         assert totals(half) == ("partially_refunded", 1990, 995, 0)
         assert (order_of(attempt).status, books()) == ("paid", {"provider": 995, "orders": -995})
 
+    def test_nor_does_it_count_when_the_payment_is_told_after_it(
+        self, admin_client: Client, paid_by_word: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        half = sent(paid_by_word, 995)
+        cut(half)
+        told(admin_client, half, True, number="50301")
+        on_again()
+        services.fold((back(half), paid(paid_by_word, provider_txn_id="42001")), source="bill")
+        assert totals(half) == ("partially_refunded", 1990, 995, 0)
+        assert books() == {"provider": 995, "orders": -995}
+
+    def test_a_refund_that_was_told_before_the_payment_counts_by_whatever_number_that_is_told(
+        self, admin_client: Client, attempt: Attempt, cut: Cut
+    ) -> None:
+        services.fold((replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"),), source="notification")
+        assert totals(attempt) == ("pending", 0, 0, 0)
+        cut(attempt)
+        told(admin_client, attempt, True)
+        assert totals(attempt) == ("partially_refunded", 1990, 500, 0)
+        assert {account: minor for account, minor in books().items() if minor} == {
+            "provider": 1490,
+            "orders": -1490,
+        }
+
     def test_another_refund_counts_beside_it(
         self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
     ) -> None:
