@@ -224,7 +224,7 @@ def test_the_outcome_of_an_attempt_is_told_once(operator: Page, api: httpx.Clien
     follow(operator, operator.locator("#result_list tbody a").first)
     follow(operator, operator.get_by_role("link", name="Tell the outcome", exact=True))
     fits(operator)
-    operator.get_by_label("It was paid.").check()
+    operator.get_by_label("It was paid, with").check()
     operator.fill("[name=reason]", "seen in the portal")
     follow(operator, operator.locator("[type=submit][value='Tell it']"))
     expect(operator.get_by_text("Money moved, so it has a number there.")).to_be_visible()
