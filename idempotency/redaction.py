@@ -9,19 +9,17 @@ from typing import Any
 
 MASK = "[redacted]"
 
-# a value may have empty lines in it, so the end is that of the exception's part of a traceback; those of a group$
-# are indented, and framed
-_MARGIN = r"\n[ |]*"
-_DETAILS = re.compile(
-    rf"{_MARGIN}(?:DETAIL|LINE \d+|HINT|QUERY|CONTEXT): .*?"
-    rf"(?={_MARGIN}{_MARGIN}(?:The above exception|During handling)|\n[ |]*\+-{{16}}|\Z)",
-    re.DOTALL,
-)
+_DETAIL = r"(?:DETAIL|LINE \d+|HINT|QUERY|CONTEXT): "
+# a value may have empty lines in it, so the end is that of the exception's part of a traceback
+_END = r"(?:The above exception|During handling)"
+_DETAILS = re.compile(rf"\n{_DETAIL}.*?(?=\n\n{_END}|\Z)", re.DOTALL)
+# in the traceback of a group every line of an exception has the same margin, those of a value too
+_FRAMED = re.compile(rf"\n( +\| ){_DETAIL}[^\n]*(?:\n(?!\1\n\1{_END})\1[^\n]*)*")
 
 
 def without_details(text: str) -> str:
     """An error's message, or a traceback, with only the first line of what PostgreSQL told: others have values."""
-    return _DETAILS.sub("", text)
+    return _DETAILS.sub("", _FRAMED.sub("", text))
 
 
 def redacted(body: bytes, *, content_type: str, names: tuple[str, ...]) -> bytes:

@@ -39,7 +39,8 @@ class Compared:
     @classmethod
     def of(cls, line: BillLine, known: Mapping[Identity, Observation]) -> Self:
         """A fact of the same number about another trade is not the line's: Alipay's are unique in a trade only."""
-        fact = known.get((line.kind.value, line.provider_txn_id))
+        found = (known.get((line.kind.value, number)) for number in numbers_of(line))
+        fact = next((one for one in found if one is not None), None)
         if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
             fact = None
         return cls(line=line, fact=fact)
@@ -60,6 +61,11 @@ class Compared:
         return None if same else Kind.AMOUNT
 
 
+def numbers_of(line: BillLine) -> tuple[str, str]:
+    """Of a fact that tells the same: the provider's, and ours, under which an operator told it before."""
+    return line.provider_txn_id, line.out_refund_no if line.kind is FactKind.REFUNDED else line.out_trade_no
+
+
 def of_account(provider: Provider) -> QuerySet[Observation]:
     """Our facts of money that moved there."""
     facts = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant)
@@ -68,7 +74,7 @@ def of_account(provider: Provider) -> QuerySet[Observation]:
 
 def by_identity(provider: Provider, lines: Iterable[BillLine]) -> dict[Identity, Observation]:
     """Our facts of the lines' numbers, and of what they take back, whatever day we think they were of."""
-    numbers = {number for line in lines for number in (line.provider_txn_id, line.takes_back) if number}
+    numbers = {number for line in lines for number in (*numbers_of(line), line.takes_back) if number}
     facts = of_account(provider).filter(provider_txn_id__in=numbers)
     return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
 
@@ -91,7 +97,7 @@ def paired(provider: Provider, lines: tuple[BillLine, ...]) -> list[Compared]:
 
 def unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Compared]:
     """The day's facts that have no line."""
-    listed = {(line.kind.value, line.provider_txn_id) for line in lines}
+    listed = _identities(lines)
     begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
     end = begin + timedelta(days=1)
     that_day = Q(occurred_at__gte=begin, occurred_at__lt=end) | Q(
@@ -106,8 +112,8 @@ def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared
 
     At midnight a fact may be of another day for us than for them. And WeChat lists a refund on the day on which it
     accepted it, but for us it is of the day on which it succeeded: so bills are read backwards until every refund
-    is found, or for `SLOW_REFUND_DAYS`. What an operator told to be paid is of the day on which he told it for us,
-    but was paid while its attempt could be. A bill that cannot be had lists nothing.
+    is found, or for `SLOW_REFUND_DAYS`. What an operator told is of the day on which he told it for us, but was
+    paid while its attempt could be, or given back after it was asked for. A bill that cannot be had lists nothing.
 
     Transaction: NONE may be open.
     """
@@ -125,12 +131,23 @@ def _other_days(provider: Provider, day: date, missing: Compared) -> set[date]:
     assert fact is not None  # noqa: S101  it is the line that is missing
     back = SLOW_REFUND_DAYS if fact.kind == FactKind.REFUNDED else 1
     days = {day + timedelta(days=1), *(day - timedelta(days=n) for n in range(1, back + 1))}
-    if fact.source == BY_HAND and fact.kind == FactKind.PAID:
-        first, last = (
-            at.astimezone(provider.zone).date() for at in (fact.attempt.created_at, fact.attempt.expires_at)
-        )
+    if fact.source == BY_HAND:
+        first, last = (at.astimezone(provider.zone).date() for at in _when(fact))
         days |= {first + timedelta(days=n) for n in range((last - first).days + 2)}
     return days - {day}
+
+
+def _when(fact: Observation) -> tuple[datetime, datetime]:
+    """When the provider can have listed what an operator told."""
+    if fact.kind == FactKind.PAID:
+        return fact.attempt.created_at, fact.attempt.expires_at
+    asked_at = Refund.objects.values_list("created_at", flat=True).get(pk=fact.out_refund_no)
+    return asked_at, asked_at
+
+
+def _identities(lines: Iterable[BillLine]) -> set[Identity]:
+    """Of all facts that the lines may tell."""
+    return {(line.kind.value, number) for line in lines for number in numbers_of(line)}
 
 
 def _agreed(provider: Provider, day: date) -> set[Identity]:
@@ -139,7 +156,8 @@ def _agreed(provider: Provider, day: date) -> set[Identity]:
     except ProviderError as error:
         log.warning("The bill of %s for %s, to look up what another lacks: %s", provider.channel, day, error)
         return set()
-    return {one.identity for one in paired(provider, lines) if one.difference is None}
+    agreed = [one.line for one in paired(provider, lines) if one.difference is None]
+    return _identities(line for line in agreed if line is not None)
 
 
 def _is_compared(provider: Provider, day: date) -> bool:

@@ -13,7 +13,8 @@ account                   its balance
 
 The database keeps it (migration 0003): an entry adds up to zero when its transaction commits, nothing is changed
 or deleted, and a fact is booked once. Money that went to another merchant's account never was ours and is not
-booked.
+booked. What an operator told before its provider did is booked as he told it, and then what the provider's amount
+differs by.
 """
 
 from datetime import datetime
@@ -44,7 +45,7 @@ WITH fact AS ({{fact}}
 )
 SELECT 2 / count(*) FROM line
 """  # noqa: S608  the names in these are our own
-_BOOK_NEW = _BOOK.format(fact=f"{recording.KEEP} RETURNING id, amount_minor, currency")
+_BOOK_NEW = _BOOK.format(fact=f"{recording.KEEP} RETURNING id, %s::bigint AS amount_minor, currency")
 _BOOK_KNOWN = _BOOK.format(
     fact=f"SELECT id, amount_minor, currency FROM {Observation._meta.db_table} WHERE id = %s"  # noqa: S608
 )
@@ -55,19 +56,19 @@ def provider_account(*, channel: str, merchant: str) -> str:
     return f"provider:{channel}:{merchant}"
 
 
-def kept(fact: KnownFact, *, occurred_at: datetime | None, is_ours: bool) -> Statement:
+def kept(fact: KnownFact, *, occurred_at: datetime | None, booked_minor: int) -> Statement:
     """Keep a fact; and book, if it moved money, that this came in (`PAID`) or went out (`REFUNDED`).
 
     Args:
         occurred_at: as of `recording.keep`.
-        is_ours: it is about money in the account that it was promised to, and that is not booked yet.
+        booked_minor: how much of it is about money in the account that it was promised to, and not booked yet.
     """
     keep = recording.keep(fact, occurred_at=occurred_at)
-    if not fact.amount_minor or fact.kind == FactKind.CLOSED or not is_ours:
+    if not booked_minor or fact.kind == FactKind.CLOSED:
         return keep
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
     sides = _sides(fact, there=ours, here=ORDERS if fact.credited else HELD)
-    return Statement(_BOOK_NEW, [*keep.parameters, Kind.MOVED.value, *sides], rows=1, certain=True)
+    return Statement(_BOOK_NEW, [*keep.parameters, booked_minor, Kind.MOVED.value, *sides], rows=1, certain=True)
 
 
 def counted(fact: KnownFact) -> Statement:

@@ -30,6 +30,9 @@ from payments.states import NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
 Kind = Anomaly.Kind
 
+# a trade of another account there is another trade, whatever number its metadata has: ours may still be paid
+_NUMBERED_BY_ACCOUNT = frozenset({"stripe"})
+
 # what somebody does something about, in order; the others only wait for a provider
 ACTED_ON = frozenset(PaymentStatus) - {PaymentStatus.PENDING, PaymentStatus.UNCERTAIN}
 
@@ -133,33 +136,26 @@ def order_listener() -> Callable[..., bool]:
 
 def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
     attempt = stands.attempt_of(fact)
+    if (told := stands.confirms(attempt, fact)) is not None:
+        return _confirm(stands.payment, attempt, told, fact, source=source)
     refused = _why_not_credited(stands, attempt, fact)
+    if refused is Kind.MERCHANT_MISMATCH and fact.channel in _NUMBERED_BY_ACCOUNT:
+        _file(refused, stands.payment, attempt, fact)
+        return Outcome.ANOMALY, []
     first, writes = list[Statement](), list[Statement]()
     if refused is None and fact.kind is FactKind.PAID:  # the order is asked last, because it then is paid
         refused, first = _ask_order(stands)
     credited = refused is None and (fact.kind is FactKind.PAID or _takes_back_what_counts(stands, attempt, fact))
-    known = KnownFact(
-        id=None,
-        channel=fact.channel,
-        merchant=fact.merchant,
-        provider_txn_id=fact.provider_txn_id,
-        kind=fact.kind.value,
-        attempt_id=attempt.id,
-        amount_minor=fact.amount_minor,
-        currency=fact.currency,
-        out_refund_no=fact.out_refund_no,
-        paid_txn_id=fact.paid_txn_id,
-        credited=credited,
-        source=source,
-    )
+    known = _known(fact, attempt, credited=credited, source=source)
     stands.facts.append(known)
-    # what an operator told under another number is in the books
-    is_ours = fact.merchant == attempt.merchant and refused is not Kind.CONTENT_CHANGED
-    writes.append(journal.kept(known, occurred_at=fact.occurred_at, is_ours=is_ours))
+    is_ours = fact.merchant == attempt.merchant
+    writes.append(
+        journal.kept(known, occurred_at=fact.occurred_at, booked_minor=fact.amount_minor if is_ours else 0)
+    )
     if refused is not None:
         send(*writes)  # what is filed about a fact comes after it, also in time
         writes = []
-        _file(refused, stands, attempt, fact)
+        _file(refused, stands.payment, attempt, fact)
     if fact.kind is FactKind.PAID:
         writes += recording.end_attempt(attempt, AttemptStatus.SUCCEEDED)
         _have_others_closed(stands, attempt)
@@ -175,12 +171,41 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
     return Outcome.HELD if early else Outcome.APPLIED, writes
 
 
+def _confirm(
+    payment: KnownPayment, attempt: KnownAttempt, told: KnownFact, fact: Fact, *, source: str
+) -> tuple[Outcome, list[Statement]]:
+    """Keep what the provider tells of money that an operator told before: that counts, and is in the books."""
+    known = _known(fact, attempt, credited=False, source=source)
+    more_minor = fact.amount_minor - (told.amount_minor if told.currency == fact.currency else 0)
+    send(journal.kept(known, occurred_at=fact.occurred_at, booked_minor=more_minor))
+    if (told.amount_minor, told.currency) == (fact.amount_minor, fact.currency):
+        return Outcome.DUPLICATE, []
+    detail = {"first_minor": told.amount_minor}
+    anomalies.file_anomaly(Kind.CONTENT_CHANGED, fact=fact, payment_id=payment.id, detail=detail)
+    return Outcome.ANOMALY, []
+
+
+def _known(fact: Fact, attempt: KnownAttempt, *, credited: bool, source: str) -> KnownFact:
+    return KnownFact(
+        id=None,
+        channel=fact.channel,
+        merchant=fact.merchant,
+        provider_txn_id=fact.provider_txn_id,
+        kind=fact.kind.value,
+        attempt_id=attempt.id,
+        amount_minor=fact.amount_minor,
+        currency=fact.currency,
+        out_refund_no=fact.out_refund_no,
+        paid_txn_id=fact.paid_txn_id,
+        credited=credited,
+        source=source,
+    )
+
+
 def _why_not_credited(stands: Position, attempt: KnownAttempt, fact: Fact) -> Anomaly.Kind | None:
     if fact.merchant != attempt.merchant:
         # another account's word neither pays nor closes our trade, nor gives our money back
         return Kind.MERCHANT_MISMATCH
-    if stands.told_by_hand(attempt, fact) is not None:
-        return Kind.CONTENT_CHANGED  # one of both numbers is wrong; nothing goes back for a slip of the pen
     if fact.kind is FactKind.PAID:
         if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
             return Kind.AMOUNT_MISMATCH
@@ -207,13 +232,11 @@ def _ask_order(stands: Position) -> tuple[Anomaly.Kind | None, list[Statement]]:
     return None if listener(order_id=order_id, event="paid") else Kind.PAID_AFTER_CLOSE, []
 
 
-def _file(kind: Anomaly.Kind, stands: Position, attempt: KnownAttempt, fact: Fact) -> None:
-    detail: dict[str, Any] = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else {}
-    if kind is Kind.CONTENT_CHANGED and (told := stands.told_by_hand(attempt, fact)) is not None:
-        detail["operator_told"] = told.provider_txn_id
-    anomaly = anomalies.file_anomaly(kind, fact=fact, payment_id=stands.payment.id, detail=detail)
+def _file(kind: Anomaly.Kind, payment: KnownPayment, attempt: KnownAttempt, fact: Fact) -> None:
+    detail = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else None
+    anomaly = anomalies.file_anomaly(kind, fact=fact, payment_id=payment.id, detail=detail)
     if fact.kind is FactKind.PAID and kind in anomalies.REFUNDED_BY_POLICY and fact.amount_minor:
-        _give_back(stands.payment, attempt, anomaly, amount_minor=fact.amount_minor)
+        _give_back(payment, attempt, anomaly, amount_minor=fact.amount_minor)
 
 
 def _give_back(payment: KnownPayment, attempt: KnownAttempt, anomaly: Anomaly, *, amount_minor: int) -> None:

@@ -79,27 +79,30 @@ class Position:
         """The attempt's facts of that kind."""
         return [fact for fact in self.facts if fact.attempt_id == attempt.id and fact.kind == kind]
 
-    def told_by_hand(self, attempt: KnownAttempt, fact: Fact | KnownFact) -> KnownFact | None:
-        """An operator's word of the same money under another number; None if there is none.
+    def confirms(self, attempt: KnownAttempt, fact: Fact | KnownFact) -> KnownFact | None:
+        """The operator's word of the money that the provider tells with this fact; None if it is other money.
 
-        It is the same: an attempt is charged once, and so goes a refund of ours.
+        He tells it under our number. So it is the first that the provider tells of that number; a further one, as
+        Stripe may take, is other money.
         """
-        for told in self.of(attempt, FactKind(fact.kind)):
-            is_same = told.out_refund_no == fact.out_refund_no and told.provider_txn_id != fact.provider_txn_id
-            if is_same and told.source == BY_HAND:
-                return told
-        return None
+        told = [one for one in self.of(attempt, FactKind(fact.kind)) if one.out_refund_no == fact.out_refund_no]
+        by_hand = next((one for one in told if one.source == BY_HAND), None)
+        its_own = (one for one in told if one.source != BY_HAND and one.merchant == attempt.merchant)
+        first = next(its_own, fact)
+        is_it = fact.merchant == attempt.merchant and fact.provider_txn_id == first.provider_txn_id
+        if by_hand is None or not is_it or fact.provider_txn_id == by_hand.provider_txn_id:
+            return None
+        return by_hand
 
     def charges(self, attempt: KnownAttempt, *, paid_txn_id: str = "") -> list[KnownFact]:
-        """What it was paid with; of several charges, that of the number. An operator may have told another."""
+        """What it was paid with; of several charges, that of the number, or the operator's word of it."""
         charges = self.of(attempt, FactKind.PAID)
-        if any(fact.source == BY_HAND for fact in charges):
-            return charges
-        return [fact for fact in charges if fact.provider_txn_id == paid_txn_id] or charges
+        named = (fact for fact in charges if fact.provider_txn_id == paid_txn_id)
+        return [self.confirms(attempt, fact) or fact for fact in named] or charges
 
     def uncounted_refunds(self, attempt: KnownAttempt) -> list[KnownFact]:
         """Refunds that came before their payment, if that counts; those of another account, currency or charge
-        never do.
+        never do. Of what an operator told to be paid nobody knows the number yet.
         """
         charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.credited]
         numbers = {"", *(fact.provider_txn_id for fact in charges)}
@@ -111,7 +114,7 @@ class Position:
             and not fact.credited
             and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
             and (has_any_number or fact.paid_txn_id in numbers)
-            and self.told_by_hand(attempt, fact) is None
+            and self.confirms(attempt, fact) is None
         ]
 
     def total_minor(self, kind: FactKind) -> int:

@@ -21,6 +21,7 @@ from idempotency.ids import new_id
 from payments import services
 from payments.anomalies import file_anomaly, reference_of
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
+from payments.known import BY_HAND
 from payments.models import Anomaly, Observation, Payment, Refund
 from payments.observations import rederive
 from payments.position import as_id
@@ -152,7 +153,9 @@ def end_unmoved(refund: Refund, *, message: str) -> Refund:
 
 def charge_of(refund: Refund) -> Observation:
     """The charge it takes back: the credited one, or the one that its anomaly is about."""
-    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
+    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value).select_related(
+        "attempt"
+    )
     if refund.anomaly is None:
         return charges.get(credited=True)
     about = refund.anomaly.reference
@@ -169,8 +172,13 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
         currency=charged.currency,
         reason=refund.reason,
         notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
-        reference=charged.provider_txn_id,  # not the attempt's: our number may have been charged twice
+        reference=_number_of(charged),
     )
+
+
+def _number_of(charged: Observation) -> str:
+    """The provider's own: of the charge, and not of the attempt, whose number may have been charged twice."""
+    return charged.attempt.reference if charged.source == BY_HAND else charged.provider_txn_id
 
 
 def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
@@ -179,7 +187,7 @@ def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResul
         return channel.query_refund(
             out_trade_no=refund.attempt.out_trade_no,
             out_refund_no=refund.out_refund_no,
-            reference=charged.provider_txn_id,
+            reference=_number_of(charged),
         )
     except ProviderRejected as error:
         raise OutcomeUnknown(f"the question was refused: {error}") from error

@@ -1,38 +1,26 @@
 """What an operator tells of an attempt or refund whose provider cannot tell us, but shows him in its own pages.
 
-It is folded like any other fact: told by the provider later it counts once. Told under another number, nothing
-moves for it before a person has looked. That a refund did not move is no fact; it ends as one that its provider
-refused.
+It is folded like any other fact, under our number of the attempt or refund: what the provider tells of that later,
+by whatever number of its own, is the same money (`Position.confirms`). The number that the operator has read is
+for the history. That a refund did not move is no fact; it ends as one that its provider refused.
 """
 
-import re
 from datetime import timedelta
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from idempotency.statements import broken_constraint
 from idempotency.timeline import utc
 from payments import decisions, refunds, services
 from payments.decisions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
 from payments.errors import ChannelOff
 from payments.known import BY_HAND
 from payments.legible import money, refund_money
-from payments.models import Attempt, Payment, Refund
+from payments.models import Attempt, Observation, Payment, Refund
 from payments.observations import Outcome, apply_observation
 from payments.providers.base import Fact, FactKind, closed_fact
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
-
-# how the numbers look by which facts go; a provider's pages show others beside them, and ours
-_DIGITS = (re.compile(r"[0-9]+", re.ASCII), "is made of digits alone")
-_LOOKS = {
-    ("wechat", FactKind.PAID): _DIGITS,
-    ("wechat", FactKind.REFUNDED): _DIGITS,
-    ("alipay", FactKind.PAID): _DIGITS,
-    ("stripe", FactKind.PAID): (re.compile(r"pi_.+"), "begins with pi_"),
-    ("stripe", FactKind.REFUNDED): (re.compile(r"(re|pyr)_.+"), "begins with re_ or pyr_"),
-}
 
 
 def tellable(payment: Payment) -> list[Attempt | Refund]:
@@ -79,55 +67,32 @@ def why_not_ended(row: Attempt | Refund) -> str:
     )
 
 
-def doubt_about(row: Attempt | Refund, number: str) -> str:
-    """Why this cannot be the number by which its provider knows the money; empty if it can. A sentence."""
-    channel = attempt_of(row).channel
-    if number == row.pk.hex:
-        return "That is our number of it. The provider has one of its own."
-    looks, words = _LOOKS[channel, FactKind.PAID if isinstance(row, Attempt) else FactKind.REFUNDED]
-    if not looks.fullmatch(number):
-        return f"At {channel} it {words}."
-    if isinstance(row, Attempt):
-        is_other = row.reference and number != row.reference
-        return f"It was opened there as {row.reference}, and is paid under that number." if is_other else ""
-    is_charge = number == refunds.charge_of(row).provider_txn_id
-    return "That is the number of the payment. The refund has one of its own." if is_charge else ""
-
-
-def has_own_number(row: Attempt | Refund) -> bool:
-    """Whether its provider has a number for it beside ours; Alipay has none for a refund."""
-    return (attempt_of(row).channel, type(row)) != ("alipay", Refund)
-
-
 def tell(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:
     """Count what the operator has read there: fact, audit line and all that follows commit together.
 
     Args:
         moved: the attempt was paid with what was asked for, or the refund went back; else neither ever will be.
-        number: the provider's, of what moved, where it has one (`has_own_number`).
+        number: the provider's, of what moved; for the audit line.
 
     Raises:
-        NotDecidable: its provider can tell, it has ended, money may still move, or the number is known already.
+        NotDecidable: its provider can tell, it has ended, money may still move, or the number is another one's.
 
     Transaction: opens its own; locks the payment's row, then the attempt's or refund's. No network.
     """
-    try:
-        with transaction.atomic():
-            # who tells the opposite waits here, then finds it ended
-            payment = Payment.objects.select_for_update(no_key=True).get(pk=row.payment_id)
-            found = _locked(row)
-            why_untold(found)
-            if not moved and (too_early := why_not_ended(found)):
-                raise NotDecidable(too_early)
-            if isinstance(found, Attempt):
-                told, came_of_it = _tell_attempt(found, moved, number)
-            else:
-                told, came_of_it = _tell_refund(found, moved, number)
-            decisions.audit(payment, f"Told that {told}", by=by, result=came_of_it)
-    except IntegrityError as error:
-        if broken_constraint(error) != "observation_once_per_fact":
-            raise
-        raise _known(number) from None  # somebody told it of another payment in this very moment
+    with transaction.atomic():
+        # who tells the opposite waits here, then finds it ended
+        payment = Payment.objects.select_for_update(no_key=True).get(pk=row.payment_id)
+        found = _locked(row)
+        why_untold(found)
+        if not moved and (too_early := why_not_ended(found)):
+            raise NotDecidable(too_early)
+        if moved and _is_known(found, number):
+            raise NotDecidable(f"Nothing changed: {number} is known already, of another payment or refund.")
+        if isinstance(found, Attempt):
+            told, came_of_it = _tell_attempt(found, moved, number)
+        else:
+            told, came_of_it = _tell_refund(found, moved, number)
+        decisions.audit(payment, f"Told that {told}", by=by, result=came_of_it)
     return Result(done=True, sentences=[came_of_it])
 
 
@@ -153,7 +118,7 @@ def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]
             out_trade_no=attempt.out_trade_no,
             currency=attempt.currency,
         )
-        _fold(ended, attempt, AttemptStatus.CLOSED)
+        apply_observation(ended, source=BY_HAND)
         result = f"{name}: {ATTEMPT_IS[AttemptStatus.CLOSED]}."
         return f"{name} was never paid and cannot be any more", result
     fact = Fact(
@@ -161,11 +126,11 @@ def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]
         channel=attempt.channel,
         merchant=attempt.merchant,
         out_trade_no=attempt.out_trade_no,
-        provider_txn_id=number,
+        provider_txn_id=attempt.out_trade_no,
         amount_minor=attempt.amount_minor,
         currency=attempt.currency,
     )
-    counts = _fold(fact, attempt, AttemptStatus.SUCCEEDED) is Outcome.APPLIED
+    counts = apply_observation(fact, source=BY_HAND) is Outcome.APPLIED
     result = f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and that counts for the order."
     if not counts:
         result = (
@@ -182,33 +147,26 @@ def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
         refunds.end_unmoved(refund, message="an operator told that it did not move")
         return f"{named(refund)} did not move", f"{name}: nothing moved; it has failed, and an anomaly is filed."
     charge = refunds.charge_of(refund)
-    number = number if has_own_number(refund) else refund.out_refund_no
     fact = Fact(
         kind=FactKind.REFUNDED,
         channel=charge.channel,
         merchant=charge.merchant,
         out_trade_no=refund.attempt.out_trade_no,
-        provider_txn_id=number,
+        provider_txn_id=refund.out_refund_no,
         amount_minor=refund.amount_minor,
         currency=charge.currency,
         out_refund_no=refund.out_refund_no,
         paid_txn_id=charge.provider_txn_id,
     )
-    _fold(fact, refund, RefundStatus.SUCCEEDED)
+    apply_observation(fact, source=BY_HAND)
     return f"{named(refund)} went back as {number}", f"{name}: {REFUND_IS[RefundStatus.SUCCEEDED]}."
 
 
-def _fold(fact: Fact, row: Attempt | Refund, status: AttemptStatus | RefundStatus) -> Outcome:
-    """Fold what must end the row in that status; it does not, if the fact was known of something else."""
-    outcome = apply_observation(fact, source=BY_HAND)
-    row.refresh_from_db(fields=["status"])
-    if row.status != status:
-        raise _known(fact.provider_txn_id)
-    return outcome
-
-
-def _known(number: str) -> NotDecidable:
-    return NotDecidable(f"Nothing changed: {number} is known already, of another payment or refund.")
+def _is_known(row: Attempt | Refund, number: str) -> bool:
+    """Whether its provider has told us what goes by that number, and so can't mean this row with it."""
+    attempt = attempt_of(row)
+    facts = Observation.objects.filter(channel=attempt.channel, merchant=attempt.merchant, provider_txn_id=number)
+    return facts.exists()
 
 
 def _locked(row: Attempt | Refund) -> Attempt | Refund:

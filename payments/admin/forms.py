@@ -5,7 +5,6 @@ from typing import Any
 from django import forms
 
 from idempotency.ids import new_id
-from payments import telling
 from payments.bills import NUMBER_MAX
 from payments.legible import money
 from payments.models import Attempt, Payment, Refund
@@ -91,12 +90,10 @@ class TellForm(ReasonForm):
             yes, no = "The money went back.", "It did not move."
         self.fields["moved"].choices = [("yes", yes), ("no", no)]  # type: ignore[attr-defined]
         what = "payment" if isinstance(row, Attempt) else "refund"
-        self.fields["number"].help_text = f"The provider's own number of the {what}; empty if nothing moved."
-        if not telling.has_own_number(row):
-            del self.fields["number"]
+        self.fields["number"].help_text = f"That of the {what}, for the history; empty if nothing moved."
 
     def clean(self) -> dict[str, Any]:
-        """Where money moved it has a number, if its provider gives it one; where none did it has none."""
+        """Where money moved it has a number, and where none did it has none."""
         given = self.cleaned_data
         moved, number = given.get("moved"), given.get("number")
         if moved is False:
@@ -104,8 +101,6 @@ class TellForm(ReasonForm):
                 self.add_error("number", "Leave it empty: nothing moved.")
         elif moved and number == "":
             self.add_error("number", "Money moved, so it has a number there.")
-        elif moved and number and (doubt := telling.doubt_about(self.row, number)):
-            self.add_error("number", doubt)
         return given
 
 

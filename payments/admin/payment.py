@@ -199,7 +199,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             sentences=[*_what_telling_does(row, why), *filter(None, [telling.why_not_ended(row)])],
             button="Tell it",
             form=TellForm(request.POST or None, row=row),
-            act=lambda given, by: telling.tell(row, moved=given["moved"], number=given.get("number", ""), by=by),
+            act=lambda given, by: telling.tell(row, moved=given["moved"], number=given["number"], by=by),
         )
         return self.ask_first(request, payment, question)
 
@@ -238,8 +238,8 @@ def _what_telling_does(row: Attempt | Refund, why: str) -> list[str]:
     about = f"This is {telling.named(row)}. {attempt.channel} cannot tell us what became of it: {why}."
     where = f"Look it up in its own pages first, those of merchant {attempt.merchant}."
     once = (
-        "This cannot be undone. If the provider tells the same number later, it counts once; another number is"
-        " filed as an anomaly and counts for nothing, and nothing goes back for it by itself."
+        "This cannot be undone. What the provider tells of it later, by whatever number, is the same money and"
+        " counts once."
     )
     if isinstance(row, Attempt):
         return [
@@ -249,10 +249,9 @@ def _what_telling_does(row: Attempt | Refund, why: str) -> list[str]:
             " the order does not take it. Never paid, it is closed, and with it an order whose time is over.",
             once,
         ]
-    ours = "" if telling.has_own_number(row) else f" Its request has our number, {row.out_refund_no}."
     return [
         about,
-        f"{where} The number of its payment is {refunds.charge_of(row).provider_txn_id}.{ours}",
+        f"{where} The number of its payment is {refunds.charge_of(row).provider_txn_id}.",
         "If the money went back, it counts as refunded. If it did not move, the refund has failed, what is"
         " reserved for it is free again, and an anomaly is filed.",
         once,

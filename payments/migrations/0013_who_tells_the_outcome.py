@@ -1,7 +1,7 @@
 """Telling an outcome by hand has a permission of its own; and an audit line outlives the model that it is about.
 
 Django's `remove_stale_contenttypes` deletes the content types of models that are gone, and sets the lines' reference
-to them to NULL: what a line says of who, when, what and why stays as it was.
+to them to NULL: what a line says of who, when, what and why stays as it was. Of a model whose table is there, none.
 """
 
 from importlib import import_module
@@ -13,6 +13,10 @@ CREATE OR REPLACE FUNCTION payments_refuse_audit() RETURNS trigger LANGUAGE plpg
 BEGIN
     IF TG_OP = 'UPDATE' AND NEW.content_type_id IS NULL
         AND to_jsonb(NEW) - 'content_type_id' = to_jsonb(OLD) - 'content_type_id'
+        AND NOT EXISTS (
+            SELECT FROM django_content_type AS about
+            WHERE about.id = OLD.content_type_id
+            AND to_regclass(quote_ident(about.app_label || '_' || about.model)) IS NOT NULL)
     THEN
         RETURN NEW;
     END IF;

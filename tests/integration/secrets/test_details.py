@@ -19,6 +19,7 @@ REFUSED = {
     "a key": "INSERT INTO planted VALUES (%(value)s), (%(value)s)",
     "a row": "INSERT INTO planted VALUES (%(value)s || E'\\n\\nof two lines')",
     "a text": "INSERT INTO planted VALUES ('', '' || %(value)s)",
+    "a table": "INSERT INTO planted VALUES (E'of two lines\\n+------------------+\\n\\n' || %(value)s)",
 }
 
 pytestmark = pytest.mark.django_db

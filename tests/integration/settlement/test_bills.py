@@ -204,12 +204,23 @@ def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
     for days, one in ((3, attempt), (40, invented)):
         began = attempt.created_at - timedelta(days=days)
         Attempt.objects.filter(pk=one.pk).update(created_at=began, expires_at=began + timedelta(hours=1))
-    services.fold((paid(attempt), paid(invented)), source=BY_HAND)
-    told = Observation.objects.get(attempt=attempt).observed_at.date()
-    bank.others[attempt.created_at.date() - timedelta(days=3)] = (line(attempt),)
+    by_word = [paid(one, provider_txn_id=one.out_trade_no) for one in (attempt, invented)]
+    services.fold(tuple(by_word), source=BY_HAND)
+    refund = asked_back(attempt, bank, "processing")
+    Refund.objects.filter(pk=refund.pk).update(created_at=attempt.created_at - timedelta(days=20))
+    went_back = refunded(attempt, 990, refund.out_refund_no)
+    services.fold((replace(went_back, provider_txn_id=refund.out_refund_no),), source=BY_HAND)
+    told = Observation.objects.get(attempt=attempt, kind="paid").observed_at.date()
+    began = attempt.created_at.date()
+    bank.others[began - timedelta(days=3)] = (line(attempt),)
+    bank.others[began - timedelta(days=20)] = (refund_line(attempt, 990, refund.out_refund_no),)
     bills.compare(channel="wechat", day=told)
-    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "paid")]
     assert Difference.objects.get().out_trade_no == invented.out_trade_no
+    bills.compare(channel="wechat", day=began - timedelta(days=3))  # which learns the provider's own number
+    bills.compare(channel="wechat", day=told)
+    assert (len(listed()), Observation.objects.filter(kind="paid").count()) == (1, 3)
+    assert payment_of(attempt).paid_minor == 1990
 
 
 def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:

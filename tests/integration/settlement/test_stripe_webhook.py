@@ -92,11 +92,14 @@ def test_a_genuine_event_pays_the_order_and_its_copies_change_nothing(open_attem
 def test_money_of_another_account_is_acknowledged_and_pays_nothing(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt("stripe")
     _, genuine = stripe_documents.notification(told(attempt))
-    theirs = json.dumps({**json.loads(genuine), "account": "acct_theirs"}).encode()
+    theirs = json.dumps({**json.loads(genuine), "id": "evt_theirs", "account": "acct_theirs"}).encode()
     for _ in range(2):
         assert send(signed(theirs)).status_code == 200
     assert (Anomaly.objects.get().kind, Notification.objects.get().verdict) == ("merchant_mismatch", "anomaly")
-    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
+    attempt.refresh_from_db()
+    assert (attempt.status, payment_of(attempt).status, order_of(attempt).status) == ("pending",) * 3
+    assert send(told(attempt)).status_code == 200
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
 
 
 def test_refunds_before_and_after_the_payment_add_up(open_attempt: OpenAttempt) -> None:

@@ -1,11 +1,9 @@
 """What an operator tells of attempts and refunds whose provider cannot tell us: it counts as a fact, once."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -23,7 +21,6 @@ from payments.decisions import NotDecidable, Operator
 from payments.journal import trial_balance
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact, RefundResult, RefundStatus
-from shop.lifecycle import on_payment
 from shop.models import Order, Product
 from tests.integration.settlement.conftest import (
     closed,
@@ -187,7 +184,7 @@ class TestAttempts:
         assert (fact.source, fact.merchant, fact.provider_txn_id, fact.credited) == (
             "operator",
             attempt.merchant,
-            number_of(attempt),
+            attempt.out_trade_no,
             True,
         )
         what = f"Told that {name} was paid with 19.90 CNY as {number_of(attempt)}"
@@ -306,15 +303,15 @@ class TestRefunds:
         assert (refund.status, totals(refund)[3]) == ("failed", 0)
 
     def test_the_number_of_another_refund_is_refused(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        services.fold((back(refund),), source="query")
         twin = sent(refund.attempt)
-        cut(refund)
-        told(admin_client, refund, True)
-        number = refund_number(refund)
-        assert told(admin_client, twin, True, number=number) == (
-            f"Nothing changed: {number} is known already, of another payment or refund."
-        )
+        cut(twin)
+        for number in (refund_number(refund), number_of(refund.attempt)):
+            assert told(admin_client, twin, True, number=number) == (
+                f"Nothing changed: {number} is known already, of another payment or refund."
+            )
         assert (twin.status, totals(twin)) == ("processing", ("partially_refunded", 1990, 500, 500))
-        assert len(audit()) == 1
+        assert audit() == []
 
     @pytest.mark.parametrize(("moved", "held"), [(True, 0), (False, -5)])
     def test_of_what_our_policy_gives_back(
@@ -343,32 +340,52 @@ class TestWhatIsToldLater:
         on_again()
         return attempt
 
-    def test_the_same_number_counts_once(self, paid_by_word: Attempt) -> None:
-        assert letter(paid_by_word).send().status_code == 204
+    @pytest.mark.parametrize("number", ["as he told it", "42001"])
+    def test_what_the_provider_tells_of_it_is_the_same_money(self, paid_by_word: Attempt, number: str) -> None:
+        fact = paid(paid_by_word, **({"provider_txn_id": number} if number.isdigit() else {}))
+        for source in ("notification", "query"):
+            services.fold((fact,), source=source)
         assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
-        assert (Observation.objects.count(), Anomaly.objects.count()) == (1, 0)
+        assert list(Observation.objects.values_list("source", "credited")) == [
+            ("operator", True),
+            ("notification", False),
+        ]
         assert books() == {"provider": 1990, "orders": -1990}
+        assert (Anomaly.objects.count(), Refund.objects.count()) == (0, 0)
 
-    def test_the_same_number_with_another_amount_is_filed(self, paid_by_word: Attempt) -> None:
-        letter(paid_by_word, charged_minor=1980).send()
-        assert Anomaly.objects.get().kind == "content_changed"
-        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+    def test_its_notification_is_acknowledged(self, paid_by_word: Attempt) -> None:
+        assert [letter(paid_by_word).send().status_code for _ in range(2)] == [204, 204]
+        assert (totals(paid_by_word), Anomaly.objects.count()) == (("succeeded", 1990, 0, 0), 0)
 
-    @pytest.mark.parametrize("charged_minor", [1990, 1980])
-    def test_of_another_number_nothing_moves_before_a_person_has_looked(
-        self, paid_by_word: Attempt, charged_minor: int
+    @pytest.mark.parametrize(("charged_minor", "held"), [(1980, 10), (2090, -100)])
+    def test_another_amount_is_filed_and_the_books_have_what_was_charged(
+        self, paid_by_word: Attempt, charged_minor: int, held: int
     ) -> None:
-        true = paid(paid_by_word, provider_txn_id="42001", amount_minor=charged_minor)
-        for _ in range(2):
-            services.fold((true,), source="notification")
+        letter(paid_by_word, charged_minor=charged_minor).send()
         anomaly = Anomaly.objects.get()
-        assert (anomaly.kind, anomaly.reference) == ("content_changed", f"{true.merchant}/42001")
-        assert anomaly.detail["operator_told"] == number_of(paid_by_word)
-        assert (Refund.objects.count(), totals(paid_by_word)) == (0, ("succeeded", 1990, 0, 0))
-        assert books() == {"provider": 1990, "orders": -1990}
-        assert order_of(paid_by_word).status == "paid"
+        assert (anomaly.kind, anomaly.detail["first_minor"]) == ("content_changed", 1990)
+        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+        assert books() == {"provider": charged_minor, "orders": -1990, "held": held}
+        assert Refund.objects.count() == 0
 
-    def test_what_the_policy_gives_back_under_a_wrong_number_goes_back_once(
+    def test_what_is_charged_beside_it_is_a_second_payment(
+        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        """At Stripe, where somebody gave another intent our metadata by hand."""
+        attempt = open_attempt("stripe")
+        cut(attempt)
+        told(admin_client, attempt, True)
+        on_again()
+        for number in ("pi_1", "pi_2", "pi_1"):
+            services.fold((paid(attempt, provider_txn_id=number),), source="notification")
+        assert (Anomaly.objects.get().kind, Refund.objects.get().amount_minor) == ("paid_twice", 1990)
+        assert refunds.charge_of(Refund.objects.get()).provider_txn_id == "pi_2"
+        second = replace(refunded(attempt, 1990, "by-hand"), paid_txn_id="pi_2")
+        services.fold((second,), source="query")
+        assert totals(attempt) == ("succeeded", 1990, 0, 0)
+        assert {name: minor for name, minor in books().items() if minor} == {"provider": 1990, "orders": -1990}
+
+    def test_what_the_policy_gives_back_goes_back_once(
         self,
         admin_client: Client,
         attempt: Attempt,
@@ -379,46 +396,81 @@ class TestWhatIsToldLater:
         other = open_attempt("alipay", order_of(attempt))
         letter(attempt).send()
         cut(other)
-        told(admin_client, other, True, number="2026")
+        told(admin_client, other, True)
         on_again()
         assert letter(other).send().content == b"success"
-        assert sorted(Anomaly.objects.values_list("kind", flat=True)) == ["content_changed", "paid_twice"]
+        assert Anomaly.objects.get().kind == "paid_twice"
         assert (Refund.objects.get().attempt, books()["held"]) == (other, -1990)
 
-    def test_a_refund_of_what_was_told_under_a_wrong_number_counts(self, paid_by_word: Attempt) -> None:
+    @pytest.mark.parametrize("comes_first", [True, False])
+    def test_a_refund_of_it_counts_by_whatever_number_it_names(
+        self, paid_by_word: Attempt, comes_first: bool
+    ) -> None:
         ours = sent(paid_by_word)
+        if comes_first:
+            services.fold((paid(paid_by_word, provider_txn_id="42001"),), source="query")
         services.fold((back(ours, paid_txn_id="42001", paid_minor=1990),), source="notification")
         ours.refresh_from_db()
         assert (ours.status, totals(ours)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
-        assert Anomaly.objects.get().kind == "content_changed"  # of the payment
-        assert books() == {"provider": 1490, "orders": -1490}
+        assert (books(), Anomaly.objects.count()) == ({"provider": 1490, "orders": -1490}, 0)
 
-    def test_a_refund_under_another_number_counts_once(
-        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None]
+    def test_the_provider_is_asked_to_give_it_back_by_no_number_of_ours(
+        self, paid_by_word: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+
+        def request(**about: Any) -> RefundResult:
+            asked.append(about["reference"])
+            return RefundResult(status=RefundStatus.PROCESSING)
+
+        monkeypatch.setattr(provider, "refund", request)
+        Attempt.objects.update(reference="pi_1")
+        with transaction.atomic():
+            made = refunds.request_refund(payment_id=paid_by_word.payment_id, amount_minor=1, reason="")
+        refunds.submit_refund(made.pk)
+        assert asked == ["pi_1"]
+
+    @pytest.mark.parametrize("implies", [True, False])
+    def test_a_refund_counts_once(
+        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None], implies: bool
     ) -> None:
         letter(attempt).send()
         half = sent(attempt, 995)
         cut(half)
-        told(admin_client, half, True, number="50301")
+        told(admin_client, half, True)
         on_again()
-        services.fold((back(half),), source="notification")
-        anomaly = Anomaly.objects.get()
-        assert (anomaly.kind, anomaly.detail["operator_told"]) == ("content_changed", "50301")
+        more = {"paid_txn_id": number_of(attempt), "paid_minor": 1990} if implies else {}
+        for source in ("notification", "bill"):
+            services.fold((back(half, **more),), source=source)
         assert totals(half) == ("partially_refunded", 1990, 995, 0)
         assert (order_of(attempt).status, books()) == ("paid", {"provider": 995, "orders": -995})
+        assert (Observation.objects.count(), Anomaly.objects.count()) == (3, 0)
 
-    def test_nor_does_it_count_when_the_payment_is_told_after_it(
+    def test_a_refund_of_another_amount_is_filed(
+        self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        cut(refund)
+        told(admin_client, refund, True)
+        on_again()
+        services.fold((back(refund, amount_minor=600),), source="notification")
+        assert (Anomaly.objects.get().kind, totals(refund)) == (
+            "content_changed",
+            ("partially_refunded", 1990, 500, 0),
+        )
+        assert books() == {"provider": 1390, "orders": -1490, "held": 100}
+
+    def test_nor_does_a_refund_count_again_when_its_payment_is_told_after_it(
         self, admin_client: Client, paid_by_word: Attempt, cut: Cut, on_again: Callable[[], None]
     ) -> None:
         half = sent(paid_by_word, 995)
         cut(half)
-        told(admin_client, half, True, number="50301")
+        told(admin_client, half, True)
         on_again()
         services.fold((back(half), paid(paid_by_word, provider_txn_id="42001")), source="bill")
         assert totals(half) == ("partially_refunded", 1990, 995, 0)
-        assert books() == {"provider": 995, "orders": -995}
+        assert (books(), Anomaly.objects.count()) == ({"provider": 995, "orders": -995}, 0)
 
-    def test_a_refund_that_was_told_before_the_payment_counts_by_whatever_number_that_is_told(
+    def test_a_refund_that_was_told_before_the_payment_counts_by_whatever_number_that_has(
         self, admin_client: Client, attempt: Attempt, cut: Cut
     ) -> None:
         services.fold((replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"),), source="notification")
@@ -426,10 +478,7 @@ class TestWhatIsToldLater:
         cut(attempt)
         told(admin_client, attempt, True)
         assert totals(attempt) == ("partially_refunded", 1990, 500, 0)
-        assert {account: minor for account, minor in books().items() if minor} == {
-            "provider": 1490,
-            "orders": -1490,
-        }
+        assert {name: minor for name, minor in books().items() if minor} == {"provider": 1490, "orders": -1490}
 
     def test_another_refund_counts_beside_it(
         self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
@@ -469,15 +518,6 @@ class TestWhatIsToldLater:
         letter(over).send()
         assert (order_of(over).status, totals(over)) == ("paid", ("succeeded", 1990, 0, 0))
         assert Anomaly.objects.count() == 0
-
-    def test_the_same_refund_counts_once(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
-        cut(refund)
-        told(admin_client, refund, True)
-        services.fold(
-            (back(refund, paid_txn_id=number_of(refund.attempt), paid_minor=1990),), source="notification"
-        )
-        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
-        assert (Observation.objects.count(), Anomaly.objects.count()) == (2, 0)
 
     def test_a_refund_that_went_back_after_all(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         cut(refund)
@@ -588,7 +628,6 @@ class TestThePage:
             (False, {"number": "4200"}, "Leave it empty: nothing moved."),
             (True, {"number": "４２００"}, "letters, digits"),
             (True, {"number": "4" * 65}, "at most 64 characters"),
-            (True, {"number": "4200-1"}, "At wechat it is made of digits alone."),
         ],
     )
     def test_a_form_that_tells_nothing(
@@ -604,67 +643,6 @@ class TestThePage:
         answer = admin_client.post(address(over), form(over, moved, **changed))
         assert (answer.status_code, words in answer.content.decode()) == (200, True)
         assert (Observation.objects.count(), audit()) == (0, [])
-
-    @pytest.mark.parametrize(
-        ("number", "words"),
-        [("ch_1", "At stripe it begins with pi_."), ("pi_2", "It was opened there as pi_1"), ("pi_1", "")],
-    )
-    def test_at_stripe_other_numbers_stand_beside_it(
-        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, number: str, words: str
-    ) -> None:
-        attempt = open_attempt("stripe")
-        Attempt.objects.update(reference="pi_1")
-        cut(attempt)
-        answer = admin_client.post(address(attempt), form(attempt, True, number=number))
-        assert (answer.status_code == 302) is (words == "")
-        assert words in answer.content.decode()
-
-    @pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])
-    def test_our_number_is_not_the_providers(
-        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, channel: str
-    ) -> None:
-        attempt = open_attempt(channel)
-        cut(attempt)
-        answer = admin_client.post(address(attempt), form(attempt, True, number=attempt.out_trade_no))
-        assert "That is our number of it." in answer.content.decode()
-        assert Observation.objects.count() == 0
-
-    def test_nor_of_a_refund(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
-        cut(refund)
-        answer = admin_client.post(address(refund), form(refund, True, number=refund.out_refund_no))
-        assert "That is our number of it." in answer.content.decode()
-        assert totals(refund)[2:] == (0, 500)
-
-    def test_at_alipay_a_refund_has_our_number_alone(
-        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, on_again: Callable[[], None]
-    ) -> None:
-        attempt = open_attempt("alipay")
-        letter(attempt).send()
-        refund = sent(attempt)
-        cut(refund)
-        asked = shown(admin_client, address(refund))
-        assert 'name="number"' not in asked
-        assert f"Its request has our number, {refund.out_refund_no}." in asked
-        told(admin_client, refund, True)
-        on_again()
-        services.fold((back(refund, provider_txn_id=refund.out_refund_no),), source="bill")
-        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
-        assert (Observation.objects.count(), Anomaly.objects.count()) == (2, 0)
-
-    def test_the_payments_number_is_not_the_refunds(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
-        cut(refund)
-        answer = admin_client.post(address(refund), form(refund, True, number=number_of(refund.attempt)))
-        assert "That is the number of the payment." in answer.content.decode()
-        assert totals(refund)[3] == 500
-
-
-BOTH_HAVE_LOOKED = threading.Barrier(1)
-
-
-def on_payment_together(*, order_id: UUID, event: str) -> bool:
-    if event == "paid":
-        BOTH_HAVE_LOOKED.wait()
-    return on_payment(order_id=order_id, event=event)
 
 
 class TestOnce:
@@ -720,26 +698,6 @@ class TestOnce:
         assert len(audit()) == 1
         assert winner in audit()[0][1]
         assert totals(refund)[2:] == ((500, 0) if went_back else (0, 0))
-
-    def test_one_number_told_of_two_payments_at_once(
-        self,
-        admin_user: User,
-        attempt: Attempt,
-        open_attempt: OpenAttempt,
-        cut: Cut,
-        settings: Any,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        other = open_attempt()
-        cut(attempt)
-        # both have found the number unknown, and neither has kept it
-        monkeypatch.setattr(f"{__name__}.BOTH_HAVE_LOOKED", threading.Barrier(2, timeout=30))
-        settings.PAYMENT_ORDER_LISTENER = f"{__name__}.on_payment_together"
-        given = form(attempt, True)
-        sentences = self.at_once(admin_user, (attempt, given), (other, given))
-        assert sorted("is known already" in one for one in sentences) == [False, True]
-        assert (Observation.objects.count(), len(audit()), Anomaly.objects.count()) == (1, 1, 0)
-        assert sorted([order_of(attempt).status, order_of(other).status]) == ["paid", "pending"]
 
 
 class TestOneTransaction:
