@@ -74,8 +74,8 @@ def of_account(provider: Provider) -> QuerySet[Observation]:
 
 def by_identity(provider: Provider, lines: Iterable[BillLine]) -> dict[Identity, Observation]:
     """Our facts of the lines' numbers, and of what they take back, whatever day we think they were of."""
-    numbers = {number for line in lines for number in (*numbers_of(line), line.takes_back) if number}
-    facts = of_account(provider).filter(provider_txn_id__in=numbers)
+    told = {number for line in lines for number in (*numbers_of(line), line.takes_back, line.out_refund_no)}
+    facts = of_account(provider).filter(provider_txn_id__in=told - {""})
     return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
 
 
@@ -122,7 +122,7 @@ def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared
     for other in sorted(set().union(*days_of.values()), key=lambda other: (other < day, day - other)):
         asked = {identity for identity, days in days_of.items() if other in days} - found
         if asked and (other < day or _is_compared(provider, other)):
-            found |= asked & _agreed(provider, other)
+            found |= asked & _agreed_on(provider, other)
     return found
 
 
@@ -141,8 +141,8 @@ def _when(fact: Observation) -> tuple[datetime, datetime]:
     """When the provider can have listed what an operator told."""
     if fact.kind == FactKind.PAID:
         return fact.attempt.created_at, fact.attempt.expires_at
-    asked_at = Refund.objects.values_list("created_at", flat=True).get(pk=fact.out_refund_no)
-    return asked_at, asked_at
+    refund = Refund.objects.get(pk=fact.out_refund_no)
+    return refund.created_at, refund.submitted_at or refund.created_at
 
 
 def _identities(lines: Iterable[BillLine]) -> set[Identity]:
@@ -150,14 +150,18 @@ def _identities(lines: Iterable[BillLine]) -> set[Identity]:
     return {(line.kind.value, number) for line in lines for number in numbers_of(line)}
 
 
-def _agreed(provider: Provider, day: date) -> set[Identity]:
+def agreed(pairs: Iterable[Compared]) -> set[Identity]:
+    """Of all facts that the lines without a difference may tell."""
+    return _identities(one.line for one in pairs if one.line is not None and one.difference is None)
+
+
+def _agreed_on(provider: Provider, day: date) -> set[Identity]:
     try:
         lines = provider.bill(day=day)
     except ProviderError as error:
         log.warning("The bill of %s for %s, to look up what another lacks: %s", provider.channel, day, error)
         return set()
-    agreed = [one.line for one in paired(provider, lines) if one.difference is None]
-    return _identities(line for line in agreed if line is not None)
+    return agreed(paired(provider, lines))
 
 
 def _is_compared(provider: Provider, day: date) -> bool:
@@ -175,7 +179,8 @@ def _open_refunds(provider: Provider, lines: Iterable[BillLine]) -> set[str]:
 
 def _moved_nothing(line: BillLine, known: Mapping[Identity, Observation], asked_about: Collection[str]) -> bool:
     if line.takes_back:
-        return (FactKind.REFUNDED.value, line.takes_back) not in known
+        refund = (line.takes_back, line.out_refund_no)  # the latter, where an operator told of it
+        return not any((FactKind.REFUNDED.value, number) in known for number in refund)
     if line.refund_status is RefundStatus.FAILED:
         return True
     return line.refund_status is not RefundStatus.SUCCEEDED and line.out_refund_no in asked_about

@@ -20,6 +20,7 @@ from payments.bill_lines import (
     SLOW_REFUND_DAYS,
     Compared,
     Identity,
+    agreed,
     by_identity,
     listed_elsewhere,
     of_account,
@@ -223,13 +224,13 @@ def _record(
     Difference.objects.bulk_create(
         [_difference(comparison, kind, one) for kind, one in found], ignore_conflicts=True
     )
-    agreed = {one.identity for one in compared} - {one.identity for _, one in found}
-    _resolve(open_differences(comparison), agreed.union(elsewhere), "it agrees now")
+    now_listed = agreed(compared)
+    _resolve(open_differences(comparison), now_listed.union(elsewhere), "it agrees now")
     others = Difference.objects.filter(
         comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
     ).exclude(comparison=comparison)
     missed_before = others.filter(kind=Kind.MISSING_THERE.value, comparison__day=day - timedelta(days=1))
-    _resolve(missed_before, agreed, f"it stands in the bill of {day}")
+    _resolve(missed_before, now_listed, f"it stands in the bill of {day}")
     # a refund under way when its bill was compared, that nobody asked about
     while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
     early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)

@@ -106,16 +106,19 @@ class Position:
         """
         charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.credited]
         numbers = {"", *(fact.provider_txn_id for fact in charges)}
-        has_any_number = any(fact.source == BY_HAND for fact in charges)
+        by_hand = any(fact.source == BY_HAND for fact in charges)
         return [
             fact
             for fact in self.of(attempt, FactKind.REFUNDED)
             if charges
             and not fact.credited
             and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
-            and (has_any_number or fact.paid_txn_id in numbers)
+            and (fact.paid_txn_id in numbers or (by_hand and self._is_counted(attempt, fact)))
             and self.confirms(attempt, fact) is None
         ]
+
+    def _is_counted(self, attempt: KnownAttempt, refund: KnownFact) -> bool:
+        return any(charge.credited for charge in self.charges(attempt, paid_txn_id=refund.paid_txn_id))
 
     def total_minor(self, kind: FactKind) -> int:
         """The sum of what counts."""

@@ -178,7 +178,11 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
 
 def _number_of(charged: Observation) -> str:
     """The provider's own: of the charge, and not of the attempt, whose number may have been charged twice."""
-    return charged.attempt.reference if charged.source == BY_HAND else charged.provider_txn_id
+    if charged.source != BY_HAND:
+        return charged.provider_txn_id
+    told = Observation.objects.filter(attempt=charged.attempt, kind=FactKind.PAID.value, merchant=charged.merchant)
+    confirmed = told.exclude(source=BY_HAND).order_by("id").first()  # as of `Position.confirms`
+    return charged.attempt.reference if confirmed is None else confirmed.provider_txn_id
 
 
 def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:

@@ -207,13 +207,14 @@ def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
     by_word = [paid(one, provider_txn_id=one.out_trade_no) for one in (attempt, invented)]
     services.fold(tuple(by_word), source=BY_HAND)
     refund = asked_back(attempt, bank, "processing")
-    Refund.objects.filter(pk=refund.pk).update(created_at=attempt.created_at - timedelta(days=20))
+    long_ago = [attempt.created_at - timedelta(days=days) for days in (20, 17)]
+    Refund.objects.filter(pk=refund.pk).update(created_at=long_ago[0], submitted_at=long_ago[1])
     went_back = refunded(attempt, 990, refund.out_refund_no)
     services.fold((replace(went_back, provider_txn_id=refund.out_refund_no),), source=BY_HAND)
     told = Observation.objects.get(attempt=attempt, kind="paid").observed_at.date()
     began = attempt.created_at.date()
     bank.others[began - timedelta(days=3)] = (line(attempt),)
-    bank.others[began - timedelta(days=20)] = (refund_line(attempt, 990, refund.out_refund_no),)
+    bank.others[began - timedelta(days=17)] = (refund_line(attempt, 990, refund.out_refund_no),)
     bills.compare(channel="wechat", day=told)
     assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "paid")]
     assert Difference.objects.get().out_trade_no == invented.out_trade_no
@@ -221,6 +222,43 @@ def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
     bills.compare(channel="wechat", day=told)
     assert (len(listed()), Observation.objects.filter(kind="paid").count()) == (1, 3)
     assert payment_of(attempt).paid_minor == 1990
+
+
+@pytest.mark.parametrize("days_later", [0, 1])
+def test_what_an_operator_told_is_resolved_by_its_line_when_that_comes(
+    open_attempt: OpenAttempt, bank: Bank, days_later: int
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, provider_txn_id=attempt.out_trade_no),), source=BY_HAND)
+    told = Observation.objects.get().observed_at.date()
+    bills.compare(channel="wechat", day=told)
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.others[told + timedelta(days=days_later)] = (line(attempt),)
+    bills.compare(channel="wechat", day=told + timedelta(days=days_later))
+    assert listed() == []
+
+
+def test_what_came_back_of_a_refund_that_an_operator_told_is_a_difference(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    refund = asked_back(attempt, bank, "processing")
+    went_back = refunded(attempt, 990, refund.out_refund_no)
+    services.fold((replace(went_back, provider_txn_id=refund.out_refund_no, occurred_at=NOON),), source=BY_HAND)
+    failed = replace(refund_line(attempt, 990, refund.out_refund_no), refund_status=RefundStatus.FAILED)
+    came_back = line(
+        attempt,
+        out_trade_no="",
+        provider_txn_id="txn_1",
+        out_refund_no=refund.out_refund_no,
+        amount_minor=990,
+        takes_back=failed.provider_txn_id,
+    )
+    bank.lines = (line(attempt), failed, came_back)
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved, theirs) for kind, moved, theirs, _ in listed()] == [("missing_here", "paid", 990)]
+    assert (compared.theirs_minor, compared.ours_minor) == (1990, 1000)
 
 
 def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:

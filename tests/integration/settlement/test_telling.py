@@ -384,6 +384,9 @@ class TestWhatIsToldLater:
         services.fold((second,), source="query")
         assert totals(attempt) == ("succeeded", 1990, 0, 0)
         assert {name: minor for name, minor in books().items() if minor} == {"provider": 1990, "orders": -1990}
+        services.fold((paid(attempt, provider_txn_id="pi_3"),), source="query")
+        assert totals(attempt) == ("succeeded", 1990, 0, 0)
+        assert books() == {"provider": 3980, "orders": -1990, "held": -1990}
 
     def test_what_the_policy_gives_back_goes_back_once(
         self,
@@ -414,8 +417,9 @@ class TestWhatIsToldLater:
         assert (ours.status, totals(ours)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
         assert (books(), Anomaly.objects.count()) == ({"provider": 1490, "orders": -1490}, 0)
 
+    @pytest.mark.parametrize("confirmed", ["", "pi_2"])
     def test_the_provider_is_asked_to_give_it_back_by_no_number_of_ours(
-        self, paid_by_word: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+        self, paid_by_word: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, confirmed: str
     ) -> None:
         asked: list[str] = []
 
@@ -425,10 +429,12 @@ class TestWhatIsToldLater:
 
         monkeypatch.setattr(provider, "refund", request)
         Attempt.objects.update(reference="pi_1")
+        if confirmed:
+            services.fold((paid(paid_by_word, provider_txn_id=confirmed),), source="notification")
         with transaction.atomic():
             made = refunds.request_refund(payment_id=paid_by_word.payment_id, amount_minor=1, reason="")
         refunds.submit_refund(made.pk)
-        assert asked == ["pi_1"]
+        assert asked == [confirmed or "pi_1"]
 
     @pytest.mark.parametrize("implies", [True, False])
     def test_a_refund_counts_once(
