@@ -145,7 +145,7 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
     first, writes = list[Statement](), list[Statement]()
     if refused is None and fact.kind is FactKind.PAID:  # the order is asked last, because it then is paid
         refused, first = _ask_order(stands)
-    credited = refused is None and (fact.kind is FactKind.PAID or _takes_back_what_counts(stands, attempt, fact))
+    credited = refused is None and (fact.kind is FactKind.PAID or stands.takes_back_what_counts(attempt, fact))
     known = _known(fact, attempt, credited=credited, source=source)
     stands.facts.append(known)
     is_ours = fact.merchant == attempt.merchant
@@ -215,12 +215,6 @@ def _why_not_credited(stands: Position, attempt: KnownAttempt, fact: Fact) -> An
         charged_in = {charge.currency for charge in stands.charges(attempt, paid_txn_id=fact.paid_txn_id)}
         return None if fact.currency in (charged_in or {attempt.currency}) else Kind.AMOUNT_MISMATCH
     return None
-
-
-def _takes_back_what_counts(stands: Position, attempt: KnownAttempt, fact: Fact) -> bool:
-    """Whether a refund is of a charge that is credited; of two charges in two currencies, that in its own."""
-    charges = stands.charges(attempt, paid_txn_id=fact.paid_txn_id)
-    return any(charge.credited and charge.currency == fact.currency for charge in charges)
 
 
 def _ask_order(stands: Position) -> tuple[Anomaly.Kind | None, list[Statement]]:

@@ -113,12 +113,14 @@ class Position:
             if charges
             and not fact.credited
             and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
-            and (fact.paid_txn_id in numbers or (by_hand and self._is_counted(attempt, fact)))
+            and (fact.paid_txn_id in numbers or (by_hand and self.takes_back_what_counts(attempt, fact)))
             and self.confirms(attempt, fact) is None
         ]
 
-    def _is_counted(self, attempt: KnownAttempt, refund: KnownFact) -> bool:
-        return any(charge.credited for charge in self.charges(attempt, paid_txn_id=refund.paid_txn_id))
+    def takes_back_what_counts(self, attempt: KnownAttempt, refund: Fact | KnownFact) -> bool:
+        """Whether a refund is of a charge that is credited; of two charges in two currencies, that in its own."""
+        charges = self.charges(attempt, paid_txn_id=refund.paid_txn_id)
+        return any(charge.credited and charge.currency == refund.currency for charge in charges)
 
     def total_minor(self, kind: FactKind) -> int:
         """The sum of what counts."""

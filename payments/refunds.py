@@ -153,9 +153,7 @@ def end_unmoved(refund: Refund, *, message: str) -> Refund:
 
 def charge_of(refund: Refund) -> Observation:
     """The charge it takes back: the credited one, or the one that its anomaly is about."""
-    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value).select_related(
-        "attempt"
-    )
+    charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
     if refund.anomaly is None:
         return charges.get(credited=True)
     about = refund.anomaly.reference
@@ -172,17 +170,17 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
         currency=charged.currency,
         reason=refund.reason,
         notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
-        reference=_number_of(charged),
+        reference=_number_of(refund, charged),
     )
 
 
-def _number_of(charged: Observation) -> str:
+def _number_of(refund: Refund, charged: Observation) -> str:
     """The provider's own: of the charge, and not of the attempt, whose number may have been charged twice."""
     if charged.source != BY_HAND:
         return charged.provider_txn_id
-    told = Observation.objects.filter(attempt=charged.attempt, kind=FactKind.PAID.value, merchant=charged.merchant)
+    told = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value, merchant=charged.merchant)
     confirmed = told.exclude(source=BY_HAND).order_by("id").first()  # as of `Position.confirms`
-    return charged.attempt.reference if confirmed is None else confirmed.provider_txn_id
+    return refund.attempt.reference if confirmed is None else confirmed.provider_txn_id
 
 
 def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
@@ -191,7 +189,7 @@ def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResul
         return channel.query_refund(
             out_trade_no=refund.attempt.out_trade_no,
             out_refund_no=refund.out_refund_no,
-            reference=_number_of(charged),
+            reference=_number_of(refund, charged),
         )
     except ProviderRejected as error:
         raise OutcomeUnknown(f"the question was refused: {error}") from error

@@ -25,8 +25,8 @@ ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 CODE_LENGTH = 12
 
 
-def draw(*, slug: str, user_id: int) -> tuple[Coupon, bool]:
-    """The user's coupon of the campaign, and whether this call has drawn it.
+def draw(*, slug: str, user_id: int) -> Coupon:
+    """The user's coupon of the campaign, drawn now unless he has it.
 
     Raises:
         CampaignNotFound: there is none of that name.
@@ -38,7 +38,7 @@ def draw(*, slug: str, user_id: int) -> tuple[Coupon, bool]:
     if campaign_id is None:
         raise CampaignNotFound(slug)
     if (mine := _drawn(campaign_id, user_id)) is not None:
-        return mine, False
+        return mine
     free = Coupon.objects.filter(campaign=campaign_id, drawn_by__isnull=True).order_by("pk")
     try:
         # the second look waits for the draws under way: one that rolls back leaves its coupon to us
@@ -48,11 +48,11 @@ def draw(*, slug: str, user_id: int) -> tuple[Coupon, bool]:
     except IntegrityError as error:
         if broken_constraint(error) != ONCE_A_USER:
             raise
-        return Coupon.objects.get(campaign=campaign_id, drawn_by=user_id), False
+        return Coupon.objects.get(campaign=campaign_id, drawn_by=user_id)
     if coupon is not None:
-        return coupon, True
+        return coupon
     if (mine := _drawn(campaign_id, user_id)) is not None:  # another call of his took the last one meanwhile
-        return mine, False
+        return mine
     raise NoneLeft(slug)
 
 

@@ -82,14 +82,12 @@ class TellForm(ReasonForm):
 
     def __init__(self, *args: Any, row: Attempt | Refund, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.row = row
         if isinstance(row, Attempt):
-            asked_for = money(row.amount_minor, row.currency)
+            asked_for, what = money(row.amount_minor, row.currency), "payment"
             yes, no = f"It was paid, with {asked_for}.", "It was never paid and cannot be any more."
         else:
-            yes, no = "The money went back.", "It did not move."
+            yes, no, what = "The money went back.", "It did not move.", "refund"
         self.fields["moved"].choices = [("yes", yes), ("no", no)]  # type: ignore[attr-defined]
-        what = "payment" if isinstance(row, Attempt) else "refund"
         self.fields["number"].help_text = f"That of the {what}, for the history; empty if nothing moved."
 
     def clean(self) -> dict[str, Any]:

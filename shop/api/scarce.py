@@ -58,6 +58,6 @@ class CouponDraw(APIView):
     )
     @idempotent()
     def post(self, request: Request, campaign: str) -> Response:
-        coupon, _ = coupons.draw(slug=campaign, user_id=caller_id(request))
+        coupon = coupons.draw(slug=campaign, user_id=caller_id(request))
         request.idempotency.about("coupon", coupon.pk)  # type: ignore[attr-defined]
         return Response({"code": coupon.code}, status=201)

@@ -149,7 +149,7 @@ def test_who_comes_too_late_holds_nobody_up(campaign: Campaign) -> None:
     def draw(user: User) -> bool:
         try:
             with transaction.atomic():
-                return coupons.draw(slug="welcome", user_id=user.pk)[1]
+                return coupons.draw(slug="welcome", user_id=user.pk).drawn_by_id == user.pk
         except NoneLeft:
             return False
 

@@ -119,13 +119,12 @@ def let_end(attempt: Attempt) -> None:
 
 def refund_number(refund: Refund) -> str:
     """The provider's, as `back` tells it."""
-    return f"5030{int(refund.out_refund_no[-16:], 16):020d}"
+    return f"5030{refund.out_refund_no}"
 
 
 def back(refund: Refund, **changed: Any) -> Fact:
     """The fact that it went back."""
-    fact = refunded(refund.attempt, refund.amount_minor, refund.out_refund_no)
-    return replace(fact, **{"provider_txn_id": refund_number(refund), **changed})
+    return replace(refunded(refund.attempt, refund.amount_minor, refund.out_refund_no), **changed)
 
 
 def form(row: Attempt | Refund, told_moved: bool, /, **changed: Any) -> dict[str, Any]:

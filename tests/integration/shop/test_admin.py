@@ -157,7 +157,7 @@ def test_likes_and_coupons_are_found(operator: Client, demo: User, mug: Product)
     catalog.like(sku="mug", user_id=demo.pk)
     with transaction.atomic():
         coupons.open_campaign(slug="spring", name="Spring", count=2)
-        coupon, _ = coupons.draw(slug="spring", user_id=demo.pk)
+        coupon = coupons.draw(slug="spring", user_id=demo.pk)
     for model, terms, row in (
         ("like", ("demo", "mug"), Like.objects.get()),
         ("coupon", ("demo", coupon.code, coupon.code.lower()), coupon),

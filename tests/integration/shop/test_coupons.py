@@ -84,7 +84,7 @@ def test_codes_are_long_and_legible() -> None:
 
 def test_the_operator_sees_drawn_codes_alone(client: Client, demo: User, campaign: Campaign) -> None:
     with transaction.atomic():
-        coupon, _ = coupons.draw(slug="welcome", user_id=demo.pk)
+        coupon = coupons.draw(slug="welcome", user_id=demo.pk)
     free = Coupon.objects.get(drawn_by__isnull=True)
     client.force_login(User.objects.create_superuser("boss"))
     listed = client.get("/admin/shop/coupon/").content.decode()
