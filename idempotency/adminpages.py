@@ -24,7 +24,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """No adding, changing or deleting, by anyone; pages of large tables without counting or sorting them.
 
     Attributes:
-        is_decided_about: operators' decisions are kept in the rows' Django history, so there is a way to it.
+        is_decided_about: operators decide about the rows, so their page has a way to `history_view`.
     """
 
     paginator = EstimatingPaginator

@@ -1,16 +1,17 @@
 """What an operator may do about money, by admin or terminal: each leaves an audit line and ends in a sentence.
 
-The audit line (`LogEntry`) names who, what, why and what came of it. Where an action is one transaction of ours,
+The audit line (`AuditEntry`) names who, what, why and what came of it. Where an action is one transaction of ours,
 it commits with it. Where it asks a provider, or commits on its way, a line with who asks for it and why is
 committed first, and what came of it becomes a line of its own: where no line is, nothing was done. Lines are never
-changed or deleted, nor is an account that they name (migration 0011).
+changed or deleted (trigger of migration 0015), and stay when the operator's account is deleted.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth import get_user_model
 from django.db import models, transaction
 
 from idempotency.availability import database_is_away
@@ -27,7 +28,8 @@ from payments.errors import (
     SignatureInvalid,
 )
 from payments.legible import refund_money
-from payments.models import Anomaly, Attempt, Difference, Notification, Payment, Refund
+from payments.models import Anomaly, Attempt, AuditEntry, Difference, Notification, Payment, Refund
+from payments.models.audit import subject_of
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
 _WHY: dict[type[Exception], str] = {
@@ -72,9 +74,13 @@ VERDICT_IS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Who decides, and why; the reason is kept under the name."""
+    """Who decides, and why; the reason is kept under the name.
 
-    user_id: int
+    Attributes:
+        user_id: the primary key of their account.
+    """
+
+    user_id: Any
     reason: str
 
 
@@ -274,11 +280,15 @@ def _announce(row: models.Model, action: str, *, by: Operator) -> None:
 
 
 def audit(row: models.Model, action: str, *, by: Operator, result: str) -> None:
-    """The audit line, in the caller's transaction if there is one."""
-    LogEntry.objects.log_actions(
-        user_id=by.user_id,
-        queryset=[row],
-        action_flag=CHANGE,
-        change_message=f"{action}. Reason: {_sentence(by.reason)} Result: {result}",
-        single_object=True,
+    """Write the audit line, in the caller's transaction if there is one.
+
+    Raises:
+        ObjectDoesNotExist: there is no account of that number.
+    """
+    operator = get_user_model()._default_manager.get(pk=by.user_id)
+    AuditEntry.objects.create(
+        subject=subject_of(row),
+        operator=operator.get_username(),
+        operator_id=str(operator.pk),
+        message=f"{action}. Reason: {_sentence(by.reason)} Result: {result}",
     )

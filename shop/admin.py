@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -33,7 +32,6 @@ from shop.models import (
     Product,
 )
 from shop.productadmin import ProductAdmin
-from shop.useradmin import AccountAdmin
 
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
@@ -41,10 +39,6 @@ admin.site.index_title = "Shop, payments and ledger"
 # its pages show API tokens in full; `manage.py drf_create_token` makes one for whom it is for
 if admin.site.is_registered(TokenProxy):
     admin.site.unregister(TokenProxy)
-if admin.site.is_registered(User):
-    admin.site.unregister(User)
-admin.site.register(User, AccountAdmin)
-
 admin.site.register(Product, ProductAdmin)
 
 

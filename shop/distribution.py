@@ -101,6 +101,7 @@ PLAN: Mapping[str, Placement] = {
         (
             "payments_anomaly",
             "payments_attempt",
+            "payments_auditentry",
             "payments_billcomparison",
             "payments_difference",
             "payments_journalentry",

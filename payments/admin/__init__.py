@@ -4,6 +4,6 @@ Everything is to be seen and nothing to be edited. What a person may do, each un
 confirmed in words first, wants a reason and leaves an audit line (`payments.decisions`). Who paid is not shown.
 """
 
-from payments.admin import anomalies, bills, books, facts, notifications, payment, rows
+from payments.admin import anomalies, audit, bills, books, facts, notifications, payment, rows
 
-__all__ = ["anomalies", "bills", "books", "facts", "notifications", "payment", "rows"]
+__all__ = ["anomalies", "audit", "bills", "books", "facts", "notifications", "payment", "rows"]

@@ -9,7 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import models
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -18,6 +18,8 @@ from idempotency.adminpages import ReadOnlyAdmin
 from idempotency.conf import config
 from idempotency.timeline import utc
 from payments.decisions import NotDecidable, Operator, Result
+from payments.models import AuditEntry
+from payments.models.audit import subject_of
 from payments.position import as_id
 
 
@@ -53,6 +55,22 @@ class MoneyAdmin(ReadOnlyAdmin):
         if not self.may(request, permission):
             raise PermissionDenied
 
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what operators did about the row; Django's own log knows nothing of it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404
+        what = f"operator, {row._meta.verbose_name}"
+        moments = [
+            (utc(entry.created_at), {"what": what, "who": entry.operator, "note": entry.message})
+            for entry in AuditEntry.objects.filter(subject=subject_of(row))
+        ]
+        return self.own_page(request, "admin/payments/history.html", "History", row=row, moments=moments)
+
     def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
         """Show what will happen; do it on POST, and say in the row's page what came of it.
 
@@ -68,7 +86,7 @@ class MoneyAdmin(ReadOnlyAdmin):
             return self.own_page(
                 request, "admin/payments/confirm.html", question.title, row=row, question=question, form=form
             )
-        by = Operator(user_id=int(request.user.pk or 0), reason=form.cleaned_data["reason"])
+        by = Operator(user_id=request.user.pk, reason=form.cleaned_data["reason"])
         try:
             result = question.act(form.cleaned_data, by)
         except NotDecidable as refused:

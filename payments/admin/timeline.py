@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
 
-from django.contrib.admin.models import LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.db import models
 from django.db.models import Q
 
@@ -17,6 +15,7 @@ from payments.legible import at_stake, money, policy, refund_money
 from payments.models import (
     Anomaly,
     Attempt,
+    AuditEntry,
     JournalEntry,
     Notification,
     Observation,
@@ -24,6 +23,7 @@ from payments.models import (
     PaymentEvent,
     Refund,
 )
+from payments.models.audit import subject_of
 from payments.position import as_id
 from payments.providers.base import FactKind
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
@@ -53,7 +53,7 @@ class Story:
     refunds: list[Refund]
     events: list[PaymentEvent]
     anomalies: list[Anomaly]
-    decisions: list[LogEntry]
+    decisions: list[AuditEntry]
 
     @property
     def is_cut(self) -> bool:
@@ -112,12 +112,9 @@ def _anomalies(
     return Anomaly.objects.filter(about).select_related("payment", "refund", "refund__payment").order_by("id")
 
 
-def _decisions(rows: list[models.Model]) -> models.QuerySet[LogEntry]:
-    about = Q(pk__in=[])
-    for model in {type(row) for row in rows}:
-        numbers = [str(row.pk) for row in rows if type(row) is model]
-        about |= Q(content_type=ContentType.objects.get_for_model(model), object_id__in=numbers)
-    return LogEntry.objects.filter(about).select_related("user", "content_type").order_by("action_time", "pk")
+def _decisions(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
+    """What operators did about any of them, the oldest first."""
+    return AuditEntry.objects.filter(subject__in=[subject_of(row) for row in rows]).order_by("created_at", "pk")
 
 
 def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
@@ -217,7 +214,6 @@ def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
         yield Moment(at=event.handled_at, what=f"event {event.number} acted on", address=address)
 
 
-def _of_decision(entry: LogEntry) -> Moment:
-    about = entry.content_type.name if entry.content_type else "row"
-    told = str(entry.get_change_message())
-    return Moment(at=entry.action_time, what=f"operator, {about}", who=entry.user.get_username(), note=told)
+def _of_decision(entry: AuditEntry) -> Moment:
+    about = entry.subject.partition(":")[0]
+    return Moment(at=entry.created_at, what=f"operator, {about}", who=entry.operator, note=entry.message)

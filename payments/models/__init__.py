@@ -3,10 +3,11 @@
 Writers: `payments.services` (payments, and attempts until a provider has spoken), `payments.observations` (facts
 and every state that follows from them, by the statements of `payments.recording`), `payments.refunds` (refunds),
 `payments.inbox` (notifications), `payments.bills` (comparisons and differences), `payments.journal` (the journal),
-`payments.sequence` (events).
+`payments.sequence` (events), `payments.decisions` (audit entries).
 Amounts are integers in the currency's minor unit.
 """
 
+from payments.models.audit import AuditEntry
 from payments.models.bill import BillComparison, Difference
 from payments.models.event import PaymentEvent
 from payments.models.facts import Anomaly, Notification, Observation
@@ -16,6 +17,7 @@ from payments.models.payment import Attempt, Payment, Refund
 __all__ = [
     "Anomaly",
     "Attempt",
+    "AuditEntry",
     "BillComparison",
     "Difference",
     "JournalEntry",

@@ -130,6 +130,20 @@ def test_every_page_fits(operator: Page, payment: dict[str, Any], anomaly: int) 
         fits(operator)
 
 
+def test_what_an_operator_did_fits(operator: Page, anomaly: int) -> None:  # noqa: F811
+    operator.goto(f"{ADMIN}/anomaly/{anomaly}/resolve/")
+    operator.get_by_label("Resolution").fill("The shopper was told on the phone, and has the money back.")
+    operator.get_by_role("button", name="Resolve it").click()
+    follow(operator, operator.get_by_role("link", name="History"))
+    expect(operator.locator(".ledger-history")).to_contain_text("told on the phone")
+    fits(operator)
+    operator.goto(f"{ADMIN}/auditentry/")
+    fits(operator)
+    shows_whole_list(operator)
+    follow(operator, operator.locator("#result_list tbody th a").first)
+    fits(operator)
+
+
 def test_a_number_stands_beside_its_label(operator: Page, payment: dict[str, Any]) -> None:  # noqa: F811
     for address in rows_of(operator, payment, "TRANSACTION.SUCCESS"):
         if {"notification", "paymentevent"} & set(address.split("/")):

@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
@@ -17,7 +16,7 @@ from django.test import Client
 from payments import bills, channels, refunds, services
 from payments.errors import ProviderUnavailable
 from payments.known import BY_HAND
-from payments.models import Attempt, BillComparison, Difference, Observation, Refund
+from payments.models import Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
 from payments.providers.stripe_facts import bill_line
 from tests.integration.settlement.conftest import order_of, paid, payment_of, refunded
@@ -548,8 +547,10 @@ def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, b
         assert client.post(f"{page}/resolve/", {"reason": "the other shop's"}, follow=True).status_code == 200
     row.refresh_from_db()
     assert row.resolution == "the other shop's"
-    audit = LogEntry.objects.get()
-    assert (audit.user, "the other shop's" in audit.change_message) == (reader, True)
+    entry = AuditEntry.objects.get()
+    assert (entry.operator, "the other shop's" in entry.message) == (reader.username, True)
+    client.force_login(User.objects.get(pk=reader.pk))
+    assert "the other shop&#x27;s" in client.get(f"/admin/payments/difference/{row.pk}/history/").content.decode()
     assert "4200-unknown" not in client.get("/admin/payments/difference/").content.decode()
     assert "4200-unknown" in client.get("/admin/payments/difference/?state=all").content.decode()
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -12,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from payments import anomalies, decisions, services, webhooks
 from payments.decisions import Operator
-from payments.models import Anomaly, Attempt, JournalEntry, Notification, Observation
+from payments.models import Anomaly, Attempt, AuditEntry, JournalEntry, Notification, Observation
 from payments.providers.base import Notice
 from shop.models import Product
 from tests.integration.settlement.conftest import CHANNELS, letter, order_of, paid, payment_of, refunded
@@ -321,8 +320,8 @@ def test_the_command_says_of_each_who_and_why(open_attempt: OpenAttempt) -> None
         letter(open_attempt()).send()
     call_command("notifications", "replay", "--verdict", "applied", *BY)
     for row in Notification.objects.all():
-        lines = LogEntry.objects.filter(object_id=str(row.pk), user__username="eve").order_by("pk")
-        assert [line.get_change_message() for line in lines] == [
+        lines = AuditEntry.objects.filter(subject=f"notification:{row.pk}", operator="eve").order_by("pk")
+        assert [line.message for line in lines] == [
             "Processes it again. Reason: repaired. Result: begun.",
             "Processed again. Reason: repaired. Result: Processed again: everything it tells was known; nothing"
             " changed.",
@@ -346,7 +345,7 @@ def test_the_command_changes_nothing_without_a_name_and_a_reason(
     letter(open_attempt()).send()
     with pytest.raises(CommandError, match=words):
         call_command("notifications", "replay", "--verdict", "applied", *given)
-    assert (Notification.objects.get().attempts, LogEntry.objects.count()) == (1, 0)
+    assert (Notification.objects.get().attempts, AuditEntry.objects.count()) == (1, 0)
 
 
 @pytest.mark.usefixtures("eve")

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 from django.apps import apps
-from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 from django.test import Client
@@ -26,6 +25,7 @@ from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejec
 from payments.models import (
     Anomaly,
     Attempt,
+    AuditEntry,
     JournalEntry,
     JournalLine,
     Notification,
@@ -131,8 +131,7 @@ def done(client: Client, address: str, **given: Any) -> list[str]:
 
 
 def audit() -> list[tuple[str, str]]:
-    entries = LogEntry.objects.select_related("user").order_by("pk")
-    return [(entry.user.get_username(), entry.get_change_message()) for entry in entries]
+    return list(AuditEntry.objects.order_by("pk").values_list("operator", "message"))
 
 
 class TestPages:
@@ -417,6 +416,29 @@ class TestTimeline:
         for row, has_one in ((anomaly, True), (Notification.objects.get(), True), (anomaly.payment, False)):
             assert ('class="historylink"' in shown(admin_client, page(row))) is has_one
 
+    def test_who_did_what_is_listed_found_and_never_edited(
+        self, admin_client: Client, admin_user: User, anomaly: Anomaly
+    ) -> None:
+        done(admin_client, page(anomaly, "resolve"), reason="shopper told")
+        (entry,) = AuditEntry.objects.all()
+        words = "Resolved. Reason: shopper told. Result: settled."
+        assert words in shown(admin_client, page(anomaly, "history"))
+        listed = "/admin/payments/auditentry/"
+        for term in ("", admin_user.get_username(), f"anomaly:{anomaly.pk}"):
+            told = shown(admin_client, listed, q=term)
+            assert (words in told, f'<a href="{page(anomaly)}">anomaly:{anomaly.pk}</a>' in told) == (True, True)
+        assert words not in shown(admin_client, listed, q="anomaly:0")
+        assert 'name="_save"' not in shown(admin_client, page(entry))
+        for more in ("change", "delete"):
+            assert admin_client.post(page(entry, more), {"post": "yes"}).status_code == 403
+        notification = Notification.objects.get()
+        assert "No operator has done anything about it." in shown(admin_client, page(notification, "history"))
+        assert admin_client.get("/admin/payments/anomaly/0/history/").status_code == 404
+
+    def test_the_history_is_for_those_who_may_see_the_row(self, client: Client, anomaly: Anomaly) -> None:
+        client.force_login(User.objects.create_user("clerk", is_staff=True))
+        assert client.get(page(anomaly, "history")).status_code == 403
+
     def test_policy_is_told_with_its_state(self, admin_client: Client, anomaly: Anomaly) -> None:
         assert anomaly.payment is not None
         told = shown(admin_client, page(anomaly.payment))
@@ -459,7 +481,7 @@ class TestPermissions:
         assert client.get(page(row, action)).status_code == 403
         given = {"reason": "because", "amount": "1.00", "number": new_id()}
         assert client.post(page(row, action), given).status_code == 403
-        assert LogEntry.objects.count() == 0
+        assert AuditEntry.objects.count() == 0
         user.user_permissions.set(Permission.objects.filter(codename=permission))
         assert client.get(page(row, action)).status_code == 403  # who may not see it may not act on it
         user.user_permissions.set(Permission.objects.filter(codename__in=[*views, permission]))
@@ -487,7 +509,7 @@ class TestPermissions:
             given = {"reason": reason, "amount": "1.00", "number": new_id()}
             answer = admin_client.post(page(rows[action], action), given)
             assert (answer.status_code, "This field is required." in answer.content.decode()) == (200, True)
-        assert (LogEntry.objects.count(), Refund.objects.filter(anomaly=None).count()) == (0, 0)
+        assert (AuditEntry.objects.count(), Refund.objects.filter(anomaly=None).count()) == (0, 0)
 
     @pytest.mark.parametrize("action", [action for action, _, _ in ACTIONS])
     def test_a_row_that_is_not_there(self, admin_client: Client, rows: dict[str, Any], action: str) -> None:
@@ -849,7 +871,7 @@ class TestAProcessThatEndsInBetween:
         with pytest.raises(KeyboardInterrupt):
             admin_client.post(page(broken, "replay"), {"reason": "repaired"})
         assert order_of(Attempt.objects.get()).status == "paid"
-        assert LogEntry.objects.get().object_id == str(broken.pk)
+        assert AuditEntry.objects.get().subject == f"notification:{broken.pk}"
         assert audit() == [("admin", "Processes it again. Reason: repaired. Result: begun.")]
 
     def test_a_provider_was_asked_about_an_attempt(
@@ -860,7 +882,7 @@ class TestAProcessThatEndsInBetween:
         with pytest.raises(KeyboardInterrupt):
             admin_client.post(page(attempt.payment, "ask"), {"reason": "shopper called"})
         assert payment_of(attempt).paid_minor == 1990
-        assert LogEntry.objects.get().object_id == str(attempt.payment_id)
+        assert AuditEntry.objects.get().subject == f"payment:{attempt.payment_id}"
         about = f"Asks about wechat attempt {attempt.out_trade_no}"
         assert audit() == [("admin", f"{about}. Reason: shopper called. Result: begun.")]
 
@@ -893,7 +915,7 @@ class TestAProcessThatEndsInBetween:
             with transaction.atomic(), pytest.raises(RuntimeError, match="cannot be nested"):
                 act()
         broken.refresh_from_db()
-        assert (bank.calls, broken.verdict, LogEntry.objects.count()) == ([], "error", 0)
+        assert (bank.calls, broken.verdict, AuditEntry.objects.count()) == ([], "error", 0)
 
 
 class TestAnomalies:

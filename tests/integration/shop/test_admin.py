@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from django.test import Client
 
+from payments.models import AuditEntry
 from shop import catalog, checkout, coupons, flashsale, lifecycle, orders, stock
 from shop.models import Coupon, FlashSalePurchase, Like, Order, Product
 
@@ -259,34 +260,30 @@ def test_a_product_is_added_in_segments(operator: Client) -> None:
 
 
 class TestAccounts:
-    """An account goes with the audit lines that name it, and those stay."""
+    """The staff's accounts: what may be done to whose."""
 
-    def delete(self, operator: Client, *users: User) -> list[str]:
-        """What is read after trying it by the account's page, and by the list."""
-        chosen = {"action": "delete_selected", "_selected_action": [user.pk for user in users], "post": "yes"}
-        pages = [f"/admin/auth/user/{user.pk}/delete/" for user in users]
-        told = [operator.post(page, {"post": "yes"}, follow=True) for page in pages]
-        told.append(operator.post("/admin/auth/user/", chosen, follow=True))
-        return [answer.content.decode() for answer in told]
-
-    def test_who_did_something_is_made_inactive_and_not_deleted(
-        self, operator: Client, demo: User, mug: Product
+    @pytest.mark.parametrize("way", ["page", "list"])
+    def test_who_did_something_is_deleted_and_their_acts_on_money_stay(
+        self, operator: Client, demo: User, mug: Product, channels: Any, order: Order, way: str
     ) -> None:
-        Like.objects.create(user=demo, product=mug)  # which nobody may delete in the admin
-        LogEntry.objects.log_actions(demo.pk, [demo], CHANGE, "Resolved.", single_object=True)
-        for told in self.delete(operator, demo):
-            assert "audit lines of demo stay" in told
-            assert "take away “Active” on its page instead" in told
-        assert User.objects.filter(pk=demo.pk).exists()
-        assert LogEntry.objects.get().user == demo
-
-    def test_nobody_deletes_himself(self, operator: Client) -> None:
-        boss = User.objects.get(username="boss")
-        for told in self.delete(operator, boss):
-            assert "audit lines of boss stay" in told
-        assert (User.objects.count(), LogEntry.objects.count()) == (1, 0)
-
-    def test_who_did_nothing_is_deleted(self, operator: Client) -> None:
-        self.delete(operator, User.objects.create_user("passer-by"))
-        assert not User.objects.filter(username="passer-by").exists()
-        assert LogEntry.objects.get().user.get_username() == "boss"
+        """Also where the last of their acts is the deletion itself."""
+        payment = checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+        clerk = User.objects.create_superuser("clerk")
+        theirs = Client()
+        theirs.force_login(clerk)
+        assert "changed successfully" in edit(theirs, mug, name="Cup")
+        answer = theirs.post(f"/admin/payments/payment/{payment.id}/ask/", {"reason": "shopper called"})
+        assert answer.status_code == 302
+        shown = operator.get(f"/admin/payments/payment/{payment.id}/change/").content.decode()
+        assert "operator, payment" in shown
+        chosen = {"action": "delete_selected", "_selected_action": [clerk.pk], "post": "yes"}
+        if way == "page":
+            operator.post(f"/admin/auth/user/{clerk.pk}/delete/", {"post": "yes"})
+        else:
+            theirs.post("/admin/auth/user/", chosen)
+        assert not User.objects.filter(username="clerk").exists()
+        assert LogEntry.objects.filter(user_id=clerk.pk).count() == 0
+        kept = AuditEntry.objects.values_list("operator", "operator_id")
+        assert list(kept) == [("clerk", str(clerk.pk))] * 2
+        later = operator.get(f"/admin/payments/payment/{payment.id}/change/").content.decode()
+        assert later.count("Reason: shopper called.") == shown.count("Reason: shopper called.") == 2

@@ -1,0 +1,43 @@
+"""The audit entries in the admin: what operators did about money, by whom and why."""
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from idempotency.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest, numbers_of
+from idempotency.timeline import utc
+from payments.admin.pages import MoneyAdmin
+from payments.models import AuditEntry
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(WholeTermSearch, MoneyAdmin):
+    """Every act once, the newest first; nobody can change one."""
+
+    list_display = ("at", "operator", "about", "message")
+    search_fields = ("subject",)
+    search_help_text = (
+        f"A whole subject (anomaly:7), or a user name among the newest {LOOKED_AT:,} entries, as it was then."
+    )
+    ordering = ("-pk",)
+    fields = ("at", "operator", "operator_id", "about", "message")
+
+    def search(self, rows: QuerySet[AuditEntry], term: str) -> QuerySet[AuditEntry]:
+        found = numbers_of(rows.filter(subject=term), "subject") | numbers_among_newest(rows, Q(operator=term))
+        return rows.filter(pk__in=found)
+
+    @admin.display(description="at (UTC)", ordering="pk")
+    def at(self, entry: AuditEntry) -> str:
+        return utc(entry.created_at)
+
+    @admin.display(description="about")
+    def about(self, entry: AuditEntry) -> SafeString | str:
+        """The row's page, linked without a look whether it is there."""
+        model, _, number = entry.subject.partition(":")
+        try:
+            address = reverse(f"admin:payments_{model}_change", args=[number])
+        except NoReverseMatch:
+            return entry.subject
+        return format_html('<a href="{}">{}</a>', address, entry.subject)

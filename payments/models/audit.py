@@ -1,0 +1,30 @@
+"""What operators did about money. Append-only, by trigger; it outlives the operator's account and the row."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class AuditEntry(models.Model):
+    """One act of an operator: who, about what, and in words what, why and with which result.
+
+    No foreign keys: an account may be deleted, and its name stays here as text.
+    """
+
+    subject = models.CharField(max_length=80, help_text="the row that it is about, as in payment:0190…")
+    operator = models.CharField(max_length=254, help_text="their user name at that time")
+    operator_id = models.CharField(max_length=64, help_text="the primary key of their account at that time")
+    message = models.TextField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("id",)
+        verbose_name_plural = "audit entries"
+        indexes = (models.Index(fields=["subject"], name="audit_by_subject"),)
+
+    def __str__(self) -> str:
+        return f"{self.subject} by {self.operator}"
+
+
+def subject_of(row: models.Model) -> str:
+    """`payment:0190…` for a payment, `anomaly:7` for anomaly 7."""
+    return f"{row._meta.model_name}:{row.pk}"
