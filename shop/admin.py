@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -32,6 +33,7 @@ from shop.models import (
     Product,
 )
 from shop.productadmin import ProductAdmin
+from shop.useradmin import AccountAdmin, RolesAdmin
 
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
@@ -39,6 +41,11 @@ admin.site.index_title = "Shop, payments and ledger"
 # its pages show API tokens in full; `manage.py drf_create_token` makes one for whom it is for
 if admin.site.is_registered(TokenProxy):
     admin.site.unregister(TokenProxy)
+for model, own in ((User, AccountAdmin), (Group, RolesAdmin)):
+    if admin.site.is_registered(model):
+        admin.site.unregister(model)
+    admin.site.register(model, own)
+
 admin.site.register(Product, ProductAdmin)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import transaction
 from django.test import Client
 
@@ -287,3 +287,93 @@ class TestAccounts:
         assert list(kept) == [("clerk", str(clerk.pk))] * 2
         later = operator.get(f"/admin/payments/payment/{payment.id}/change/").content.decode()
         assert later.count("Reason: shopper called.") == shown.count("Reason: shopper called.") == 2
+
+
+class TestAccountsOfOthers:
+    """What a clerk with `auth.change_user` and the like, who is no superuser, can do to accounts."""
+
+    SECRET = "a longer secret 7"
+
+    @pytest.fixture
+    def clerk(self, transactional_db: None) -> User:
+        clerk = User.objects.create_user("clerk", is_staff=True)
+        clerk.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
+        return clerk
+
+    @pytest.fixture
+    def theirs(self, clerk: User) -> Client:
+        client = Client()
+        client.force_login(clerk)
+        return client
+
+    def change(self, client: Client, user: User, **fields: Any) -> int:
+        """Send the account's page, with all that a superuser's page would have."""
+        rights = {
+            **{"is_active": "on", "is_staff": "on", "is_superuser": "on"},
+            "user_permissions": [str(pk) for pk in Permission.objects.values_list("pk", flat=True)],
+            "groups": [str(Group.objects.get_or_create(name="finance")[0].pk)],
+        }
+        body = {"username": user.username, "date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
+        return client.post(f"/admin/auth/user/{user.pk}/change/", body | rights | fields).status_code
+
+    def rights(self, user: User) -> tuple[Any, ...]:
+        user = User.objects.get(pk=user.pk)
+        counts = (user.user_permissions.count(), user.groups.count())
+        return (user.is_active, user.is_staff, user.is_superuser, *counts)
+
+    def test_rights_are_seen_and_not_given(self, theirs: Client, clerk: User, demo: User) -> None:
+        for user in (clerk, demo):
+            before = self.rights(user)
+            assert "finance" not in theirs.get(f"/admin/auth/user/{user.pk}/change/").content.decode()
+            assert self.change(theirs, user, email="new@example.com") == 302
+            assert (User.objects.get(pk=user.pk).email, self.rights(user)) == ("new@example.com", before)
+
+    def test_a_new_account_has_none(self, theirs: Client) -> None:
+        body = {"username": "new", "password1": self.SECRET, "password2": self.SECRET, "usable_password": "true"}
+        rights = {"is_superuser": "on", "is_staff": "on", "user_permissions": ["1"]}
+        assert theirs.post("/admin/auth/user/add/", body | rights).status_code == 302
+        assert self.rights(User.objects.get(username="new")) == (True, False, False, 0, 0)
+
+    @pytest.mark.parametrize("may", ["all", "refund"])
+    @pytest.mark.parametrize("active", [True, False])
+    def test_who_may_do_more_is_out_of_reach(self, theirs: Client, demo: User, may: str, active: bool) -> None:
+        """A superuser, and who may give money back, also while their account is not active."""
+        above = User.objects.create_user("above", password="before", is_superuser=may == "all", is_active=active)
+        if may == "refund":
+            group = Group.objects.create(name="refunds")
+            group.permissions.set(Permission.objects.filter(codename="refund_payment"))
+            above.groups.add(group)
+        address = f"/admin/auth/user/{above.pk}"
+        before = vars(User.objects.get(pk=above.pk)) | {"_state": 0}
+        shown = theirs.get(f"{address}/change/").content.decode()
+        assert ('name="_save"' in shown, above.password in shown) == (False, False)
+        passwords = {"password1": self.SECRET, "password2": self.SECRET, "usable_password": "true"}
+        chosen = {"action": "delete_selected", "_selected_action": [demo.pk, above.pk], "post": "yes"}
+        assert self.change(theirs, above) == 403
+        assert theirs.get(f"{address}/password/").status_code == 403
+        assert theirs.post(f"{address}/password/", passwords).status_code == 403
+        assert theirs.post(f"{address}/delete/", {"post": "yes"}).status_code == 403
+        assert theirs.post("/admin/auth/user/", chosen).status_code == 403
+        assert vars(User.objects.get(pk=above.pk)) | {"_state": 0} == before
+        assert User.objects.filter(pk=demo.pk).exists()
+
+    def test_a_group_keeps_its_permissions(self, theirs: Client, clerk: User) -> None:
+        group = Group.objects.create(name="clerks")
+        body = {
+            "name": "staff",
+            "permissions": [str(pk) for pk in Permission.objects.values_list("pk", flat=True)],
+        }
+        assert theirs.post(f"/admin/auth/group/{group.pk}/change/", body).status_code == 302
+        assert theirs.post("/admin/auth/group/add/", body | {"name": "new"}).status_code == 302
+        assert Group.objects.filter(permissions__isnull=False).count() == 0
+
+    def test_others_are_in_reach(self, theirs: Client, demo: User) -> None:
+        passwords = {"password1": self.SECRET, "password2": self.SECRET, "usable_password": "true"}
+        assert theirs.post(f"/admin/auth/user/{demo.pk}/password/", passwords).status_code == 302
+        assert User.objects.get(pk=demo.pk).check_password(self.SECRET)
+        theirs.post(f"/admin/auth/user/{demo.pk}/delete/", {"post": "yes"})
+        assert not User.objects.filter(pk=demo.pk).exists()
+
+    def test_a_superuser_gives_rights(self, operator: Client, demo: User) -> None:
+        assert self.change(operator, demo) == 302
+        assert self.rights(demo) == (True, True, True, Permission.objects.count(), 1)
