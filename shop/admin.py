@@ -38,7 +38,7 @@ from shop.useradmin import AccountAdmin, RolesAdmin
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
 admin.site.index_title = "Shop, payments and ledger"
-# its pages show API tokens in full; `manage.py drf_create_token` makes one for whom it is for
+# its pages show API tokens in full: `manage.py drf_create_token` makes one, and the list of users takes it away
 if admin.site.is_registered(TokenProxy):
     admin.site.unregister(TokenProxy)
 for model, own in ((User, AccountAdmin), (Group, RolesAdmin)):

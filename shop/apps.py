@@ -9,11 +9,14 @@ class ShopConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django.db.models.signals import post_migrate  # noqa: PLC0415
+        from django.contrib.auth.models import User  # noqa: PLC0415
+        from django.db.models.signals import post_migrate, pre_save  # noqa: PLC0415
         from prometheus_client import REGISTRY  # noqa: PLC0415
 
         from idempotency.metrics import LedgerCollector  # noqa: PLC0415
+        from shop.authentication import end_token_with_password  # noqa: PLC0415
         from shop.demo import shut_logins  # noqa: PLC0415
 
         REGISTRY.register(LedgerCollector())
         post_migrate.connect(shut_logins, sender=self)
+        pre_save.connect(end_token_with_password, sender=User)

@@ -1,12 +1,14 @@
-"""Who calls the API: Django REST framework's tokens, by a statement that is not built anew for each call.
+"""API tokens: Django REST framework's, found by a statement that is not built anew for each call; and their end.
 
 Building it was the largest single part of what a replay cost. What it asks and refuses is the framework's own: an
 unknown token and a user who is not active hear 401.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import DEFAULT_DB_ALIAS
 from django.utils.functional import SimpleLazyObject
 from rest_framework import authentication, exceptions
 from rest_framework.authtoken.models import Token
@@ -32,3 +34,25 @@ class TokenAuthentication(authentication.TokenAuthentication):
         if user is None or not user.is_active:
             raise exceptions.AuthenticationFailed
         return user, SimpleLazyObject(lambda: Token(key=key, user=user))  # which hardly anybody looks at
+
+
+def end_tokens(users: Iterable[User], *, using: str = DEFAULT_DB_ALIAS) -> int:
+    """Delete the API tokens of `users`; how many there were."""
+    return Token.objects.using(using).filter(user__in=users).delete()[0]
+
+
+def end_token_with_password(
+    sender: Any, *, instance: User, using: str, update_fields: Collection[str] | None, **signal: Any
+) -> None:
+    """End the user's token before another password is saved, or none. Receives `pre_save`.
+
+    A login that only hashes the same password with today's parameters saves that column alone, and leaves
+    `_password` empty, by which Django tells the two apart.
+    """
+    if instance._state.adding or (update_fields is not None and "password" not in update_fields):
+        return
+    saved_alone = update_fields is not None and set(update_fields) == {"password"}
+    if saved_alone and instance._password is None and instance.has_usable_password():  # type: ignore[attr-defined]
+        return
+    if not User.objects.using(using).filter(pk=instance.pk, password=instance.password).exists():
+        end_tokens([instance], using=using)

@@ -2,16 +2,41 @@
 
 from typing import Any
 
+from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import AbstractUser, AnonymousUser, Group, Permission, User
-from django.db.models import Q
+from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from rest_framework.authtoken.models import Token
+
+from shop import authentication
 
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
 
 
 class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
     """Django's own, where `auth.change_user` alone would be a way to every right and every account."""
+
+    list_display = ("username", "email", "first_name", "last_name", "is_staff", "has_token")
+    actions = ("end_tokens",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        accounts: QuerySet[User] = super().get_queryset(request)
+        return accounts.annotate(has_token=Exists(Token.objects.filter(user=OuterRef("pk"))))
+
+    @admin.display(description="API token", boolean=True, ordering="has_token")
+    def has_token(self, account: Any) -> bool:
+        return bool(account.has_token)
+
+    @admin.action(description="Take away the API tokens of selected users", permissions=["change"])
+    def end_tokens(self, request: HttpRequest, accounts: QuerySet[User]) -> None:
+        """End them at once; the log says by whom."""
+        if not all(self.has_change_permission(request, account) for account in accounts):
+            raise PermissionDenied
+        for account in accounts.filter(auth_token__isnull=False):
+            self.log_change(request, account, "Took away the API token.")
+        self.message_user(request, f"{authentication.end_tokens(accounts)} API tokens were taken away.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
         return self.readonly_fields if _gives_rights(request) else (*self.readonly_fields, *RIGHTS)

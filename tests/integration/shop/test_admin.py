@@ -9,10 +9,12 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, Permission, User
 from django.db import transaction
 from django.test import Client
+from rest_framework.authtoken.models import Token
 
 from payments.models import AuditEntry
 from shop import catalog, checkout, coupons, flashsale, lifecycle, orders, stock
 from shop.models import Coupon, FlashSalePurchase, Like, Order, Product
+from tests.integration.shop.conftest import Caller
 
 
 @pytest.fixture
@@ -356,6 +358,25 @@ class TestAccountsOfOthers:
         assert theirs.post("/admin/auth/user/", chosen).status_code == 403
         assert vars(User.objects.get(pk=above.pk)) | {"_state": 0} == before
         assert User.objects.filter(pk=demo.pk).exists()
+
+    def test_api_tokens_are_taken_away_of_who_is_in_reach(
+        self, theirs: Client, demo: User, caller: Caller
+    ) -> None:
+        above = User.objects.create_superuser("above")
+        Token.objects.create(user=above)
+        assert (
+            theirs.get("/admin/auth/user/")
+            .content.decode()
+            .count('field-has_token"><img src="/static/admin/img/icon-yes')
+            == 2
+        )
+        chosen = {"action": "end_tokens", "_selected_action": [demo.pk, above.pk]}
+        assert theirs.post("/admin/auth/user/", chosen).status_code == 403
+        assert Token.objects.count() == 2
+        answer = theirs.post("/admin/auth/user/", chosen | {"_selected_action": [demo.pk]}, follow=True)
+        assert "1 API tokens were taken away." in answer.content.decode()
+        assert (Token.objects.get().user, caller.get("orders").status_code) == (above, 401)
+        assert LogEntry.objects.get().get_change_message() == "Took away the API token."
 
     def test_a_group_keeps_its_permissions(self, theirs: Client, clerk: User) -> None:
         group = Group.objects.create(name="clerks")

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -128,3 +130,46 @@ def test_a_token_is_looked_up_in_one_statement_and_only_of_who_is_active(demo: U
     User.objects.update(is_active=True)
     token.delete()
     assert refused()
+
+
+class TestATokenEndsWithThePassword:
+    NEW = "another secret 7"
+
+    def by_admin(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        body = {"password1": self.NEW, "password2": self.NEW, "usable_password": "true", "set-password": ""}
+        assert client.post(f"/admin/auth/user/{demo.pk}/password/", body).status_code == 302
+
+    def shut_by_admin(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        body = {"usable_password": "false", "unset-password": ""}
+        assert client.post(f"/admin/auth/user/{demo.pk}/password/", body).status_code == 302
+
+    def by_command(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("getpass.getpass", lambda prompt: self.NEW)
+        call_command("changepassword", demo.username, stdout=StringIO())
+
+    def alone(self, client: Client, demo: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        demo.set_password(self.NEW)
+        demo.save(update_fields=["password"])
+
+    @pytest.mark.parametrize("change", [by_admin, shut_by_admin, by_command, alone])
+    def test_however_it_is_changed(
+        self, admin_client: Client, demo: User, caller: Caller, monkeypatch: pytest.MonkeyPatch, change: Any
+    ) -> None:
+        assert caller.get("orders").status_code == 200
+        change(self, admin_client, demo, monkeypatch)
+        demo.refresh_from_db()
+        assert (demo.check_password("demo"), caller.get("orders").status_code) == (False, 401)
+
+    def test_and_with_nothing_else(self, demo: User, caller: Caller, client: Client, settings: Any) -> None:
+        """Not with a login, which may hash the same password with today's parameters, nor with another name."""
+        before = demo.password
+        settings.PASSWORD_HASHERS = [
+            "django.contrib.auth.hashers.ScryptPasswordHasher",
+            *settings.PASSWORD_HASHERS,
+        ]
+        client.post("/accounts/login/", {"username": "demo", "password": "demo"})
+        demo.refresh_from_db()
+        assert demo.password != before
+        demo.first_name = "Ann"
+        demo.save()
+        assert (demo.check_password("demo"), caller.get("orders").status_code) == (True, 200)
