@@ -14,6 +14,7 @@ from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
 from django.conf import settings
 from django.contrib.messages.middleware import MessageMiddleware
+from django.core.exceptions import BadRequest
 from django.core.handlers.exception import convert_exception_to_response
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
@@ -95,6 +96,18 @@ def _with_its_length(request: Any) -> Problem | None:
     request.META["CONTENT_LENGTH"] = str(len(body))
     request._stream = io.BytesIO(body)
     return None
+
+
+class QueryMiddleware:
+    """Refuse NUL in a query string with 400: no text of PostgreSQL holds it, and the admin's filters would ask."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "%00" in request.META.get("QUERY_STRING", ""):
+            raise BadRequest("The query string holds NUL (%00); leave it out.")
+        return self.get_response(request)
 
 
 class DatabaseAwayMiddleware:

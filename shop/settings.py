@@ -158,6 +158,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "shop.middleware.MessagesMiddleware",
+    "shop.middleware.QueryMiddleware",
     "idempotency.middleware.IdempotencyMiddleware",
     "shop.middleware.DatabaseAwayMiddleware",
 ]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, Permission, User
 from django.db import transaction
@@ -218,6 +219,17 @@ def test_everything_is_named_in_words_with_times_in_one_style(
             told = operator.get(address).content.decode()
             assert "(UTC)" in told
             assert re.search(r"[ap]\.m\.|midnight|noon|¥", told) is None
+
+
+@pytest.mark.parametrize("model", admin.site._registry)
+def test_nul_in_a_filter_is_a_bad_request(operator: Client, model: Any) -> None:
+    """Of every list and every filter, Django's and third parties' too."""
+    listed, names = f"/admin/{model._meta.app_label}/{model._meta.model_name}/", ["q", "o", "p"]
+    for given in admin.site._registry[model].list_filter:
+        names.append(given if isinstance(given, str) else getattr(given, "parameter_name", "of"))
+    answers = [operator.get(f"{listed}?{name}={value}") for name in names for value in ("%00", "a%00b")]
+    assert {answer.status_code for answer in answers} == {400}
+    assert operator.get(f"{listed}?q=%2500").status_code == 200  # which is no NUL
 
 
 def test_likes_are_shown(operator: Client, demo: User, mug: Product) -> None:
