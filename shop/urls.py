@@ -6,8 +6,9 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth import views as auth_views
 from django.urls import include, path
+from django.views.decorators.http import conditional_page
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 import payments.urls
 import shop.api.urls
@@ -17,6 +18,7 @@ from idempotency.drf import TokenList
 from shop.decorators import posted_only
 from shop.fallbacks import no_such_call, no_such_page
 from shop.login import LoginView
+from shop.schemaview import SchemaView
 
 handler400 = "shop.fallbacks.bad_request"
 handler404 = "shop.fallbacks.not_found"
@@ -35,7 +37,7 @@ api_v1 = [
 
 urlpatterns = [
     path("api/v1/", include(api_v1)),
-    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/schema/", conditional_page(SchemaView.as_view()), name="schema"),
     path("api/docs/", api_docs, name="api-docs"),
     path("api", no_such_call),
     path("api/", no_such_call),

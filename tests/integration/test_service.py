@@ -15,9 +15,11 @@ from django.core.management import call_command
 from django.db import connection
 from django.http import HttpResponse
 from django.test import AsyncRequestFactory, Client
+from django.utils import translation
+from drf_spectacular.generators import SchemaGenerator
 from gunicorn.config import Config
 
-from shop import tasks
+from shop import schemaview, tasks
 from shop.middleware import BodyMiddleware
 from shop.weblog import Logger
 
@@ -189,6 +191,36 @@ def test_a_schema_of_a_kind_that_there_is_not_is_a_problem_document(client: Clie
     answer = client.get("/api/schema/", headers={"Accept": "text/html"})
     assert (answer.status_code, answer["Content-Type"]) == (406, "application/problem+json")
     assert answer.json()["code"] == "not_acceptable"
+
+
+def test_the_schema_is_made_once_for_a_language_and_format(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Counting(SchemaGenerator):
+        def get_schema(self, *args: Any, **kwargs: Any) -> Any:
+            made.append(translation.get_language())
+            return super().get_schema(*args, **kwargs)
+
+    monkeypatch.setattr("shop.schemaview.SchemaGenerator", Counting)
+    schemaview._documents.clear()
+    answers = {
+        (language, given): client.get(
+            f"/api/schema/?format={given}&lang=x{n}", headers={"Accept-Language": language}
+        )
+        for n in range(3)
+        for language in ("en", "zh-hans")
+        for given in ("json", "yaml")
+    }
+    assert sorted(made) == ["en", "en", "zh-hans", "zh-hans"]
+    assert len({answer["ETag"] for answer in answers.values()}) == 4
+    first = answers["en", "json"]
+    assert (first["Content-Type"], first["Content-Language"]) == ("application/vnd.oai.openapi+json", "en")
+    again = client.get("/api/schema/?format=json", headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    other = client.get("/api/schema/?format=yaml", headers={"If-None-Match": first["ETag"]})
+    assert (other.status_code, b"openapi: 3.1.0" in other.content) == (200, True)
 
 
 def test_the_schema_is_valid_and_its_page_loads_nothing_from_elsewhere(client: Client) -> None:
