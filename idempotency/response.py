@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
 
 from idempotency.redaction import redacted
 
@@ -66,12 +67,14 @@ class StoredResponse:
         return cls(status=response.status_code, headers=headers, body=body)
 
     def replay(self) -> HttpResponse:
-        """The same status, bytes and headers again, marked as a replay."""
+        """The same status, bytes and headers again, marked as a replay, and as nothing for a cache."""
         response = HttpResponse(self.body or b"", status=self.status)
         del response.headers["Content-Type"]
         for name, value in self.headers.items():
             response.headers[name] = value
         response.headers[REPLAYED_HEADER] = "true"
+        response.headers["Cache-Control"] = "no-store"
+        patch_vary_headers(response, ("Authorization",))
         return response
 
 

@@ -98,6 +98,20 @@ def _with_its_length(request: Any) -> Problem | None:
     return None
 
 
+class UncachedMiddleware:
+    """Say of every answer of the API, problems too, that no cache keeps it, and that it is its caller's alone."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if request.path_info.startswith("/api/v1/"):
+            response.headers.setdefault("Cache-Control", "no-store")
+            patch_vary_headers(response, ("Authorization",))
+        return response
+
+
 class QueryMiddleware:
     """Refuse NUL in a query string with 400: no text of PostgreSQL holds it, and the admin's filters would ask."""
 

@@ -151,6 +151,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "shop.middleware.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "shop.middleware.UncachedMiddleware",
     "shop.middleware.BodyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "shop.middleware.LanguageMiddleware",

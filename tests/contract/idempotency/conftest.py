@@ -90,10 +90,11 @@ def effects(transactional_db: None) -> Callable[[], int]:
 
 
 def is_replay_of(answer: HttpResponse, first: HttpResponse) -> bool:
-    """The same status, bytes and kept headers, and marked."""
+    """The same status, bytes and kept headers, and marked; no cache may give it to another caller."""
     same = all(answer.get(name) == first.get(name) for name in ("Content-Type", "Location", "ETag"))
     return (
         same
         and (answer.status_code, answer.content) == (first.status_code, first.content)
         and answer.get("Idempotent-Replayed") == "true"
+        and (answer.get("Cache-Control"), "Authorization" in answer.get("Vary", "")) == ("no-store", True)
     )

@@ -357,3 +357,23 @@ def test_an_order_is_named_by_its_id_however_it_is_written(
     answers = [stranger.post(path, key="k2") for _ in range(2)]
     assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(404, "order_not_found")] * 2
     assert answers[1]["Idempotent-Replayed"] == "true", "404 of a named resource is kept"
+
+
+def test_no_cache_keeps_an_answer_or_gives_it_to_another_caller(caller: Any, mug: Product) -> None:
+    first, replay = caller.order(key="k1"), caller.order(key="k1")
+    of = {"If-None-Match": first["ETag"]}
+    answers = {
+        201: first,
+        200: caller.get("products"),
+        304: caller.get(f"orders/{first.json()['id']}", **of),
+        400: caller.post("orders", {"items": []}, key="k2"),
+        401: APIClient().get("/api/v1/orders"),
+        404: caller.get("nowhere"),
+        405: caller.http.delete("/api/v1/orders"),
+        413: caller.post("orders", {"note": "n" * 300_000}, key="k3"),
+    }
+    assert {status: answer.status_code for status, answer in answers.items()} == {one: one for one in answers}
+    assert replay["Idempotent-Replayed"] == "true"
+    for answer in (*answers.values(), replay):
+        assert answer["Cache-Control"] == "no-store"
+        assert "authorization" in {name.strip().lower() for name in answer["Vary"].split(",")}
