@@ -8,6 +8,7 @@ difference for a person. Comparing a day again is safe: what agrees by then is r
 import csv
 import io
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, timedelta
 
@@ -41,6 +42,9 @@ Kind = Difference.Kind
 DAYS_BACK = 3  # looked at in any case; days before that, from an account's first fact on
 BILLS_KEPT_DAYS = 90  # WeChat gives no older ones
 DAYS_A_RUN = 7
+
+# what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 
 NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
 
@@ -266,6 +270,6 @@ def _signed(kind: FactKind, amount_minor: int) -> int:
 
 def _csv_line(cells: Iterable[object]) -> str:
     written = io.StringIO()
-    safe = [f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell for cell in cells]
+    safe = [f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in cells]
     csv.writer(written).writerow(safe)
     return written.getvalue()

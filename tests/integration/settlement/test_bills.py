@@ -483,6 +483,18 @@ def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: Op
     assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
 
 
+@pytest.mark.parametrize("before", ["", " ", "\n", "\r\n", "\t", " \u00a0\n "])
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "＝"])
+def test_no_cell_of_a_spreadsheet_is_a_formula(
+    open_attempt: OpenAttempt, bank: Bank, before: str, sign: str
+) -> None:
+    told = f"{before}{sign}HYPERLINK(1)"
+    bank.lines = (line(open_attempt(), out_trade_no=told, provider_txn_id="4200-unknown"),)
+    call_command("bills", "compare", "--day", "2026-11-20")
+    (row,) = csv.DictReader(io.StringIO("".join(bills.export(Difference.objects.all())), newline=""))
+    assert (row["out_trade_no"], row["provider_txn_id"]) == (f"'{told}", "4200-unknown")
+
+
 def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank, capsys: Any) -> None:
     bank.lines = (line(open_attempt(), out_trade_no="=1+2", provider_txn_id="4200-unknown"),)
     call_command("bills", "compare", "--day", "2026-11-20")
