@@ -12,7 +12,13 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import quote
 
-from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.errors import (
+    NotificationMalformed,
+    OutcomeUnknown,
+    ProviderRejected,
+    ProviderUnavailable,
+    SignatureInvalid,
+)
 from payments.providers.base import (
     NEEDED,
     NOBODY,
@@ -248,6 +254,9 @@ class WeChatPay(SignedCalls):
             envelope = json.loads(body)
             content = json.loads(self._decrypt(envelope["resource"]))
             event_type = envelope["event_type"]
+            # a payment always names it, a refund never does
+            if content.get("appid", self.config.app_id) != self.config.app_id:
+                raise SignatureInvalid("for another application")
             return Notice(
                 notification_id=text_of(envelope, "id"),
                 event_type=event_type,

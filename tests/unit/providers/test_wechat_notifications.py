@@ -131,6 +131,17 @@ def test_a_payment_of_which_something_went_back_was_paid(wechat: WeChatPay, plat
     assert wechat.read_notification(headers=signature_headers(platform, body), body=body, now=NOW).facts
 
 
+@pytest.mark.parametrize("appid", ["wx0000000000000000", "", None, 7])
+def test_a_payment_to_another_application_is_refused(
+    wechat: WeChatPay, platform: keys.Keys, appid: object
+) -> None:
+    ours = envelope(platform, {**PAID, "appid": platform.settings["WECHAT_APP_ID"]})
+    assert wechat.read_notification(headers=signature_headers(platform, ours), body=ours, now=NOW).facts
+    theirs = envelope(platform, {**PAID, "appid": appid})
+    with pytest.raises(SignatureInvalid, match="for another application"):
+        wechat.read_notification(headers=signature_headers(platform, theirs), body=theirs, now=NOW)
+
+
 @pytest.mark.parametrize("event", ["REFUND.CLOSED", "PAYSCORE.USER_OPEN_SERVICE"])
 def test_events_that_move_no_money_carry_no_fact(wechat: WeChatPay, platform: keys.Keys, event: str) -> None:
     body = envelope(platform, {}, event=event)
