@@ -1,17 +1,22 @@
-"""API tokens: Django REST framework's, found by a statement that is not built anew for each call; and their end.
+"""Who calls the API, and for how long: Django REST framework's tokens, by a statement that is built once.
 
 Building it was the largest single part of what a replay cost. What it asks and refuses is the framework's own: an
 unknown token and a user who is not active hear 401.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
+from django.contrib.auth import get_user
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import SessionBase
 from django.db import DEFAULT_DB_ALIAS
+from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 from rest_framework import authentication, exceptions
 from rest_framework.authtoken.models import Token
+from rest_framework.request import Request
 
 from idempotency.statements import Statement, instances, send
 
@@ -34,6 +39,31 @@ class TokenAuthentication(authentication.TokenAuthentication):
         if user is None or not user.is_active:
             raise exceptions.AuthenticationFailed
         return user, SimpleLazyObject(lambda: Token(key=key, user=user))  # which hardly anybody looks at
+
+
+def let_in_again(request: Request) -> Callable[[], bool]:
+    """Return a function that asks the database whether the caller of `request` would still be let in.
+
+    Not if the account is no longer active, the token taken away, or the session over (logged out, expired, or of
+    an earlier password).
+    """
+    if isinstance(request.successful_authenticator, TokenAuthentication):
+        return partial(_is_token_of_active_user, request.auth.key)
+    return partial(_is_session_of, request.user.pk, request.session)
+
+
+def _is_token_of_active_user(key: str) -> bool:
+    try:
+        TokenAuthentication().authenticate_credentials(key)
+    except exceptions.AuthenticationFailed:
+        return False
+    return True
+
+
+def _is_session_of(user_id: int | None, session: SessionBase) -> bool:
+    again = HttpRequest()
+    again.session = type(session)(session.session_key)
+    return get_user(again).pk == user_id
 
 
 def end_tokens(users: Iterable[User], *, using: str = DEFAULT_DB_ALIAS) -> int:

@@ -15,7 +15,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +29,7 @@ from rest_framework.views import APIView
 
 from idempotency import fastpath
 from idempotency.locks import LockUnavailable
-from shop import schema
+from shop import authentication, schema
 from shop.changes import topic
 from shop.orderview import view_of
 
@@ -58,11 +58,11 @@ class AllTakenError(RuntimeError):
 class Stream:
     """The bytes of one stream, in one of the process's few places; the place is free again when it is closed."""
 
-    def __init__(self, *, order_id: UUID, user_id: int, known: str) -> None:
+    def __init__(self, *, order_id: UUID, user_id: int, known: str, is_let_in: Callable[[], bool]) -> None:
         if not _free.acquire(blocking=False):
             raise AllTakenError
         self._closed = False
-        self._lines = _lines(order_id=order_id, user_id=user_id, known=known)
+        self._lines = _lines(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)
 
     def __iter__(self) -> Iterator[bytes]:
         return self._lines
@@ -75,7 +75,9 @@ class Stream:
             _free.release()
 
 
-def _lines(*, order_id: UUID, user_id: int, known: str) -> Generator[bytes, None, None]:
+def _lines(
+    *, order_id: UUID, user_id: int, known: str, is_let_in: Callable[[], bool]
+) -> Generator[bytes, None, None]:
     ends_at = time.monotonic() + STREAM_SECONDS
     yield f"retry: {COME_AGAIN_MS}\n\n".encode()
     with _listening(order_id) as wait:  # from before the first look, so that no change falls between
@@ -88,6 +90,8 @@ def _lines(*, order_id: UUID, user_id: int, known: str) -> Generator[bytes, None
                 return
             if not wait(min(BEAT_SECONDS, max(ends_at - time.monotonic(), 0.0))):
                 yield b": still here\n\n"
+            if not is_let_in():
+                return
 
 
 def _event(found: Any) -> bytes:
@@ -147,7 +151,8 @@ class OrderEvents(APIView):
     def get(self, request: Request, order_id: UUID) -> HttpResponseBase:
         user_id = _reader(request, order_id)  # 404 before a place is taken
         try:
-            stream = Stream(order_id=order_id, user_id=user_id, known=request.headers.get("Last-Event-ID", ""))
+            known, is_let_in = request.headers.get("Last-Event-ID", ""), authentication.let_in_again(request)
+            stream = Stream(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)
         except AllTakenError:
             return Response(status=204)
         return _answer(stream)

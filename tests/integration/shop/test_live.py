@@ -3,13 +3,16 @@
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import redis
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.db import connection, connections, transaction
 from django.test import Client
+from rest_framework.authtoken.models import Token
 
 from shop import changes, lifecycle, live, orders
 from shop.models import Order, OrderStatus, Product
@@ -35,7 +38,9 @@ class Reader:
 
     def __init__(self, user: User, order: Order, **headers: str) -> None:
         client = Client()
-        client.force_login(user)
+        if "Authorization" not in headers:
+            client.force_login(user)
+        self.client = client
         self.response: Any = client.get(f"/api/v1/orders/{order.id.hex}/events", headers=headers)
         assert self.response.status_code == 200, self.response.content
         self.told: list[dict[str, Any]] = []
@@ -171,3 +176,60 @@ def test_a_stream_ends_after_its_time(owner: User, order: Order, monkeypatch: py
     assert [told["status"] for told in reader.told] == ["pending"]
     assert Order.objects.get().status == OrderStatus.PENDING
     assert not connection.in_atomic_block
+
+
+class TestACallerWhoIsNoLongerLetIn:
+    """Nothing is told to them, and their place is free, at the next beat."""
+
+    def deactivated(self, owner: User, reader: Reader) -> None:
+        User.objects.update(is_active=False)
+
+    def logged_out(self, owner: User, reader: Reader) -> None:
+        reader.client.logout()
+
+    def expired(self, owner: User, reader: Reader) -> None:
+        Session.objects.update(expire_date=datetime(2026, 1, 1, tzinfo=UTC))
+
+    def of_an_earlier_password(self, owner: User, reader: Reader) -> None:
+        owner.set_password("another")
+        owner.save()
+
+    def without_token(self, owner: User, reader: Reader) -> None:
+        Token.objects.all().delete()
+
+    @pytest.mark.parametrize(
+        ("by_token", "now_they_are"),
+        [
+            *((False, way) for way in (deactivated, logged_out, expired, of_an_earlier_password)),
+            *((True, way) for way in (deactivated, of_an_earlier_password, without_token)),
+        ],
+    )
+    def test_their_stream_ends(
+        self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch, by_token: bool, now_they_are: Any
+    ) -> None:
+        monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
+        key = Token.objects.create(user=owner).key
+        reader = Reader(owner, order, **({"Authorization": f"Token {key}"} if by_token else {}))
+        reader.next()
+        now_they_are(self, owner, reader)
+        reader.ended()
+        assert [told["status"] for told in reader.told] == ["pending"]
+
+    @pytest.mark.parametrize("by_token", [False, True])
+    def test_nobody_elses_does(
+        self, owner: User, order: Order, monkeypatch: pytest.MonkeyPatch, by_token: bool
+    ) -> None:
+        monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
+        key = Token.objects.create(user=owner).key
+        reader = Reader(owner, order, **({"Authorization": f"Token {key}"} if by_token else {}))
+        reader.next()
+        eve = User.objects.create_user("eve", is_active=False)
+        Token.objects.create(user=eve)
+        beats = threading.Semaphore(0)
+        view_of = live.view_of
+        monkeypatch.setattr(live, "view_of", lambda **given: beats.release() or view_of(**given))
+        for _ in range(3):
+            assert beats.acquire(timeout=20)
+        pay(order)
+        assert reader.next()["status"] == "paid"
+        reader.ended()
