@@ -7,11 +7,13 @@ connection; what it told there is answered before its next question, in the orde
 It is made as the pool makes its own ones, beside them: it never takes one away from the project's cache.
 """
 
+import contextlib
 import logging
 import os
 import re
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import SentinelConnectionPool
 
 pack_command: Any
@@ -86,7 +89,8 @@ class Line:
                 self._connect()
             # redis-py's own does the same, and looks at each argument first for types that we never send
             packed = self._connection.pack_command(*command) if pack_command is None else [pack_command(command)]
-            self._connection.send_packed_command(packed)
+            # its PING would read the reply that is owed, and ours would go to the next question: `_check_health`
+            self._connection.send_packed_command(packed, check_health=False)
         except BaseException:
             self.close()
             raise
@@ -121,6 +125,18 @@ class Line:
                 self.close()
         except RedisConnectionError:
             self.close()  # what was told is lost, which a marker may be; the next command opens the line again
+        if self._open:
+            self._check_health()
+
+    def _check_health(self) -> None:
+        """Send the PING of redis-py's health check when it is due, while no reply is owed."""
+        connection = self._connection
+        if not connection.health_check_interval or time.monotonic() <= connection.next_health_check:
+            return
+        # an error is a reply too; where there is none, the line is closed now, and the next command opens it
+        with contextlib.suppress(RedisConnectionError, RedisTimeoutError, ResponseError):
+            self._send(("PING",), _nobody)
+            self._read()
 
     def _may_have_ended(self) -> bool:
         """Whether there is something to be read; nothing is due, so it is the end."""

@@ -1,7 +1,9 @@
 """The thread's own connection to Redis: told commands arrive, in order, and their loss costs nothing but a marker."""
 
+import os
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -145,6 +147,40 @@ def test_what_was_told_is_answered_at_the_next_question(ours: Line) -> None:
     for each in range(OWED_MAX + 2):  # nobody asks: it is read before too much is owed
         ours.tell("ECHO", str(each), then=answers.append)
     assert answers[2:] == [str(each).encode() for each in range(OWED_MAX)]
+
+
+@pytest.fixture
+def checked(redis_server: redis.Redis) -> Iterator[Line]:
+    """A line with redis-py's health check, due at once."""
+    line = Line(redis.ConnectionPool.from_url(os.environ["REDIS_URL"], health_check_interval=0.001))
+    yield line
+    line.close()
+
+
+def due(line: Line) -> None:
+    """Its next health check is: the clock has passed it."""
+    line._connection.next_health_check = 0
+
+
+def test_a_health_check_reads_no_reply_that_is_owed(checked: Line) -> None:
+    answers: list[Any] = []
+    for each in range(2 * OWED_MAX):
+        due(checked)
+        checked.tell("ECHO", f"told {each}", then=answers.append)
+        due(checked)
+        if each % 3:
+            assert checked.ask("ECHO", f"asked {each}") == f"asked {each}".encode()
+    checked.ask("PING")
+    assert answers == [f"told {each}".encode() for each in range(2 * OWED_MAX)]
+
+
+def test_a_health_check_finds_a_connection_that_was_cut(checked: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose end has not come through: what is asked next goes over a new one, and is answered."""
+    number = checked.ask("CLIENT", "ID")
+    due(checked)
+    checked._connection._sock.shutdown(socket.SHUT_WR)
+    monkeypatch.setattr(checked, "_may_have_ended", lambda: False)
+    assert checked.ask("CLIENT", "ID") != number
 
 
 def test_what_was_told_to_a_line_that_was_cut_is_never_answered(ours: Line) -> None:
