@@ -8,6 +8,8 @@ The row that says "applied" commits with the effect, so a consumer that is kille
 the queue's redelivery finds the truth. Acknowledge the message after the commit, whatever this returned.
 """
 
+from uuid import UUID
+
 from django.db import connection, transaction
 
 from idempotency.models import ConsumedMessage
@@ -20,13 +22,14 @@ RETURNING id
 """  # noqa: S608  our own table's name
 
 
-def consume_once(message_id: str, *, consumer: str) -> bool:
+def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
     """Whether this is the first time that `consumer` sees the message. Needs a transaction.
 
     A second delivery in another process waits at the unique index until the first one has ended.
 
     Args:
-        message_id: what the queue or the sender names it by, the same in every delivery; 1..255 characters.
+        message_id: what the queue or the sender names it by, the same in every delivery; 1..255 characters. An int
+            or a UUID is the same message as its text, `str(message_id)`.
         consumer: who applies it; another consumer applies the same message too. 1..96 characters.
 
     Returns:
@@ -34,12 +37,19 @@ def consume_once(message_id: str, *, consumer: str) -> bool:
 
     Raises:
         TransactionManagementError: no transaction is open; row and effect could not commit together.
+        TypeError: an id of another type, whose text may differ from delivery to delivery.
         ValueError: a name is empty or too long.
     """
-    if not 1 <= len(message_id) <= 255 or not 1 <= len(consumer) <= 96:
+    if isinstance(message_id, bool) or not isinstance(message_id, str | int | UUID):
+        raise TypeError(
+            f"A message id is a str, an int or a UUID, not {type(message_id).__name__}. Give its text, the same "
+            "in every delivery."
+        )
+    name = str(message_id)
+    if not 1 <= len(name) <= 255 or not 1 <= len(consumer) <= 96:
         raise ValueError("A message id has 1 to 255 characters and a consumer's name 1 to 96.")
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("consume_once needs the consumer's own transaction.")
     with connection.cursor() as cursor:
-        cursor.execute(_INSERT, [consumer, message_id])
+        cursor.execute(_INSERT, [consumer, name])
         return cursor.fetchone() is not None

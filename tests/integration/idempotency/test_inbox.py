@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import pytest
 import redis
@@ -54,6 +56,22 @@ def test_outside_a_transaction_it_refuses() -> None:
     for message_id, consumer in (("", "stock"), ("m", ""), ("m" * 256, "stock"), ("m", "s" * 97)):
         with transaction.atomic(), pytest.raises(ValueError, match="message id"):
             consume_once(message_id, consumer=consumer)
+
+
+@pytest.mark.parametrize("message_id", [12, 0, -1, UUID(int=7), "m1"])
+def test_an_id_may_be_a_number_or_a_uuid_and_is_its_text(message_id: str | int | UUID) -> None:
+    with transaction.atomic():
+        assert consume_once(message_id, consumer="stock")
+    with transaction.atomic():
+        assert not consume_once(message_id, consumer="stock")
+        assert not consume_once(str(message_id), consumer="stock")
+    assert ConsumedMessage.objects.get().message_id == str(message_id)
+
+
+@pytest.mark.parametrize("message_id", [None, True, 1.5, b"m1", ("m", 1)])
+def test_an_id_of_another_type_is_refused(message_id: Any) -> None:
+    with transaction.atomic(), pytest.raises(TypeError, match=r"a str, an int or a UUID, not \w+\. Give its text"):
+        consume_once(message_id, consumer="stock")
 
 
 CONSUMER = """
