@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency import ledger, logs, metrics
 from idempotency.errors import Problem, problem_response
+from idempotency.exchange import owner
 from idempotency.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.recovery import Phases, known_names, phases_named
 
@@ -19,7 +20,8 @@ log = logging.getLogger(__name__)
 RUNS_MAX = 20  # of ours that failed or lost their lease: after half a day a person has to look
 IDLE_SECONDS = 30.0  # so that the client's own retry comes first
 LONGEST_SECONDS = 3600.0  # between two runs of an entry that stays open: a provider may take days over a refund
-REQUEST_ID = "completer"
+REQUEST_ID = "completer"  # for people; a caller may send the same
+OWNER = "completer "  # how the owner of a run of ours begins: a process's own name, which no header reaches
 BATCH = 100
 
 
@@ -46,7 +48,7 @@ def complete_stalled(
         batch = ledger.stalled(
             handlers=known_names(),
             runs_max=RUNS_MAX,
-            asker=REQUEST_ID,
+            asker=OWNER,
             idle_seconds=idle_seconds,
             longest_seconds=max(idle_seconds, LONGEST_SECONDS),
             after_id=after_id,
@@ -67,7 +69,9 @@ def complete_stalled(
 def _complete(entry: ledger.Found) -> str:
     logs.unbind()
     phases = phases_named(entry.handler)
-    exchange = PhasedExchange.of_entry(entry, request_id=REQUEST_ID, redact=phases.redact if phases else ())
+    exchange = PhasedExchange.of_entry(
+        entry, owner=f"{OWNER}{owner()}", request_id=REQUEST_ID, redact=phases.redact if phases else ()
+    )
     if phases is None or not exchange.resume(entry) or exchange.run is None:
         return "taken"
     if not entry.recovery_point:

@@ -37,6 +37,7 @@ log = logging.getLogger("idempotency")
 # the ordinary cases are told only to who asks for them
 _LEVELS = {"executed": logging.DEBUG, "refused": logging.DEBUG, "replayed": logging.DEBUG}
 
+OWNER_MAX = 128  # characters that the ledger keeps
 UNTOLD_SECONDS = 0.25  # between two looks where nobody can wake us, because Redis is away
 
 
@@ -195,7 +196,7 @@ class Exchange(ABC):
 
 def owner() -> str:
     """This process and thread, for people."""
-    return f"{_host()}:{os.getpid()}:{threading.get_native_id()}"[:128]
+    return f"{_host()}:{os.getpid()}:{threading.get_native_id()}"[:OWNER_MAX]
 
 
 @lru_cache(maxsize=1)

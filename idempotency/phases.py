@@ -14,7 +14,7 @@ from typing import Any
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger, logs, marker
-from idempotency.exchange import Exchange
+from idempotency.exchange import OWNER_MAX, Exchange
 from idempotency.models import State
 from idempotency.modes import Mode
 from idempotency.response import REPLAYED_HEADER, StoredResponse, Verdict, rendered, verdict_on
@@ -44,7 +44,9 @@ class PhasedExchange(Exchange):
     _has_request = True
 
     @classmethod
-    def of_entry(cls, entry: ledger.Found, *, request_id: str, redact: tuple[str, ...] = ()) -> "PhasedExchange":
+    def of_entry(
+        cls, entry: ledger.Found, *, owner: str, request_id: str, redact: tuple[str, ...] = ()
+    ) -> "PhasedExchange":
         """For a caller without a request, who means to `resume` this entry.
 
         Its `finish` raises `LeaseLost` instead of giving the winner's answer: nobody is there to hear it.
@@ -57,7 +59,7 @@ class PhasedExchange(Exchange):
             handler=entry.handler,
             redact=redact,
         )
-        exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint)
+        exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint, owner=owner[:OWNER_MAX])
         exchange._has_request = False
         if entry.subject:
             exchange._subject = entry.subject

@@ -22,8 +22,8 @@ coalesce(%s - extract(epoch FROM statement_timestamp() - finished_at), 0)::float
 FIND = f"SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s"  # noqa: S608  our own table's name
 _STALLED = f"""
 SELECT {COLUMNS} FROM {_TABLE} JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE request_id = %s AND outcome IN ('failed', 'lost')) AS broken,
-        count(*) FILTER (WHERE request_id = %s) AS asked,
+    SELECT count(*) FILTER (WHERE starts_with(owner, %s) AND outcome IN ('failed', 'lost')) AS broken,
+        count(*) FILTER (WHERE starts_with(owner, %s)) AS asked,
         max(ended_at) AS ended_at
     FROM {_ATTEMPT} WHERE entry_id = {_TABLE}.id
 ) AS runs ON true
@@ -58,7 +58,7 @@ def stalled(
     Args:
         handlers: names of `Phases`.
         runs_max: entries of which so many runs of `asker` failed or lost their lease are left to a person.
-        asker: the request id of our own runs; how often their clients ask is their own affair.
+        asker: how the owner of our own runs begins; how often their clients ask is their own affair.
         idle_seconds: how long they must be left alone, so that a client's own retry comes first; doubled by each
             run of `asker`.
         longest_seconds: bound of that.

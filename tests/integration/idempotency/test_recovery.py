@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.test import RequestFactory, override_settings
 
 from idempotency import ledger
-from idempotency.completer import RUNS_MAX, complete_stalled
+from idempotency.completer import OWNER, RUNS_MAX, complete_stalled
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import PHASED
 from idempotency.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
@@ -95,9 +95,9 @@ def test_the_history_tells_every_run(caller: Caller, killing: Callable[[str], No
     die(caller)
     end_the_lease()
     complete_stalled()
-    runs = list(LedgerAttempt.objects.order_by("fence").values_list("fence", "outcome", "request_id"))
+    runs = list(LedgerAttempt.objects.order_by("fence").values_list("fence", "outcome", "owner"))
     assert [run[:2] for run in runs] == [(1, Outcome.LOST), (2, Outcome.FINISHED)]
-    assert runs[1][2] == "completer"
+    assert runs[1][2].startswith(OWNER)
 
 
 def test_outside_steps_have_no_transaction_and_know_their_arguments(
@@ -161,8 +161,8 @@ def test_an_entry_that_fails_again_and_again_is_left_to_a_person(
     assert caller.post("/steps", body={"amount": 5}).status_code == 500
     end_the_lease()
     assert complete_stalled() == {"failed": 1}
-    add_runs(RUNS_MAX, Outcome.FAILED, by="a client")
-    LedgerAttempt.objects.filter(fence__gte=102).update(request_id="completer")
+    add_runs(RUNS_MAX, Outcome.FAILED, by="host:1:1")
+    LedgerAttempt.objects.filter(fence__gte=102).update(owner=f"{OWNER}host:1:1")
     with pytest.raises(CommandError, match="1 could not be completed"):
         call_command("idempotency", "complete", idle_seconds=0)
     assert complete_stalled(idle_seconds=0) == {}
@@ -174,9 +174,30 @@ def add_runs(count: int, outcome: Outcome, *, by: str) -> None:
     LedgerAttempt.objects.update(started_at=ended, ended_at=ended)
     entry = LedgerEntry.objects.get()
     LedgerAttempt.objects.bulk_create(
-        LedgerAttempt(entry=entry, fence=fence, request_id=by, started_at=ended, ended_at=ended, outcome=outcome)
+        LedgerAttempt(
+            entry=entry,
+            fence=fence,
+            owner=by,
+            request_id="completer",  # whatever a caller sends as X-Request-Id
+            started_at=ended,
+            ended_at=ended,
+            outcome=outcome,
+        )
         for fence in range(100, 100 + count)
     )
+
+
+def test_runs_of_a_caller_who_calls_itself_completer_are_not_counted(
+    caller: Caller, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry is completed, however often its own retries failed."""
+    monkeypatch.undo()
+    STEPS["outside"] = RuntimeError("the provider's library broke")
+    assert caller.post("/steps", body={"amount": 5}, **{"X-Request-Id": "completer"}).status_code == 500
+    add_runs(RUNS_MAX, Outcome.FAILED, by=LedgerAttempt.objects.get().owner)
+    end_the_lease()
+    assert complete_stalled() == {"failed": 1}
+    assert LedgerAttempt.objects.filter(owner__startswith=OWNER).count() == 1
 
 
 def test_an_outcome_that_is_unknown_for_days_is_asked_for_hour_by_hour(
@@ -184,10 +205,10 @@ def test_an_outcome_that_is_unknown_for_days_is_asked_for_hour_by_hour(
 ) -> None:
     STEPS["outside"] = Response(202, {"state": "processing"})
     caller.post("/steps", body={"amount": 5})
-    add_runs(4 * RUNS_MAX, Outcome.UNCERTAIN, by="a client")
+    add_runs(4 * RUNS_MAX, Outcome.UNCERTAIN, by="host:1:1")
     assert complete_stalled() == {"uncertain": 1}
     assert complete_stalled() == {}
-    LedgerAttempt.objects.update(request_id="completer", ended_at=Now() - timedelta(minutes=59))
+    LedgerAttempt.objects.update(owner=f"{OWNER}host:1:1", ended_at=Now() - timedelta(minutes=59))
     assert complete_stalled() == {}
     LedgerAttempt.objects.update(ended_at=Now() - timedelta(minutes=61))
     assert complete_stalled() == {"uncertain": 1}
