@@ -66,7 +66,7 @@ class AtomicExchange(Exchange):
         response = rendered(response)
         answer = self._stored(response)
         with _by_itself():
-            kept = ledger.record_if_new(self._identity, answer, subject=self._subject)
+            kept = ledger.record_if_new(self._identity, self._sealed(answer), subject=self._subject)
         if not kept:
             return self._replay_entry(self._find()).replay()
         self._count("refused")
@@ -81,7 +81,7 @@ class AtomicExchange(Exchange):
             return response if replay is None else replay.replay()
         answer = self._stored(response)
         self._settling = True
-        if not self._settle(verdict, answer):
+        if not self._settle(verdict, self._sealed(answer)):
             self._conflict("lost_race")
             replay = self._undo() or self._replay_entry(self._find())
             return replay.replay()

@@ -136,8 +136,11 @@ class Exchange(ABC):
         return in_progress()
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
-        """What is kept of `response`: redacted, bounded, encrypted where the settings say so."""
-        answer = StoredResponse.of(response, max_bytes=self._config.max_response_bytes, redact=self._redact)
+        """What is stored of `response`: redacted and bounded."""
+        return StoredResponse.of(response, max_bytes=self._config.max_response_bytes, redact=self._redact)
+
+    def _sealed(self, answer: StoredResponse) -> StoredResponse:
+        """As the ledger stores it: encrypted where the settings say so."""
         return vault.seal(answer, digest=self.key_digest)
 
     def _show(self, answer: StoredResponse) -> None:
@@ -163,8 +166,9 @@ class Exchange(ABC):
         if entry.answer is None:
             raise self._in_progress()
         seconds = min(self._config.result_seconds, entry.fresh_seconds)
-        marker.finish(self.key_digest, fingerprint=entry.fingerprint, answer=entry.answer, ttl_seconds=seconds)
-        return self._replay(entry.answer, source="ledger")
+        answer = vault.unseal(entry.answer, digest=self.key_digest)
+        marker.finish(self.key_digest, fingerprint=entry.fingerprint, answer=answer, ttl_seconds=seconds)
+        return self._replay(answer, source="ledger")
 
     def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
         if answer.body is None:
@@ -172,7 +176,7 @@ class Exchange(ABC):
             raise result_expired(answer.headers.get("Location"))
         metrics.replays.labels(source).inc()
         self._count("replayed")
-        return vault.unseal(answer, digest=self.key_digest)
+        return answer
 
     def _turns(self) -> Iterator[None]:
         """Once, and within `WAIT_SECONDS` again whenever the twin that holds the key has come to an end.

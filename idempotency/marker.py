@@ -4,15 +4,17 @@ It never decides. Flushed, paused, stopped, lagging or lying, the worst it can d
 the unique constraint of the ledger. With Redis away every function returns at once (`idempotency.fastpath`), and
 the caller works on the ledger alone.
 
-Values: ``R<fingerprint hex>:<owner>`` while running; ``F<json>\\n<bytes of the answer>`` when finished, the bytes
-encrypted where `BODY_KEYS` is set. Keys carry a hash tag, so that a script's keys always live in one slot of a
-Redis Cluster; a marker's key is also the channel on which its end is told.
+Values: ``R<fingerprint hex>:<owner>`` while running; ``F<json>\\n<bytes of the answer>`` when finished. Where
+`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.vault`), and one without a seal is no answer: the
+ledger is asked. Keys carry a hash tag, so that a script's keys always live in one slot of a Redis Cluster; a
+marker's key is also the channel on which its end is published.
 """
 
 import json
 from dataclasses import dataclass
 from typing import Any
 
+from idempotency import vault
 from idempotency.fastpath import Script, attempt, get
 from idempotency.response import StoredResponse
 
@@ -63,20 +65,20 @@ def claim(digest: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) ->
 
     def ask(redis: Any) -> Found | None:
         found = _claim_script(redis, [key_of(digest)], [value, round(ttl_seconds * 1000)])
-        return Claimed(value) if found is None else _read(found)
+        return Claimed(value) if found is None else _read(found, name=key_of(digest))
 
     return attempt(ask)
 
 
 def look(digest: str) -> Running | Finished | None:
     """What stands at the marker; None if nothing, or Redis is unavailable."""
-    return attempt(lambda redis: _read(get(redis, key_of(digest))))
+    return attempt(lambda redis: _read(get(redis, key_of(digest)), name=key_of(digest)))
 
 
 def finish(
     digest: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float, wait: bool = True
 ) -> None:
-    """Let replays be answered from here. Only after the answer has been committed to the ledger.
+    """Let replays be answered from here. Only after `answer`, here without its seal, was committed to the ledger.
 
     Written over whatever stands there: the ledger has decided, so a twin's running marker is stale. Whoever has
     just claimed here need not `wait` for it: Redis was there and knew our scripts, and if it lost them since, only
@@ -84,7 +86,7 @@ def finish(
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
-        value = _written(fingerprint, answer)
+        value = vault.seal_for_redis(_written(fingerprint, answer), name=key_of(digest))
         run = _finish_script if wait else _finish_script.tell
         attempt(lambda redis: run(redis, [key_of(digest)], [value, milliseconds]))
 
@@ -105,22 +107,16 @@ def _written(fingerprint: bytes, answer: StoredResponse) -> bytes:
         "status": answer.status,
         "headers": answer.headers,
         "kept": answer.body is not None,
-        "body_key_id": answer.body_key_id,
     }
     return b"F" + _encoder.encode(head).encode() + b"\n" + (answer.body or b"")
 
 
-def _read(value: bytes | None) -> Running | Finished | None:
+def _read(value: bytes | None, *, name: str) -> Running | Finished | None:
     if value is None:
         return None
     if value[:1] == b"R":
         return Running(bytes.fromhex(value[1:].split(b":", 1)[0].decode()))
-    encoded, body = value[1:].split(b"\n", 1)
+    encoded, body = vault.open_from_redis(value, name=name)[1:].split(b"\n", 1)
     head = json.loads(encoded)
-    answer = StoredResponse(
-        status=head["status"],
-        headers=head["headers"],
-        body=body if head["kept"] else None,
-        body_key_id=head["body_key_id"],
-    )
+    answer = StoredResponse(status=head["status"], headers=head["headers"], body=body if head["kept"] else None)
     return Finished(bytes.fromhex(head["fingerprint"]), answer)

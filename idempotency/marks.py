@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from idempotency.fastpath import attempt
+from idempotency.vault import open_from_redis, seal_for_redis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +25,21 @@ class Mark:
 
     def put(self, identifier: str, value: str) -> None:
         """The fact holds for this thing; call it after the commit."""
-        attempt(lambda redis: redis.set(self._key(identifier), value.encode(), ex=self.ttl_seconds))
+        name = self._key(identifier)
+        sealed = seal_for_redis(value.encode(), name=name)
+        attempt(lambda redis: redis.set(name, sealed, ex=self.ttl_seconds))
 
     def get(self, identifier: str) -> str | None:
         """What was put; None if nothing is known here, or Redis is unavailable."""
-        return attempt(lambda redis: _text(redis.get(self._key(identifier))))
+        name = self._key(identifier)
+        return attempt(lambda redis: _text(redis.get(name), name=name))
 
     def _key(self, identifier: str) -> str:
         return f"idempotency:mark:{self.kind}:{{{identifier}}}"
 
 
-def _text(found: Any) -> str | None:
-    """As a client gives it, that may decode what it reads; `attempt` passes over bytes that are no UTF-8."""
-    return found if found is None or isinstance(found, str) else bytes(found).decode()
+def _text(found: Any, *, name: str) -> str | None:
+    """As a client gives it, that may decode what it reads; `attempt` passes over what cannot be read."""
+    if found is None:
+        return None
+    return open_from_redis(found.encode() if isinstance(found, str) else bytes(found), name=name).decode()

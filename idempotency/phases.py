@@ -123,7 +123,7 @@ class PhasedExchange(Exchange):
         if self.run is None:
             return True
         self._as_heard_before(response)
-        answer = self._stored(response)
+        answer = self._sealed(self._stored(response))
         return ledger.complete_phased(self.run, answer, subject=self._subject)
 
     def committed(self, response: HttpResponseBase) -> None:
@@ -169,7 +169,7 @@ class PhasedExchange(Exchange):
         if answer is None:
             kept, outcome = ledger.suspend(run, subject=self._subject), "uncertain"
         else:
-            kept = self.settled = ledger.complete_phased(run, answer, subject=self._subject)
+            kept = self.settled = ledger.complete_phased(run, self._sealed(answer), subject=self._subject)
             outcome = "executed" if verdict is Verdict.EFFECT else "refused"
         if not kept:
             return self._overtaken()

@@ -169,6 +169,7 @@ def test_answers_are_encrypted_on_wish_and_a_rotation_reaches_them(
         assert caller.post().content == first.content
         (name,) = [key for key in redis_server.keys("idempotency:*") if b"2025" in (redis_server.get(key) or b"")]
         assert first.content not in (redis_server.get(name) or b"")
+        assert caller.post(key="before").content == plain.content  # what Redis has of it is not sealed
         entry = LedgerEntry.objects.get(key="k1")
         assert first.content not in bytes(entry.response_body or b"")
     with override_settings(IDEMPOTENCY=new):

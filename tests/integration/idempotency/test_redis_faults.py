@@ -1,5 +1,7 @@
 """Redis paused, stopped or lying: the answer stays right and comes within the client's time-outs."""
 
+import base64
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from redis.connection import UnixDomainSocketConnection
 
 from idempotency import fastpath
+from idempotency.keys import digest_of
 from idempotency.marks import Mark
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.conftest import Caller
@@ -81,6 +84,107 @@ def test_a_marker_that_lies_running_does_not_hide_the_answer(
     redis_server.set(name, b"not ours")
     assert caller.post().content == first.content
     assert effects() == 1
+
+
+@pytest.fixture
+def body_keys() -> Iterator[None]:
+    with override_settings(IDEMPOTENCY={"BODY_KEYS": {"2026": base64.b64encode(b"k" * 32).decode()}}):
+        yield
+
+
+def forged(fingerprint: bytes) -> bytes:
+    """What somebody who can write to Redis, and has no key, would have a caller believe."""
+    head = {
+        "fingerprint": fingerprint.hex(),
+        "status": 201,
+        "headers": {"Location": "/elsewhere"},
+        "kept": True,
+        "body_key_id": "",
+    }
+    return b"F" + json.dumps(head).encode() + b'\n{"id": 666}'
+
+
+def test_with_body_keys_nothing_of_an_answer_is_plain_in_redis(
+    caller: Caller, redis_server: redis.Redis, body_keys: None
+) -> None:
+    first = caller.post()
+    (name,) = redis_server.keys("idempotency:*")
+    value = redis_server.get(name) or b""
+    assert value.startswith(b"S2026\n")
+    for part in (first.content, b"status", b"201", b"Location", first["Location"].encode()):
+        assert part not in value
+    again = caller.post()
+    assert (again.content, again["Location"]) == (first.content, first["Location"])
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda value, other, fingerprint: forged(fingerprint),
+        lambda value, other, fingerprint: b"S2026\n" + forged(fingerprint),
+        lambda value, other, fingerprint: other,
+        lambda value, other, fingerprint: value[:-1] + bytes([value[-1] ^ 1]),
+        lambda value, other, fingerprint: b"S2025" + value[5:],
+    ],
+    ids=["not sealed", "no seal behind the mark", "of another key", "changed", "under a key that is not here"],
+)
+@pytest.mark.parametrize("path", ["/things", "/phased"])
+def test_with_body_keys_redis_cannot_make_an_answer_up(
+    caller: Caller, effects: Effects, redis_server: redis.Redis, body_keys: None, lie: Any, path: str
+) -> None:
+    """Whatever stands there, the ledger is asked; and Redis has the true answer again afterwards."""
+    first = caller.post(path)
+    caller.post(path, key="k2")
+    (name,) = [key for key in redis_server.keys("idempotency:*") if digest_of_k1() in key]
+    (name_2,) = set(redis_server.keys("idempotency:*")) - {name}
+    value, value_2 = (redis_server.get(key) or b"" for key in (name, name_2))
+    entry = LedgerEntry.objects.get(key="k1")
+    redis_server.set(name, lie(value, value_2, bytes(entry.fingerprint)))
+    again = caller.post(path)
+    assert (again.status_code, again.content) == (first.status_code, first.content)
+    assert effects() == 2
+    replay = ledger_is_not_asked(lambda: caller.post(path))
+    assert replay.content == first.content
+
+
+def test_with_body_keys_a_made_up_answer_does_not_keep_a_call_from_its_effect(
+    caller: Caller, effects: Effects, redis_server: redis.Redis, body_keys: None
+) -> None:
+    caller.post()
+    (name,) = redis_server.keys("idempotency:*")
+    entry = LedgerEntry.objects.get()
+    fingerprint = bytes(entry.fingerprint)
+    entry.delete()
+    redis_server.set(name, forged(fingerprint))
+    assert b"666" not in caller.post().content
+    assert effects() == 2
+
+
+def test_with_body_keys_a_mark_that_is_not_sealed_tells_nothing(
+    redis_server: redis.Redis, body_keys: None
+) -> None:
+    mark = Mark(kind="tested")
+    mark.put("1", "7")
+    assert mark.get("1") == "7"
+    (name,) = redis_server.keys("idempotency:mark:tested:*")
+    sealed = redis_server.get(name) or b""
+    redis_server.set(name, b"7")
+    assert mark.get("1") is None
+    redis_server.set(name.replace(b"{1}", b"{2}"), sealed)
+    assert mark.get("2") is None
+
+
+def digest_of_k1() -> bytes:
+    entry = LedgerEntry.objects.get(key="k1")
+    return digest_of(scope=entry.scope, key=entry.key).encode()
+
+
+def ledger_is_not_asked(call: Callable[[], Any]) -> Any:
+    """What `call` returns, having read no row of the ledger."""
+    with CaptureQueriesContext(connection) as captured:
+        answer = call()
+    assert not [query for query in captured.captured_queries if "idempotency_ledgerentry" in query["sql"]]
+    return answer
 
 
 def test_a_running_marker_of_a_dead_process_is_409_until_it_expires(
