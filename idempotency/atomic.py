@@ -30,7 +30,7 @@ class AtomicExchange(Exchange):
     def begin(self) -> StoredResponse | None:
         for _ in self._turns():
             found = marker.claim(
-                self.key_digest,
+                self._marker,
                 fingerprint=self._identity.fingerprint,
                 owner=self._identity.owner,
                 ttl_seconds=self._config.marker_seconds,
@@ -107,7 +107,7 @@ class AtomicExchange(Exchange):
     def _let_twins_in(self) -> None:
         claimed, self._claimed = self._claimed, None
         if claimed is not None:
-            marker.release(self.key_digest, claimed)
+            marker.release(self._marker, claimed)
 
     def _hold(self, *, wait: bool = True) -> StoredResponse | None:
         """Redis is away. The transaction stays open if the key is ours, else it is left."""

@@ -113,6 +113,22 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     ]
 
 
+@register(Tags.compatibility)
+def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """With django-tenants each schema has a ledger: in a shared one the equal keys of two tenants would meet."""
+    apps = getattr(settings, "TENANT_APPS", None)
+    if apps is None or any(entry.partition(".")[0] == "idempotency" for entry in apps):
+        return []
+    return [
+        Error(
+            "TENANT_APPS lacks 'idempotency', so all tenants share one ledger: a caller hears the answer that "
+            "another tenant's caller of the same number got under the same key.",
+            hint="Put 'idempotency' into TENANT_APPS and into SHARED_APPS.",
+            id="idempotency.E009",
+        )
+    ]
+
+
 @register(Tags.database)
 def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """The constraint that decides is really there: a restored dump or a hand may have lost it."""

@@ -115,6 +115,7 @@ def _close(
         raise NotDecidable
     digest = digest_of(scope=entry.scope, key=entry.key)
     answer = vault.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
+    name = marker.key_of(digest)
     with transaction.atomic():
         # before the entry is locked, because a step too locks its own rows first; one that goes on meanwhile has
         # the lease again, and so the entry is not closed
@@ -129,4 +130,4 @@ def _close(
         )
         if not closed:
             raise NotDecidable
-    marker.ring(digest)
+    marker.ring(name)

@@ -84,6 +84,8 @@ class Exchange(ABC):
             digest=self.key_digest,
             handler=handler,
         )
+        # once, before anything is done: afterwards nothing may fail that only concerns Redis
+        self._marker = marker.key_of(self.key_digest) if self._config.uses_redis else ""
         logs.bind(key_digest=self.key_digest)
 
     @abstractmethod
@@ -147,7 +149,7 @@ class Exchange(ABC):
         """Let replays be answered by Redis; only after the commit."""
         seconds = min(self._config.result_seconds, self._config.body_seconds)
         marker.finish(
-            self.key_digest,
+            self._marker,
             fingerprint=self._identity.fingerprint,
             answer=answer,
             ttl_seconds=seconds,
@@ -167,7 +169,7 @@ class Exchange(ABC):
             raise self._in_progress()
         seconds = min(self._config.result_seconds, entry.fresh_seconds)
         answer = vault.unseal(entry.answer, digest=self.key_digest)
-        marker.finish(self.key_digest, fingerprint=entry.fingerprint, answer=answer, ttl_seconds=seconds)
+        marker.finish(self._marker, fingerprint=entry.fingerprint, answer=answer, ttl_seconds=seconds)
         return self._replay(answer, source="ledger")
 
     def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
@@ -188,7 +190,7 @@ class Exchange(ABC):
         yield
         if self._config.wait_seconds == 0:
             return
-        with subscriber.listen(marker.key_of(self.key_digest)) as bell:
+        with subscriber.listen(self._marker) as bell:
             yield  # the twin may have ended before we were subscribed
             while (left := deadline - time.monotonic()) > 0:
                 if bell is None:

@@ -52,9 +52,14 @@ def digest_of(*, scope: str, key: str) -> str:
     return hashlib.sha256(f"{scope}\x00{key}".encode()).hexdigest()
 
 
-def lock_id_of(digest: str) -> int:
-    """The advisory lock of a key: the digest's first 64 bits, signed as PostgreSQL's bigint is.
+def lock_id_of(digest: str, *, schema: str = "") -> int:
+    """The advisory lock of a key: 64 bits of a digest, signed as PostgreSQL's bigint is.
 
-    Two keys that share it (one pair in 2**64) could at worst be told "in progress" about each other.
+    Two keys that share it (one pair in 2**64) could at worst hear "in progress" about each other.
+
+    Args:
+        schema: of the ledger (`names.schema`): all schemas of a database share its advisory locks.
     """
+    if schema:
+        digest = hashlib.sha256(f"{schema}\x00{digest}".encode()).hexdigest()
     return int.from_bytes(bytes.fromhex(digest[:16]), "big", signed=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from idempotency import vault
 from idempotency.fastpath import Script, attempt, get
+from idempotency.ledger import redis_prefix
 from idempotency.response import StoredResponse
 
 _encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make it anew for every answer
@@ -51,12 +52,19 @@ Found = Claimed | Running | Finished
 
 
 def key_of(digest: str) -> str:
-    """Name of a marker, and of the channel that tells its end."""
-    return f"idempotency:{{{digest}}}"
+    """Name a marker, and the channel on which its end is published, for the ledger of now.
+
+    Raises:
+        django.db.Error: as `ledger.redis_prefix`.
+    """
+    return f"{redis_prefix()}:key:{{{digest}}}"
 
 
-def claim(digest: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
+def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
     """`SET key value NX PX ttl`, or what is there instead: one command.
+
+    Args:
+        name: of the marker (`key_of`), as for the others here.
 
     Returns:
         None if Redis is unavailable: ask the ledger.
@@ -64,19 +72,19 @@ def claim(digest: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) ->
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:
-        found = _claim_script(redis, [key_of(digest)], [value, round(ttl_seconds * 1000)])
-        return Claimed(value) if found is None else _read(found, name=key_of(digest))
+        found = _claim_script(redis, [name], [value, round(ttl_seconds * 1000)])
+        return Claimed(value) if found is None else _read(found, name=name)
 
     return attempt(ask)
 
 
-def look(digest: str) -> Running | Finished | None:
+def look(name: str) -> Running | Finished | None:
     """What stands at the marker; None if nothing, or Redis is unavailable."""
-    return attempt(lambda redis: _read(get(redis, key_of(digest)), name=key_of(digest)))
+    return attempt(lambda redis: _read(get(redis, name), name=name))
 
 
 def finish(
-    digest: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float, wait: bool = True
+    name: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float, wait: bool = True
 ) -> None:
     """Let replays be answered from here. Only after `answer`, here without its seal, was committed to the ledger.
 
@@ -86,19 +94,19 @@ def finish(
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
-        value = vault.seal_for_redis(_written(fingerprint, answer), name=key_of(digest))
+        value = vault.seal_for_redis(_written(fingerprint, answer), name=name)
         run = _finish_script if wait else _finish_script.tell
-        attempt(lambda redis: run(redis, [key_of(digest)], [value, milliseconds]))
+        attempt(lambda redis: run(redis, [name], [value, milliseconds]))
 
 
-def release(digest: str, claimed: Claimed) -> None:
+def release(name: str, claimed: Claimed) -> None:
     """Compare-and-delete: let the same key try again at once."""
-    attempt(lambda redis: _release_script(redis, [key_of(digest)], [claimed.value]))
+    attempt(lambda redis: _release_script(redis, [name], [claimed.value]))
 
 
-def ring(digest: str) -> None:
+def ring(name: str) -> None:
     """Wake who waits for this key: its phased run has ended, without an answer to keep here."""
-    attempt(lambda redis: redis.publish(key_of(digest), b"ended"))
+    attempt(lambda redis: redis.publish(name, b"ended"))
 
 
 def _written(fingerprint: bytes, answer: StoredResponse) -> bytes:

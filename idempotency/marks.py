@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from idempotency.fastpath import attempt
+from idempotency.ledger import redis_prefix
 from idempotency.vault import open_from_redis, seal_for_redis
 
 
@@ -35,7 +36,7 @@ class Mark:
         return attempt(lambda redis: _text(redis.get(name), name=name))
 
     def _key(self, identifier: str) -> str:
-        return f"idempotency:mark:{self.kind}:{{{identifier}}}"
+        return f"{redis_prefix()}:mark:{self.kind}:{{{identifier}}}"
 
 
 def _text(found: Any, *, name: str) -> str | None:

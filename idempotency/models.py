@@ -162,6 +162,23 @@ class ConsumedMessage(models.Model):
         return f"{self.message_id} ({self.consumer})"
 
 
+class LedgerEpoch(models.Model):
+    """The one row whose value stands in names in Redis (`idempotency.ledger.epoch`)."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    value = models.CharField(max_length=32)
+    since = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(id=1), name="ledger_epoch_is_one"),
+            models.CheckConstraint(condition=~Q(value=""), name="ledger_epoch_is_not_empty"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.value} since {self.since:%Y-%m-%d %H:%M}"
+
+
 class LedgerTally(models.Model):
     """How often something happened in an hour, over all processes: for the charts of the admin, not for money."""
 

@@ -77,7 +77,7 @@ class PhasedExchange(Exchange):
             ledger.note_subject(self.run, subject=self._subject)
 
     def begin(self) -> StoredResponse | None:
-        found = marker.look(self.key_digest)
+        found = marker.look(self._marker)
         if isinstance(found, marker.Finished):
             return self._replay_found(found)
         for _ in self._turns():
@@ -111,7 +111,7 @@ class PhasedExchange(Exchange):
         self._count("failed")
         if self.run is not None and not self.settled:
             ledger.drop_lease(self.run)
-            marker.ring(self.key_digest)
+            marker.ring(self._marker)
         return None
 
     def complete(self, response: HttpResponseBase) -> bool:
@@ -163,7 +163,7 @@ class PhasedExchange(Exchange):
             # a 5xx may have left something outside: keep the entry. Any other 4xx says that nothing was done.
             (ledger.drop_lease if response.status_code >= 500 else ledger.forget)(run)
             self._count("not_stored")
-            marker.ring(self.key_digest)
+            marker.ring(self._marker)
             return response
         answer = self._stored(response) if known else None
         if answer is None:
@@ -175,7 +175,7 @@ class PhasedExchange(Exchange):
             return self._overtaken()
         self._count(outcome)
         if answer is None or answer.status == UNCERTAIN_STATUS:
-            marker.ring(self.key_digest)
+            marker.ring(self._marker)
         else:
             self._show(answer)
         return response

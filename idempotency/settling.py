@@ -61,5 +61,5 @@ def _end(entry: LedgerEntry) -> bool:
     )
     if ended:
         metrics.resumed.labels("settled").inc()
-        marker.ring(digest_of(scope=entry.scope, key=entry.key))
+        marker.ring(marker.key_of(digest_of(scope=entry.scope, key=entry.key)))
     return ended

@@ -16,6 +16,7 @@ from idempotency.conf import config
 from idempotency.errors import Problem, token_unknown
 from idempotency.keys import token_scope_of
 from idempotency.ledger import find
+from idempotency.names import schema
 
 _SEPARATOR, _SEPARATORS = ":", 2  # of Django's signer: value, time and signature
 
@@ -85,4 +86,6 @@ def _word_of(what: str) -> str:
 
 
 def _signer(principal: str) -> signing.TimestampSigner:
-    return signing.TimestampSigner(salt=f"idempotency.token.{principal}")
+    tenant = schema()  # two tenants may each have a caller of this name
+    holder = f"{tenant}/{principal}" if tenant else principal
+    return signing.TimestampSigner(salt=f"idempotency.token.{holder}")

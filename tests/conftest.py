@@ -1,5 +1,6 @@
 """Fixtures that every test may lean on: a clean marker store, and the real servers' addresses."""
 
+import math
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from django.db import connection
 from django.test import TransactionTestCase
 
 from idempotency import fastpath
+from idempotency.ledger import epoch
 from idempotency.tallies import tallies
 from payments.sandbox import state
 from shop.guardian import Guardian
@@ -45,10 +47,21 @@ def hanging(server: redis.Redis) -> Iterator[None]:
         os.kill(process, signal.SIGCONT)
 
 
+class _Read(dict[str, tuple[float, str]]):
+    """An epoch that was read for good."""
+
+    def get(self, base: str, default: Any = None) -> Any:
+        return math.inf, f"{base}:of-the-tests"
+
+
 @pytest.fixture(autouse=True)
 def _fresh_marker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No marker of an earlier test stands in Redis, the breaker is closed, no timer writes counts by itself."""
+    """No marker of an earlier test stands in Redis, the breaker is closed, no timer writes counts by itself.
+
+    Nor is the ledger's epoch read in the middle of a test that counts statements (`idempotency.ledger.epoch`).
+    """
     fastpath.breaker.succeeded()
+    monkeypatch.setattr(epoch, "_read", _Read())
     monkeypatch.setattr(tallies, "add", lambda what: None)
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()

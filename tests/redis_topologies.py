@@ -78,12 +78,12 @@ class Topology(ABC):
     def keys(self) -> set[bytes]:
         """The markers that are kept, over all servers; what limits and locks keep is not meant."""
         with self.data_nodes() as clients:
-            return {key for client in clients for key in client.keys("idempotency:*")}
+            return {key for client in clients for key in client.keys("*:key:*")}
 
     def listened_to(self) -> bool:
         """Whether anyone is subscribed to a marker's end, on any server."""
         with self.data_nodes() as clients:
-            return any(client.pubsub_channels("idempotency:*") for client in clients)
+            return any(client.pubsub_channels("*:key:*") for client in clients)
 
     def _spawn(self, name: str, *options: str) -> None:
         folder = self._folder / name

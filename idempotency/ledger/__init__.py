@@ -1,6 +1,7 @@
 """The ledger: the only code that writes its tables, and the judge of which of two twins executed."""
 
 from idempotency.ledger.claiming import await_twin, hold, record, record_if_new
+from idempotency.ledger.epoch import redis_prefix, renew_epoch
 from idempotency.ledger.identity import Found, Identity, Run, TwinRunning
 from idempotency.ledger.leasing import (
     claim_phased,
@@ -40,6 +41,8 @@ __all__ = [
     "purge_bodies",
     "record",
     "record_if_new",
+    "redis_prefix",
+    "renew_epoch",
     "rewrap",
     "stalled",
     "suspend",

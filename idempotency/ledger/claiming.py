@@ -19,6 +19,7 @@ from idempotency.ledger.identity import Found, Identity, TwinRunning
 from idempotency.ledger.reading import FIND, found_in
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import Mode
+from idempotency.names import schema
 from idempotency.response import StoredResponse
 from idempotency.statements import Statement, broken_constraint, send
 
@@ -48,7 +49,7 @@ def hold(identity: Identity) -> Found | bool:
         The committed entry that has the key; else whether we hold the key now, which False says a twin does.
     """
     ((held,),), entries = send(
-        Statement(_LOCK, [lock_id_of(identity.digest)], rows=1),
+        Statement(_LOCK, [lock_id_of(identity.digest, schema=schema())], rows=1),
         Statement(FIND, [config().body_seconds, identity.scope, identity.key]),
     )
     return found_in(entries[0]) if entries else bool(held)
@@ -64,7 +65,7 @@ def await_twin(identity: Identity, *, wait_seconds: float) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{milliseconds}ms"])
         try:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(identity.digest)])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(identity.digest, schema=schema())])
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
                 raise TwinRunning from error

@@ -18,13 +18,14 @@ from idempotency.locks.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.errors import LockLost, LockTimeout, NotHeld
 from idempotency.locks.session import Session
 from idempotency.locks.steps import Step, Steps, Wait, Work, operation, perform, perform_async
+from idempotency.names import schema
 
 T = TypeVar("T")
 
 DEFAULT: Any = object()  # as the constructor said
 
-# by process (a fork's child holds nothing), database, lock and holder
-_sessions: dict[tuple[str, str, str, str], Session] = {}
+# by process (a fork's child holds nothing), database, schema, lock and holder
+_sessions: dict[tuple[str, str, str, str, str], Session] = {}
 _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
 
@@ -36,7 +37,8 @@ class Advisory:
     Two sessions that wait for each other crosswise are no deadlock that PostgreSQL sees: set `wait_seconds`.
 
     Args:
-        name: any text; the same name is the same lock in the whole database, for `transaction_lock` too.
+        name: any text; the same name is the same lock in the whole database, or schema of a tenant, for
+            `transaction_lock` too.
         using: alias of the database. It must lead to PostgreSQL itself, not to a pooler.
         owner: who holds, for code that acquires in one thread and releases in another of this process; unique, or
             two callers are taken for one. None: the running thread or task.
@@ -76,7 +78,8 @@ class Advisory:
                     raise self._lost()
                 known.depth += 1
                 return True
-        session = Session(self.name, self._holder(), connections[self._using].get_connection_params())
+        parameters = connections[self._using].get_connection_params()
+        session = Session(self.name, self._holder(), parameters, schema=schema(self._using))
         try:
             yield Work(partial(session.ask, self._wait_seconds if wait_seconds is DEFAULT else wait_seconds))
             while session.busy():
@@ -144,8 +147,8 @@ class Advisory:
     def _holder(self) -> holder.Holder:
         return self._owner or holder.current()
 
-    def _place(self) -> tuple[str, str, str, str]:
-        return holder.process(), self._using, self.name, self._holder().name
+    def _place(self) -> tuple[str, str, str, str, str]:
+        return holder.process(), self._using, schema(self._using), self.name, self._holder().name
 
     def _lost(self) -> LockLost:
         return LockLost(f"{self.name!r}: the connection that held it ended before its release.")

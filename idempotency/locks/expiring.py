@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from idempotency.locks.hub import Hub
-from idempotency.locks.script import Script
+from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Steps, Tell, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
@@ -61,7 +61,7 @@ class Expiring:
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
         # the name's length keeps ("a:b", "c") apart from ("a", "b:c")
-        key = f"payonce:seen:{{{len(self.name)}:{self.name}:{member}}}"
+        key = tagged("seen", f"{len(self.name)}:{self.name}:{member}")
         return [key], [self._ttl_ms, self.hub().new_request()]
 
 

@@ -23,6 +23,7 @@ from redis.exceptions import (
 from idempotency.locks import holder
 from idempotency.locks.holds import MICROSECONDS, Hold, Holds, Mail, chunks
 from idempotency.locks.script import Script
+from idempotency.names import prefix
 
 READY_SECONDS = 1.0  # for the server to confirm the subscription; without it a waiter looks by itself
 READ_SECONDS = 5.0  # how often the subscriber looks whether anyone still waits
@@ -53,7 +54,7 @@ class Hub(ABC):
         self.cluster = cluster
         self.mail = Mail()
         self.holds = Holds(self.stir)
-        self.channel = f"payonce:locks:{self.process}:{id(self):x}"
+        self.channel = f"{prefix()}:locks:{self.process}:{id(self):x}"
         self._own_channel = self.channel.encode()
         self._listeners: dict[str, list[Callable[[str | None], None]]] = {}
 

@@ -27,12 +27,16 @@ class Latch:
     def __init__(self, name: str, *, client: Any = None) -> None:
         self.name = name
         self.client = client
-        key = tagged("latch", name)
-        self._keys = [key, f"{key}:waiters", f"{key}:told"]
+        tagged("latch", name)  # refuses a bad name here
 
     def hub(self) -> Hub:
         """Where it is asked for."""
         raise NotImplementedError
+
+    @property
+    def _keys(self) -> list[str]:
+        key = tagged("latch", self.name)
+        return [key, f"{key}:waiters", f"{key}:told"]
 
     @operation
     def open(self, count: int, *, life_seconds: float = LIFE_SECONDS) -> Steps[bool]:

@@ -58,13 +58,19 @@ class Places:
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         release_seconds: float = RELEASE_SECONDS,
     ) -> None:
-        self._prefix = tagged(kind, name)
-        self.keys = [self._prefix, f"{self._prefix}:queue", f"{self._prefix}:waiters"]
+        tagged(kind, name)  # refuses a bad name here
+        self._kind = kind
         self.name = name
         self._capacity = capacity
         self._fair = fair
         self._hold_seconds_max = hold_seconds_max
         self._release_seconds = release_seconds
+
+    @property
+    def keys(self) -> list[str]:
+        """Where its holders, its queue and its waiters are, here and now."""
+        key = tagged(self._kind, self.name)
+        return [key, f"{key}:queue", f"{key}:waiters"]
 
     def take(
         self,
@@ -98,7 +104,7 @@ class Places:
         """
         if lease_seconds is not None and not 0 < lease_seconds < float("inf"):
             raise ValueError(f"lease_seconds must be above 0 and have an end, not {lease_seconds}")
-        before = hub.holds.get(self._prefix, holder.name)
+        before = hub.holds.get(self.keys[0], holder.name)
         if before is not None and before.lost:
             if within or not before.lapsed:
                 raise self._lost()
@@ -143,7 +149,7 @@ class Places:
         yield Finish(self._give(hub, holder, shared=shared, exclusive=exclusive, token=token))
 
     def _give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int) -> Steps[None]:
-        hold = hub.holds.get(self._prefix, holder.name)
+        hold = hub.holds.get(self.keys[0], holder.name)
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, token=token)
         try:
             told = yield from insist(ask, seconds=self._release_seconds)
@@ -176,7 +182,7 @@ class Places:
             told = yield ask
         except LockUnavailable:
             return  # its lease or its patience ends it
-        hold = hub.holds.get(self._prefix, holder.name)
+        hold = hub.holds.get(self.keys[0], holder.name)
         if told == [1, 0] and hold is not None and hold is not before:
             hub.holds.remove(hold)
 

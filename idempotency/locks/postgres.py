@@ -18,6 +18,7 @@ from django.db.models import Model, QuerySet
 from idempotency.locks.advisory import AdvisoryLock, AsyncAdvisoryLock
 from idempotency.locks.errors import LockError, LockLost, LockTimeout
 from idempotency.locks.session import LOCK_NOT_AVAILABLE, lock_key, milliseconds
+from idempotency.names import schema
 
 __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transaction_lock", "write_fenced"]
 
@@ -37,7 +38,7 @@ def transaction_lock(name: str, *, using: str = "default", wait_seconds: float |
     the same lock, and another holder.
 
     Args:
-        name: any text.
+        name: any text; each schema of the database has locks of its own (`idempotency.names`).
         using: alias of the database.
         wait_seconds: None for as long as the connection's own limits let it, 0 not at all.
 
@@ -48,10 +49,11 @@ def transaction_lock(name: str, *, using: str = "default", wait_seconds: float |
     Transaction: needs the caller's.
     """
     with _within(using, wait_seconds, f"{name!r}"), connections[using].cursor() as cursor:
+        key = lock_key(name, schema=schema(using))
         if wait_seconds is None or wait_seconds > 0:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(name)])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [key])
         else:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(name)])
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [key])
             if not cursor.fetchone()[0]:
                 raise LockTimeout(f"{name!r} is not free.")
 

@@ -57,7 +57,7 @@ class Limiter:
         self._permits = permits
         self._per_client = permits_per_client
         self._interval = round(interval_seconds * MICROSECONDS)
-        self._key = tagged("rate", name)
+        tagged("rate", name)  # refuses a bad name here
 
     def hub(self) -> Hub:
         """Where it is asked for."""
@@ -78,9 +78,10 @@ class Limiter:
             RateExceeded: it would be longer; nothing was taken.
             LockUnavailable: Redis did not answer; who limits for protection decides what that means.
         """
-        limits = {self._key: self._permits}
+        key = tagged("rate", self.name)
+        limits = {key: self._permits}
         if caller is not None and self._per_client is not None:
-            limits[f"{self._key}:{caller}"] = self._per_client
+            limits[f"{key}:{caller}"] = self._per_client
         if not 1 <= permits <= min(limits.values()):
             raise ValueError(f"permits must be 1 to {min(limits.values())}, not {permits}")
         longest = FOR_EVER if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, FOR_EVER))

@@ -7,16 +7,20 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from idempotency.names import prefix
+
 
 def tagged(kind: str, name: str) -> str:
-    """The key of what has this name, from which its other keys begin; the name is their hash tag.
+    """Build the key of what has this name, with which its other keys begin; the name is their hash tag.
+
+    Call it at each use, not once: the same name is another lock at each tenant.
 
     Raises:
         ValueError: the tag would be empty, and a Redis Cluster would spread the keys.
     """
     if name[:1] in {"", "}"}:
         raise ValueError(f"a name must not be empty or begin with a closing brace, as {name!r} does")
-    return f"payonce:{kind}:{{{name}}}"
+    return f"{prefix()}:{kind}:{{{name}}}"
 
 
 class Script:

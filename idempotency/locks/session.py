@@ -46,9 +46,14 @@ FROM (VALUES
 _TOKEN = "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(true, 'lock', '')"  # noqa: S105
 
 
-def lock_key(name: str) -> int:
-    """The advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is; the same everywhere."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+def lock_key(name: str, *, schema: str = "") -> int:
+    """Compute the advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is.
+
+    Args:
+        schema: of the tenant whose lock it is (`names.schema`): all schemas of a database share advisory locks.
+    """
+    whole = f"{schema}\x00{name}" if schema else name
+    return int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def milliseconds(wait_seconds: float | None) -> str:
@@ -63,6 +68,7 @@ class Session:
         name: of the lock.
         mine: the holder.
         parameters: psycopg's, for connecting.
+        schema: as of `lock_key`.
 
     Attributes:
         depth: acquires without their releases.
@@ -71,12 +77,12 @@ class Session:
 
     _connection: psycopg.Connection[Any]
 
-    def __init__(self, name: str, mine: Holder, parameters: dict[str, Any]) -> None:
+    def __init__(self, name: str, mine: Holder, parameters: dict[str, Any], *, schema: str = "") -> None:
         self.holder = mine
         self.depth = 1
         self.token: int | None = None
         self._name = name
-        self._key = lock_key(name)
+        self._key = lock_key(name, schema=schema)
         self._parameters = _KEEPALIVES | parameters | {"application_name": f"lock {name}", "autocommit": True}
         self._line = threading.Lock()
 

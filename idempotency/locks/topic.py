@@ -33,7 +33,12 @@ class Telling:
     def __init__(self, name: str, *, client: Any = None) -> None:
         self.name = name
         self.client = client
-        self.channel = tagged("topic", name)
+        tagged("topic", name)  # refuses a bad name here
+
+    @property
+    def channel(self) -> str:
+        """Where it is heard here and now."""
+        return tagged("topic", self.name)
 
     def hub(self) -> Hub:
         """Where it is heard."""
@@ -68,16 +73,16 @@ class Topic(OnThreads, Telling):
     @contextlib.contextmanager
     def listen(self) -> Iterator["Messages"]:
         """Hear what is told from now on."""
-        hub, messages = self.hub(), Messages()
+        hub, channel, messages = self.hub(), self.channel, Messages()
         try:
-            hub.join(self.channel, messages.put)  # in here: an interrupt may come when it has joined
+            hub.join(channel, messages.put)  # in here: an interrupt may come when it has joined
             self._connected()
             yield messages
         finally:
             # a forked child that drops what it inherited must not end its parent's listening: the socket is one
             if hub.process == holder.process():
                 with contextlib.suppress(KeyError, ValueError):  # an interrupt came before it had joined
-                    hub.leave(self.channel, messages.put)
+                    hub.leave(channel, messages.put)
 
 
 class Messages:
@@ -111,13 +116,13 @@ class AsyncTopic(OnTasks, Telling):
     @contextlib.asynccontextmanager
     async def listen(self) -> AsyncIterator["AsyncMessages"]:
         """Hear what is told from now on."""
-        hub, messages = self.hub(), AsyncMessages()
-        await hub.join(self.channel, messages.put)
+        hub, channel, messages = self.hub(), self.channel, AsyncMessages()
+        await hub.join(channel, messages.put)
         try:
             await self._connected()
             yield messages
         finally:
-            await hub.leave(self.channel, messages.put)
+            await hub.leave(channel, messages.put)
 
 
 class AsyncMessages:

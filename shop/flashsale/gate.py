@@ -6,6 +6,7 @@ from typing import Any
 
 from idempotency import fastpath
 from idempotency.fastpath import Script
+from idempotency.ledger import redis_prefix
 from shop import stock
 from shop.errors import AlreadyBought, SoldOut
 from shop.flashsale.sales import running_sale
@@ -157,7 +158,8 @@ def _tell(script: Script, sku: str, *arguments: int) -> None:
 
 
 def _keys(sku: str) -> list[str]:
-    return [f"payonce:flash:{{{sku}}}{part}" for part in ("", ":admitted", ":buyers", ":places")]
+    key = f"{redis_prefix()}:flash:{{{sku}}}"
+    return [f"{key}{part}" for part in ("", ":admitted", ":buyers", ":places")]
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -61,7 +61,7 @@ class Stage:
 
     def let_time_pass(self) -> None:
         """The lives of running markers and the leases of running entries are over."""
-        for name in self.server.keys("idempotency:*"):
+        for name in self.server.keys("*:key:*"):
             if (self.server.get(name) or b"")[:1] == b"R":
                 self.server.delete(name)
         LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))

@@ -76,7 +76,7 @@ class Case:
 
     def retry(self) -> tuple[int, str]:
         """A retry after the time that a marker or a lease of the dead may still hold it off."""
-        for name in self.server.keys("idempotency:*"):
+        for name in self.server.keys("*:key:*"):
             if (self.server.get(name) or b"")[:1] == b"R":
                 self.server.delete(name)
         end_leases()
@@ -156,11 +156,11 @@ def test_found_a_key_that_is_looked_up_and_then_set(
 ) -> None:
     """GET, then SET: both twins find nothing."""
 
-    def look_then_set(digest: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
-        if (found := marker.look(digest)) is not None:
+    def look_then_set(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
+        if (found := marker.look(name)) is not None:
             return found
         stop("the set", touches="marker")
-        redis_server.set(marker.key_of(digest), b"R" + fingerprint.hex().encode() + b":x")
+        redis_server.set(name, b"R" + fingerprint.hex().encode() + b":x")
         return marker.Claimed(b"x")
 
     monkeypatch.setattr(marker, "claim", look_then_set)
@@ -175,7 +175,9 @@ def test_found_an_answer_shown_before_it_is_committed(
     original = ledger.record
 
     def show_first(identity: Any, answer: Any, *, subject: str) -> bool:
-        marker.finish(identity.digest, fingerprint=identity.fingerprint, answer=answer, ttl_seconds=60)
+        marker.finish(
+            marker.key_of(identity.digest), fingerprint=identity.fingerprint, answer=answer, ttl_seconds=60
+        )
         return original(identity, answer, subject=subject)
 
     monkeypatch.setattr(ledger, "record", show_first)

@@ -161,7 +161,7 @@ class LedgerAndMarker(RuleBasedStateMachine):
         self.alive = [actor for actor in self.alive if not actor.done]
 
     def _drop_markers(self, *kinds: bytes) -> None:
-        for name in self.redis.keys("idempotency:*"):
+        for name in self.redis.keys("*:key:*"):
             if (self.redis.get(name) or b"")[:1] in kinds:
                 self.redis.delete(name)
 

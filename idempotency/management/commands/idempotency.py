@@ -1,4 +1,4 @@
-"""``manage.py idempotency show|reap|complete|resolve|abandon|rewrap``: the ledger from a terminal."""
+"""``manage.py idempotency show|reap|complete|resolve|abandon|rewrap|forget-redis``: the ledger from a terminal."""
 
 import argparse
 import getpass
@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from idempotency import ledger, searching
 from idempotency.completer import IDLE_SECONDS, complete_stalled
 from idempotency.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
+from idempotency.ledger.epoch import EPOCH_SECONDS
 from idempotency.management.arguments import positive, seconds
 from idempotency.models import LedgerEntry
 from idempotency.reaper import BATCH, reap
@@ -46,9 +47,10 @@ class Command(BaseCommand):
             decision.add_argument("--note", required=True, help="why; kept in the history")
             decision.add_argument("--operator", help="who decides (who is logged in here)")
         actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
+        actions.add_parser("forget-redis", help="after a restore: believe nothing that Redis has now")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        getattr(self, f"_{options['action']}")(options)
+        getattr(self, f"_{options['action'].replace('-', '_')}")(options)
 
     def _show(self, options: dict[str, Any]) -> None:
         wanted = options["wanted"]
@@ -111,6 +113,13 @@ class Command(BaseCommand):
             raise CommandError(
                 f"Not opened, and left as they are: {told}. BODY_KEYS lacks such a key, or has another one."
             )
+
+    def _forget_redis(self, options: dict[str, Any]) -> None:
+        ledger.renew_epoch()
+        self.stdout.write(
+            f"Processes that run may believe what Redis had for another {EPOCH_SECONDS:g} s, and not longer; "
+            "those that start from now on do not."
+        )
 
     def _decide(self, options: dict[str, Any], decide: Any) -> None:
         entry = LedgerEntry.objects.filter(pk=_number(options["entry"])).first()

@@ -18,10 +18,10 @@ from tests.chaos.planted import kinds, plant
 
 
 @plant(kinds.MARKER_WITHOUT_NX, "idempotency.marker", "claim")
-def claim(original: Any, digest: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
+def claim(original: Any, name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
     """SET where SET NX belongs: every twin believes that the key is his."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
-    fastpath.attempt(lambda redis: redis.set(marker.key_of(digest), value, px=round(ttl_seconds * 1000)))
+    fastpath.attempt(lambda redis: redis.set(name, value, px=round(ttl_seconds * 1000)))
     return marker.Claimed(value)
 
 

@@ -34,7 +34,7 @@ def post(user: User, path: str, cluster: Clustered) -> Post:
 
 def nodes_with_keys(cluster: Clustered) -> int:
     with cluster.topology.data_nodes() as clients:
-        return sum(bool(client.keys("idempotency:*")) for client in clients)
+        return sum(bool(client.keys("*:key:*")) for client in clients)
 
 
 def test_every_name_carries_the_requests_hash_tag(post: Post, cluster: Clustered) -> None:
@@ -44,7 +44,7 @@ def test_every_name_carries_the_requests_hash_tag(post: Post, cluster: Clustered
     names = cluster.keys()
     assert len(names) == len(SPREAD)
     for name in names:
-        assert (tag := re.fullmatch(rb"idempotency:\{([0-9a-f]{64})\}", name)) is not None
+        assert (tag := re.fullmatch(rb".*:key:\{([0-9a-f]{64})\}", name)) is not None
         assert key_slot(name) == key_slot(tag[1])
     assert nodes_with_keys(cluster) == 3
 
@@ -71,9 +71,9 @@ def test_a_message_reaches_listeners_at_every_node(cluster: Clustered) -> None:
         for digest in digests[1:]:
             with subscriber.listen(marker.key_of(digest)) as bell:
                 assert bell is not None
-                claimed = marker.claim(digest, fingerprint=b"f" * 32, owner="me", ttl_seconds=60)
+                claimed = marker.claim(marker.key_of(digest), fingerprint=b"f" * 32, owner="me", ttl_seconds=60)
                 assert isinstance(claimed, marker.Claimed)
-                marker.release(digest, claimed)
+                marker.release(marker.key_of(digest), claimed)
                 assert bell.wait(60)
         assert not home.wait(0)
 

@@ -15,6 +15,7 @@ from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks import aio
+from idempotency.locks.script import tagged
 from shop.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
 from tests.contract.locks.actors import Actor, TaskActor, a_loop, until
@@ -116,7 +117,7 @@ class Bench:
 
     def queue(self, name: str = "thing", kind: str = "lock") -> int:
         """How many wait."""
-        return int(self.plain.zcard(f"payonce:{kind}:{{{name}}}:queue"))
+        return int(self.plain.zcard(f"{tagged(kind, name)}:queue"))
 
     def waits(self, count: int, name: str = "thing", kind: str = "lock") -> None:
         """Until `count` wait."""

@@ -13,33 +13,39 @@ import pytest
 import redis
 
 from idempotency.locks import FairLock, Lock, LockLost
+from idempotency.locks.script import tagged
 from tests.contract.locks.actors import Actor, until
 
 HOUR = 3600
-KEY = "payonce:lock:{thing}"
+
+
+def key_of_thing() -> str:
+    return tagged("lock", "thing")
 
 
 def step(client: redis.Redis, seconds: int) -> None:
     """As if the server's clock had been put on by `seconds`, or back."""
     if seconds > 0:
-        for key in client.keys(f"{KEY}*"):
+        for key in client.keys(f"{key_of_thing()}*"):
             assert client.pttl(key) < seconds * 1000
             client.delete(key)  # its time is over
         return
     older = -seconds * 1_000_000
-    for field, record in client.hgetall(KEY).items():
+    for field, record in client.hgetall(key_of_thing()).items():
         one, two, three, four = struct.unpack(">dddd", record[:32])
         times = (
             (one, two + older, three + older, four + older) if field == b"#" else (one, two, three + older, four)
         )
-        client.hset(KEY, field, struct.pack(">dddd", *times) + record[32:])
-    for owner, waiter in client.hgetall(f"{KEY}:waiters").items():
+        client.hset(key_of_thing(), field, struct.pack(">dddd", *times) + record[32:])
+    for owner, waiter in client.hgetall(f"{key_of_thing()}:waiters").items():
         shared, exclusive, alive, rest = waiter.split(b" ", 3)
         client.hset(
-            f"{KEY}:waiters", owner, b" ".join([shared, exclusive, str(int(alive) + older).encode(), rest])
+            f"{key_of_thing()}:waiters",
+            owner,
+            b" ".join([shared, exclusive, str(int(alive) + older).encode(), rest]),
         )
-    for owner, arrival in client.zrange(f"{KEY}:queue", 0, -1, withscores=True):
-        client.zadd(f"{KEY}:queue", {owner: arrival + older})
+    for owner, arrival in client.zrange(f"{key_of_thing()}:queue", 0, -1, withscores=True):
+        client.zadd(f"{key_of_thing()}:queue", {owner: arrival + older})
 
 
 @pytest.mark.parametrize("kind", [Lock, FairLock])
@@ -55,7 +61,7 @@ def test_tokens_grow_and_nobody_waits_for_an_hour(
         assert first.do(lock.acquire)
         token = first.do(lambda: lock.token)
         waiting = second.begin(lock.acquire)
-        until(lambda: client.zcard(f"{KEY}:queue") == 1)
+        until(lambda: client.zcard(f"{key_of_thing()}:queue") == 1)
         step(client, seconds)
         if seconds > 0:  # its lease is over by the server's clock, and so is the waiter's: he asks again
             assert waiting.result(30) is True
@@ -66,7 +72,7 @@ def test_tokens_grow_and_nobody_waits_for_an_hour(
             assert waiting.result(30) is True
         assert second.do(lambda: lock.token) > token
         late = third.begin(lock.acquire)
-        until(lambda: client.zcard(f"{KEY}:queue") == 1)
+        until(lambda: client.zcard(f"{key_of_thing()}:queue") == 1)
         second.do(lock.release)
         assert late.result(30) is True
         assert third.do(lambda: lock.token) > token + 1

@@ -14,6 +14,7 @@ from django.test import override_settings
 
 from idempotency.conf import parse
 from idempotency.locks import aio, connect
+from idempotency.locks.script import tagged
 from tests.contract.locks.actors import until
 
 made: list[Any] = []
@@ -38,7 +39,7 @@ async def in_and_out() -> tuple[bool, bool]:
 
 def test_it_leads_where_the_alias_does(redis_server: redis.Redis) -> None:
     assert asyncio.run(in_and_out()) == (False, True)
-    assert redis_server.exists("payonce:lock:{thing}")
+    assert redis_server.exists(tagged("lock", "thing"))
 
 
 def test_a_function_of_the_project_makes_it(redis_server: redis.Redis) -> None:
@@ -59,7 +60,7 @@ def test_a_loop_that_ended_leaves_nothing(redis_server: redis.Redis, closes: boo
         left.extend(weakref.ref(each) for each in (asyncio.get_running_loop(), first.hub(), first.hub().client))
         assert await first.acquire()
         waiting = asyncio.create_task(second.acquire())
-        await asyncio.to_thread(until, lambda: redis_server.zcard(f"payonce:lock:{{{name}}}:queue") == 1)
+        await asyncio.to_thread(until, lambda: redis_server.zcard(f"{tagged('lock', name)}:queue") == 1)
         await first.release()
         assert await waiting is True
         tasks = {task.get_name() for task in asyncio.all_tasks()}

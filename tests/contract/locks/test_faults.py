@@ -25,7 +25,7 @@ from idempotency.locks import (
 from idempotency.locks.holder import Holder, named
 from idempotency.locks.hub import Hub
 from idempotency.locks.places import Places
-from idempotency.locks.script import Script
+from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import perform
 from idempotency.locks.subscription import Subscription
 from idempotency.locks.threads import hub_of
@@ -252,7 +252,7 @@ class TestAnAnswerIsLost:
         assert [send(*opening), send(*counting)] == [1, 0]
         assert actor.do(latch.count) == 2
         assert not one.plain.hexists(latch._keys[2], "request:0")
-        assert [one.plain.pttl(key) > 0 for key in one.plain.keys("payonce:latch:*")] == [True, True]
+        assert [one.plain.pttl(key) > 0 for key in one.plain.keys("*:latch:*")] == [True, True]
 
 
 class TestACopyComesLate:
@@ -388,7 +388,7 @@ def test_an_inner_acquire_without_a_lease_is_renewed(one: Bench, short_leases: f
 
 def test_what_is_given_for_later_is_not_forgotten_for_what_is_given_now(desk: Bench) -> None:
     def give(caller: str) -> None:
-        keys = ["payonce:rate:{thing}", f"payonce:rate:{{thing}}:{caller}"]
+        keys = [tagged("rate", "thing"), f"{tagged('rate', 'thing')}:{caller}"]
         request = hub_of(desk.client).new_request()
         assert (
             ratelimit._LIMIT.run(desk.plain.execute_command, keys, [1, 60_000_000, 10**9, request, 9, 1])[0] == 1
@@ -396,7 +396,7 @@ def test_what_is_given_for_later_is_not_forgotten_for_what_is_given_now(desk: Be
 
     for caller in ("one", "one", "two"):
         give(caller)
-    assert desk.plain.pttl("payonce:rate:{thing}") > 100_000
+    assert desk.plain.pttl(tagged("rate", "thing")) > 100_000
 
 
 def test_the_names_of_two_sets_do_not_run_into_each_other(one: Bench) -> None:
@@ -791,7 +791,7 @@ class TestOwnersThatComeOnce:
                 permits = locks.Semaphore("thing", permits=1, owner=owner, wait_seconds=0, client=client)
                 with permits:
                     assert permits.held == 1
-            assert desk.plain.hlen("payonce:semaphore:{thing}") == 2  # one, and the state
+            assert desk.plain.hlen(tagged("semaphore", "thing")) == 2  # one, and the state
             assert len(semaphore._slots_of(hub_of(client))._taken) <= 5
 
     @pytest.mark.usefixtures("short_memory")

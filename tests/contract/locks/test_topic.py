@@ -9,6 +9,7 @@ import pytest
 import redis.asyncio
 
 from idempotency.locks import aio
+from idempotency.locks.script import tagged
 from idempotency.locks.subscriber import Subscriber
 from idempotency.locks.tasks import TaskHub
 from tests.contract.locks.actors import until
@@ -64,8 +65,8 @@ def test_everyone_hears_what_is_told(bench: Bench) -> None:
     assert set(other.heard) == {None}
     two.end()
     with bench.servers.data_nodes() as servers:
-        until(lambda: not any(server.pubsub_channels("payonce:topic:{thing}") for server in servers))
-        assert any(server.pubsub_channels("payonce:topic:{another}") for server in servers)
+        until(lambda: not any(server.pubsub_channels(tagged("topic", "thing")) for server in servers))
+        assert any(server.pubsub_channels(tagged("topic", "another")) for server in servers)
     again = Listener(bench, topic)
     teller.do(lambda: topic.tell("again"))
     until(lambda: again.heard[-1] == "again")

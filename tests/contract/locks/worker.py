@@ -1,6 +1,6 @@
 """A holder in a process of its own: reads commands as lines of JSON, answers each with one.
 
-`python -m tests.contract.locks.worker URL`. A command names a lock and what to do with it; `expr` is evaluated with
+`python -m tests.contract.locks.worker URL DATABASE`. A command names a lock and what to do with it; `expr` is evaluated with
 `lock` being it. The test kills and stops the process at will.
 """
 
@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import redis
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from idempotency import locks
 
 
-def main(url: str) -> None:
+def main(url: str, database: str) -> None:
+    connections[DEFAULT_DB_ALIAS].settings_dict["NAME"] = database  # a part of each lock's name
     client = redis.Redis.from_url(url, socket_timeout=10, retry=Retry(NoBackoff(), 0))
     made: dict[str, Any] = {}
     print(json.dumps("ready"), flush=True)
@@ -39,7 +41,7 @@ class Worker:
 
     def __init__(self, url: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.contract.locks.worker", url],
+            [sys.executable, "-m", "tests.contract.locks.worker", url, connection.settings_dict["NAME"]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -93,4 +95,4 @@ def workers(url: str, count: int) -> Iterator[list[Worker]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -36,6 +36,8 @@ match os.environ["MISTAKE"]:
         CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
     case "no cache under the alias":
         CACHES = {"shared": CACHES["default"]}
+    case "one ledger for all tenants":
+        TENANT_APPS = ["notes"]
     case "atomic requests":
         DATABASES["default"]["ATOMIC_REQUESTS"] = True
     case "another database":

@@ -63,12 +63,12 @@ def test_the_bytes_are_not_given_after_their_time_even_if_nobody_reaped(
 
 def test_redis_does_not_keep_them_longer_than_the_ledger(caller: Caller, redis_server: redis.Redis) -> None:
     caller.post()
-    (name,) = redis_server.keys("idempotency:*")
+    (name,) = redis_server.keys("*:key:*")
     assert 86_390_000 < redis_server.pttl(name) <= 86_400_000
     redis_server.flushall()
     grow_older(timedelta(hours=23))
     caller.post()
-    (name,) = redis_server.keys("idempotency:*")
+    (name,) = redis_server.keys("*:key:*")
     assert redis_server.pttl(name) <= 3_600_000
 
 
@@ -167,7 +167,7 @@ def test_answers_are_encrypted_on_wish_and_a_rotation_reaches_them(
     with override_settings(IDEMPOTENCY=old):
         first = caller.post()
         assert caller.post().content == first.content
-        (name,) = [key for key in redis_server.keys("idempotency:*") if b"2025" in (redis_server.get(key) or b"")]
+        (name,) = [key for key in redis_server.keys("*:key:*") if b"2025" in (redis_server.get(key) or b"")]
         assert first.content not in (redis_server.get(name) or b"")
         assert caller.post(key="before").content == plain.content  # what Redis has of it is not sealed
         entry = LedgerEntry.objects.get(key="k1")

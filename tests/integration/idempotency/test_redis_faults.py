@@ -66,7 +66,7 @@ def test_a_mark_that_is_no_text_tells_nothing(redis_server: redis.Redis) -> None
     mark = Mark(kind="tested")
     mark.put("1", "真")
     assert mark.get("1") == "真"
-    (name,) = redis_server.keys("idempotency:mark:tested:*")
+    (name,) = redis_server.keys("*:mark:tested:*")
     redis_server.set(name, b"\xff\xfe")
     assert mark.get("1") is None
 
@@ -75,7 +75,7 @@ def test_a_marker_that_lies_running_does_not_hide_the_answer(
     caller: Caller, effects: Effects, redis_server: redis.Redis
 ) -> None:
     first = caller.post()
-    (name,) = redis_server.keys("idempotency:*")
+    (name,) = redis_server.keys("*:key:*")
     entry = LedgerEntry.objects.get()
     redis_server.set(name, b"R" + bytes(entry.fingerprint).hex().encode() + b":elsewhere")
     assert caller.post().content == first.content
@@ -108,7 +108,7 @@ def test_with_body_keys_nothing_of_an_answer_is_plain_in_redis(
     caller: Caller, redis_server: redis.Redis, body_keys: None
 ) -> None:
     first = caller.post()
-    (name,) = redis_server.keys("idempotency:*")
+    (name,) = redis_server.keys("*:key:*")
     value = redis_server.get(name) or b""
     assert value.startswith(b"S2026\n")
     for part in (first.content, b"status", b"201", b"Location", first["Location"].encode()):
@@ -135,8 +135,8 @@ def test_with_body_keys_redis_cannot_make_an_answer_up(
     """Whatever stands there, the ledger is asked; and Redis has the true answer again afterwards."""
     first = caller.post(path)
     caller.post(path, key="k2")
-    (name,) = [key for key in redis_server.keys("idempotency:*") if digest_of_k1() in key]
-    (name_2,) = set(redis_server.keys("idempotency:*")) - {name}
+    (name,) = [key for key in redis_server.keys("*:key:*") if digest_of_k1() in key]
+    (name_2,) = set(redis_server.keys("*:key:*")) - {name}
     value, value_2 = (redis_server.get(key) or b"" for key in (name, name_2))
     entry = LedgerEntry.objects.get(key="k1")
     redis_server.set(name, lie(value, value_2, bytes(entry.fingerprint)))
@@ -151,7 +151,7 @@ def test_with_body_keys_a_made_up_answer_does_not_keep_a_call_from_its_effect(
     caller: Caller, effects: Effects, redis_server: redis.Redis, body_keys: None
 ) -> None:
     caller.post()
-    (name,) = redis_server.keys("idempotency:*")
+    (name,) = redis_server.keys("*:key:*")
     entry = LedgerEntry.objects.get()
     fingerprint = bytes(entry.fingerprint)
     entry.delete()
@@ -166,7 +166,7 @@ def test_with_body_keys_a_mark_that_is_not_sealed_tells_nothing(
     mark = Mark(kind="tested")
     mark.put("1", "7")
     assert mark.get("1") == "7"
-    (name,) = redis_server.keys("idempotency:mark:tested:*")
+    (name,) = redis_server.keys("*:mark:tested:*")
     sealed = redis_server.get(name) or b""
     redis_server.set(name, b"7")
     assert mark.get("1") is None
@@ -191,7 +191,7 @@ def test_a_running_marker_of_a_dead_process_is_409_until_it_expires(
     caller: Caller, effects: Effects, redis_server: redis.Redis
 ) -> None:
     first = caller.post(key="other")
-    (name,) = redis_server.keys("idempotency:*")
+    (name,) = redis_server.keys("*:key:*")
     redis_server.set(name, redis_server.get(name) or b"")
     entry = LedgerEntry.objects.get()
     marker_value = b"R" + bytes(entry.fingerprint).hex().encode() + b":dead"
@@ -224,7 +224,7 @@ def cost(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cost]
 
     def counting(self: Any, command: Any, check_health: bool = True) -> Any:
         # the project's throttle asks for a permit before any key is looked at; that is not the key's cost
-        if not any(b"payonce:rate:" in part for part in command):
+        if not any(b":rate:" in part for part in command):
             sent.append(command)
         return original(self, command, check_health)
 

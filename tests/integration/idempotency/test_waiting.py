@@ -62,7 +62,7 @@ def twins(user: User) -> Twins:
 
 def someone_listens() -> bool:
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
-        return any(count for _, count in client.pubsub_numsub(*client.pubsub_channels("idempotency:*")))
+        return any(count for _, count in client.pubsub_numsub(*client.pubsub_channels("*:key:*")))
 
 
 @pytest.mark.parametrize("path", ["/held", "/phased"])

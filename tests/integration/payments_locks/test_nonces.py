@@ -42,9 +42,9 @@ def test_the_same_bytes_are_told_from_a_copy_signed_anew(
 def test_a_forged_body_does_not_ride_on_a_nonce(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
     note, before = letter(open_attempt(), notification_id="n"), replayed()
     assert note.send().status_code == 204
-    known = redis_server.keys("payonce:seen:*")
+    known = redis_server.keys("*:seen:*")
     assert note.send(body=note.body + b" ").status_code == 401
-    assert (redis_server.keys("payonce:seen:*"), replayed()) == (known, before)
+    assert (redis_server.keys("*:seen:*"), replayed()) == (known, before)
 
 
 def test_what_redis_remembers_acknowledges_nothing(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
@@ -88,4 +88,4 @@ def test_alipay_signs_no_nonce_and_none_is_remembered(
     open_attempt: OpenAttempt, redis_server: redis.Redis
 ) -> None:
     assert letter(open_attempt("alipay")).send().content == b"success"
-    assert not redis_server.keys("payonce:seen:*")
+    assert not redis_server.keys("*:seen:*")

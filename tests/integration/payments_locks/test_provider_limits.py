@@ -8,6 +8,7 @@ import redis
 from django.db import connection
 
 from idempotency import metrics
+from idempotency.locks.script import tagged
 from payments import limits, services
 from payments.errors import OutcomeUnknown, ProviderUnavailable
 from payments.models import Attempt
@@ -26,7 +27,7 @@ def ask(provider: Provider) -> TradeStatus:
 
 
 def waiting(server: redis.Redis, channel: str = "wechat") -> int:
-    return int(server.zcard(f"payonce:permits:{{provider:{channel}}}:queue"))
+    return int(server.zcard(f"{tagged('permits', f'provider:{channel}')}:queue"))
 
 
 def test_no_more_run_at_once_than_are_permitted(
@@ -104,7 +105,7 @@ def test_the_rate_is_kept_and_a_refusal_gives_its_permit_back(
         with pytest.raises(ProviderUnavailable, match="2 calls a second to wechat"):
             ask(wechat)
     assert len(company.asked) == 2
-    redis_server.delete("payonce:rate:{provider:wechat}")
+    redis_server.delete(tagged("rate", "provider:wechat"))
     assert ask(wechat) is TradeStatus.PENDING
 
 
@@ -209,4 +210,4 @@ def test_a_page_payment_makes_no_call_and_takes_no_room(
     Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
     services.submit_attempt(attempt.pk)
     assert not company.asked
-    assert not redis_server.keys("payonce:*provider*")
+    assert not redis_server.keys("*provider*")

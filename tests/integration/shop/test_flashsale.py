@@ -33,9 +33,11 @@ from tests.threads import at_once
 
 UNITS = 3
 PATH = "flash-sales/sneaker/orders"
-SALE, ADMITTED, BUYERS, PLACES = (
-    f"payonce:flash:{{sneaker}}{part}" for part in ("", ":admitted", ":buyers", ":places")
-)
+SALE, ADMITTED, BUYERS, PLACES = range(4)
+
+
+def key(part: int) -> str:
+    return gate._keys("sneaker")[part]
 
 
 @pytest.fixture
@@ -287,7 +289,7 @@ class TestArrival:
             buyer.post(PATH, key="k")
         bought = FlashSalePurchase.objects.order_by("place").values_list("place", "buyer__username")
         assert list(bought) == [(number + 1, f"buyer{number}") for number in range(UNITS)]
-        assert redis_server.hget(SALE, "arrivals") == str(len(buyers)).encode()
+        assert redis_server.hget(key(SALE), "arrivals") == str(len(buyers)).encode()
 
     def test_numbers_go_on_after_a_loss(
         self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis
@@ -337,7 +339,7 @@ class TestAdmissions:
         with monkeypatch.context() as broken, override_settings(ORDER_TTL_SECONDS="no number"):
             broken.setattr(buyers[0].http, "raise_request_exception", False)
             assert buyers[0].post(PATH, key="k").status_code == 500
-        assert redis_server.zcard(ADMITTED) == redis_server.hlen(PLACES) == 0
+        assert redis_server.zcard(key(ADMITTED)) == redis_server.hlen(key(PLACES)) == 0
         assert buyers[1].post(PATH, key="k").status_code == 201
 
 
@@ -353,27 +355,27 @@ class TestRedisIsNotTheJudge:
             redis_server.flushall()
         assert [answer.status_code for answer in answers] == [201] * UNITS + [409] * 3
         assert buyers[0].post(PATH, key="k2").json()["code"] == "already_bought"
-        assert redis_server.scard(BUYERS) == UNITS
+        assert redis_server.scard(key(BUYERS)) == UNITS
 
     def test_it_gives_more_than_there_is(
         self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis
     ) -> None:
         for buyer in buyers[:UNITS]:
             buyer.post(PATH, key="k")
-        redis_server.hset(SALE, "units", 1000)
-        redis_server.delete(BUYERS)
+        redis_server.hset(key(SALE), "units", 1000)
+        redis_server.delete(key(BUYERS))
         assert codes([buyers[UNITS].post(PATH, key="k")]) == ["sold_out"]
         assert codes([buyers[0].post(PATH, key="k2")]) == ["already_bought"]
         assert state(sale) == (UNITS, UNITS, 100 - UNITS)
         assert codes([buyers[UNITS + 1].post(PATH, key="k")]) == ["sold_out"]
-        assert redis_server.hget(SALE, "units") == str(UNITS).encode()  # read from the database again
-        assert redis_server.scard(BUYERS) == UNITS
+        assert redis_server.hget(key(SALE), "units") == str(UNITS).encode()  # read from the database again
+        assert redis_server.scard(key(BUYERS)) == UNITS
 
     def test_it_withholds_what_is_there_until_the_sweep(
         self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis
     ) -> None:
         buyers[0].post(PATH, key="k")
-        redis_server.sadd(BUYERS, 10**9, 10**9 + 1)
+        redis_server.sadd(key(BUYERS), 10**9, 10**9 + 1)
         assert codes([buyers[1].post(PATH, key="k")]) == ["sold_out"]
         assert tasks.sweep_flash_sales(timestamp=0) == 2
         assert tasks.sweep_flash_sales(timestamp=0) == 0
@@ -392,15 +394,15 @@ class TestRedisIsNotTheJudge:
         self, caller: Caller, sale: FlashSale, redis_server: redis.Redis
     ) -> None:
         assert caller.post(PATH, key="k").status_code == 201
-        now, ends = timezone.now(), redis_server.hget(SALE, "ends")
+        now, ends = timezone.now(), redis_server.hget(key(SALE), "ends")
         announce = partial(
             flashsale.announce, product_id=sale.product_id, units=7, ends_at=now + timedelta(days=1)
         )
         announce(starts_at=now + timedelta(hours=2))
         announce(starts_at=sale.starts_at - timedelta(hours=1))
-        assert redis_server.hget(SALE, "ends") == ends  # neither is its business
+        assert redis_server.hget(key(SALE), "ends") == ends  # neither is its business
         soon = announce(starts_at=now + timedelta(minutes=30)).starts_at
-        assert redis_server.hget(SALE, "ends") == str(round(soon.timestamp() * 1000)).encode()
+        assert redis_server.hget(key(SALE), "ends") == str(round(soon.timestamp() * 1000)).encode()
         assert codes([caller.post(PATH, key="k2")]) == ["already_bought"]
 
         at_once = announce(starts_at=timezone.now())
@@ -409,10 +411,11 @@ class TestRedisIsNotTheJudge:
         assert (at_once.purchases.count(), sale.purchases.count()) == (1, 1)
         assert tasks.sweep_flash_sales(timestamp=0) == 0
 
-    @pytest.mark.parametrize("name", [SALE, ADMITTED, BUYERS, PLACES])
+    @pytest.mark.parametrize("part", [SALE, ADMITTED, BUYERS, PLACES])
     def test_something_else_stands_there(
-        self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis, name: str
+        self, buyers: list[Caller], sale: FlashSale, redis_server: redis.Redis, part: int
     ) -> None:
+        name = key(part)
         assert buyers[0].post(PATH, key="k").status_code == 201
         redis_server.delete(name)
         redis_server.lpush(name, "not ours")
@@ -424,7 +427,7 @@ class TestRedisIsNotTheJudge:
         fastpath.breaker.succeeded()
         tasks.sweep_flash_sales(timestamp=0)
         assert redis_server.type(name) in {b"none", b"hash", b"set", b"zset"}
-        assert redis_server.scard(BUYERS) == UNITS
+        assert redis_server.scard(key(BUYERS)) == UNITS
 
     def test_another_sale_of_the_same_product(
         self, caller: Caller, sale: FlashSale, sneaker: Product, redis_server: redis.Redis
@@ -472,8 +475,8 @@ class TestLooking:
         monkeypatch.setattr(gate, "PLACES_MAX", 2)
         for buyer in buyers:
             buyer.post(PATH, key="k")
-        assert redis_server.hlen(PLACES) == 2
-        assert redis_server.pttl(PLACES) > 0
+        assert redis_server.hlen(key(PLACES)) == 2
+        assert redis_server.pttl(key(PLACES)) > 0
 
     def test_the_first_one_who_looks_has_redis_read_the_database(self, sale: FlashSale, demo: User) -> None:
         first, second = (flashsale.look(sku="sneaker", user_id=demo.pk) for _ in range(2))
@@ -524,7 +527,7 @@ def test_on_every_server(
     assert [answer.status_code for answer in answers] == [201] * UNITS + [409] * 4 + [201]
     # the script counted them, or there would be no place
     assert set(FlashSalePurchase.objects.values_list("place", flat=True)) == {1, 2, 3, UNITS + 4}
-    assert len({key_slot(key.encode()) for key in (SALE, ADMITTED, BUYERS, PLACES)}) == 1
+    assert len({key_slot(key(part).encode()) for part in (SALE, ADMITTED, BUYERS, PLACES)}) == 1
 
 
 def test_the_operator_sees_sales_and_purchases(client: Client, demo: User, sale: FlashSale) -> None:

@@ -1,0 +1,59 @@
+"""The ledger's epoch: a random word that stands in each name in Redis that answers for effects.
+
+A database that goes back to a backup has lost effects, and Redis still has their answers. So after a restore
+`manage.py idempotency forget-redis` gives the ledger another epoch, and what Redis has stands under names that
+nobody asks for any more. A schema with a ledger of its own has an epoch of its own.
+
+A process reads it again every `EPOCH_SECONDS`, not at every request: it may believe what stands under the epoch
+before for as long, and not longer. Without an answer of the database it believes nothing: the question raises.
+"""
+
+import time
+from uuid import uuid4
+
+from django.db import connection
+
+from idempotency.models import LedgerEpoch
+from idempotency.names import prefix
+
+EPOCH_SECONDS = 10.0
+
+_TABLE = LedgerEpoch._meta.db_table
+_READ = f"SELECT value FROM {_TABLE} WHERE id = 1"  # noqa: S608  our own table's name
+# random and never counted on: what is restored is an earlier epoch, whose successor may have been used before
+_RENEW = f"""
+INSERT INTO {_TABLE} (id, value) VALUES (1, %s)
+ON CONFLICT (id) DO UPDATE SET value = excluded.value, since = statement_timestamp()
+"""  # noqa: S608
+
+# by prefix: when it was read, by the monotonic clock, and the prefix with it
+_read: dict[str, tuple[float, str]] = {}
+
+
+def redis_prefix() -> str:
+    """Build what a name in Redis begins with that answers for effects in this database and schema.
+
+    Raises:
+        django.db.Error: the epoch had to be read and the database did not answer.
+    """
+    base, now = prefix(), time.monotonic()
+    known = _read.get(base)
+    if known is None or now - known[0] >= EPOCH_SECONDS:
+        known = _read[base] = now, f"{base}:{_current()}"
+    return known[1]
+
+
+def renew_epoch() -> str:
+    """Give the ledger another epoch, which this process goes by at once, and return it."""
+    value = uuid4().hex
+    with connection.cursor() as cursor:
+        cursor.execute(_RENEW, [value])
+    _read.pop(prefix(), None)
+    return value
+
+
+def _current() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(_READ)
+        row = cursor.fetchone()
+    return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it forgotten all effects

@@ -1,0 +1,76 @@
+"""Names in Redis: `prefix` builds what each of them begins with, so that no two owners share one.
+
+    <cache>:<database>[/<schema>]        myapp:1:payonce:shop/tenant_b
+
+`<cache>` is what the cache of `REDIS_ALIAS` makes of the word `payonce` (`KEY_PREFIX`, `VERSION`, `KEY_FUNCTION`),
+and `<schema>` the one that the connection is at, where it has such (`connection.schema_name` of django-tenants).
+What the name is of comes after it, with a hash tag. All processes must give the database the same `NAME`.
+"""
+
+import os
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+from django.conf import ENVIRONMENT_VARIABLE, settings
+from django.core.cache import caches
+from django.core.cache.backends.base import default_key_func
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from idempotency.conf import config
+
+ROOT = "payonce"
+
+
+def prefix() -> str:
+    """Build what names in Redis begin with, for the tenant that this thread's connection is at.
+
+    Ask neither Redis nor the database. A program without Django's settings, which may use locks, has `ROOT` alone.
+    """
+    try:
+        database = connections[DEFAULT_DB_ALIAS]
+    except ImproperlyConfigured:
+        if settings.configured or ENVIRONMENT_VARIABLE in os.environ:
+            raise
+        return ROOT
+    return _joined(_of_cache(), str(database.settings_dict["NAME"] or ""), _schema_of(database))
+
+
+def schema(using: str = DEFAULT_DB_ALIAS) -> str:
+    """Name the schema that this thread's connection is at; empty for a connection that has no such notion."""
+    return _schema_of(connections[using])
+
+
+def _schema_of(database: Any) -> str:
+    return getattr(database, "schema_name", None) or ""
+
+
+def _of_cache() -> str:
+    alias = config().redis_alias
+    if alias is None:
+        return ROOT
+    return _constant(alias) or caches[alias].make_key(ROOT)
+
+
+@lru_cache(maxsize=4)
+def _constant(alias: str) -> str | None:
+    """What the cache makes of `ROOT`; None where a function of the project does, which may look at the tenant."""
+    cache = caches[alias]
+    return cache.make_key(ROOT) if cache.key_func is default_key_func else None
+
+
+@lru_cache(maxsize=1024)
+def _joined(cache: str, database: str, schema: str) -> str:
+    # quoted: a brace would be taken for a hash tag, a blank for the end of a channel's name
+    place = "/".join(quote(part, safe="") for part in (database, schema) if part)
+    return f"{quote(cache, safe=':/@')}:{place}"
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "CACHES":
+        _constant.cache_clear()
+
+
+setting_changed.connect(_forget)

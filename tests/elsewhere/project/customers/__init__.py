@@ -1,0 +1,1 @@
+"""Tenants of the foreign project, each with a schema and a host of its own."""
