@@ -17,9 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 
 from idempotency.fastpath import FAILURES
 from idempotency.locks.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS, Hub
+from idempotency.locks.interrupts import interruption
 from idempotency.locks.subscription import Subscription
 
 log = logging.getLogger(__name__)
@@ -101,8 +103,10 @@ class Subscriber:
         except BaseException as error:  # an interrupt too: it may have come between the socket and the bell
             if subscription.leader is bell:
                 subscription.broken = True
-            if not isinstance(error, Exception):
+            if not isinstance(error, RedisError):
                 raise
+            if interrupt := interruption(error):
+                raise interrupt from None
         finally:
             if subscription.leader is bell:
                 subscription.leader = None

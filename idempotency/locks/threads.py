@@ -15,6 +15,7 @@ from idempotency.line import Line, plain_pool
 from idempotency.locks import holder
 from idempotency.locks.errors import LockUnavailable
 from idempotency.locks.hub import Hub, is_cluster, is_unavailable
+from idempotency.locks.interrupts import interruption
 from idempotency.locks.steps import (
     Ask,
     Finish,
@@ -86,6 +87,8 @@ class ThreadHub(Hub):
                 try:
                     return script.run(send, keys, arguments)
                 except FAILURES as error:
+                    if interrupt := interruption(error):
+                        raise interrupt from None
                     if is_unavailable(error):
                         raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
                     raise
