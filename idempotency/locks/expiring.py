@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from idempotency.locks.holds import bounded
 from idempotency.locks.hub import Hub
 from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Steps, Tell, operation
@@ -17,16 +18,14 @@ class Expiring:
 
     Args:
         name: any text; the same name is the same set everywhere.
-        ttl_seconds: how long a member is remembered.
+        ttl_seconds: how long a member is remembered; at most 1e9, which is 31 years.
         client: as of `Lock`.
     """
 
     def __init__(self, name: str, *, ttl_seconds: float, client: Any = None) -> None:
-        if not 0 < ttl_seconds < float("inf"):
-            raise ValueError(f"ttl_seconds must be above 0 and have an end, not {ttl_seconds}")
         self.name = name
         self.client = client
-        self._ttl_ms = max(1, round(ttl_seconds * 1000))
+        self._ttl_ms = max(1, round(bounded("ttl_seconds", ttl_seconds) * 1000))
 
     def hub(self) -> Hub:
         """Where it is asked for."""

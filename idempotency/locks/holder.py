@@ -27,8 +27,13 @@ class Holder:
     alive: Callable[[], bool]
 
 
+class _Life:
+    """What a thread or a greenlet of gevent keeps in its `threading.local`, and takes along when it ends."""
+
+
 class _Numbers(threading.local):
     own: Holder | None = None
+    life: _Life | None = None
 
 
 _counter = itertools.count(1)
@@ -50,7 +55,10 @@ def current() -> Holder:
     task = _running_task()
     if task is None:
         if _of_thread.own is None:
-            _of_thread.own = Holder(_next_name(), threading.current_thread().is_alive)
+            # `threading` takes a thread that it did not start for alive for ever, so its own storage is asked
+            _of_thread.life = _Life()
+            life = weakref.ref(_of_thread.life)
+            _of_thread.own = Holder(_next_name(), lambda: life() is not None)
         return _of_thread.own
     found = _of_task.get(task)
     if found is None:

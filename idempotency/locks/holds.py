@@ -17,6 +17,18 @@ RENEW_AFTER = 1 / 3  # of a lease
 CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
 TELL_SECONDS = 3600.0  # for which a holder that lives can still be told that it lost
 SWEEP_AT = 100  # holds, beyond twice as many as were left when they were looked through last
+LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
+
+
+def bounded(name: str, seconds: float) -> float:
+    """Return `seconds`, the argument `name`, if a server can keep something for so long.
+
+    Raises:
+        ValueError: it is not above 0, or above LONGEST_SECONDS.
+    """
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError(f"{name} must be above 0 and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds}")
+    return seconds
 
 
 @dataclass(slots=True, eq=False)

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from idempotency.locks.errors import LockUnavailable
+from idempotency.locks.holds import bounded
 from idempotency.locks.hub import READY_SECONDS, Hub
 from idempotency.locks.places import RELEASE_SECONDS, insist
 from idempotency.locks.script import Script, tagged
@@ -44,17 +45,15 @@ class Latch:
 
         Args:
             count: at least 1.
-            life_seconds: after which it is nothing again, whatever is left.
+            life_seconds: after which it is nothing again, whatever is left; at most 1e9, which is 31 years.
 
         Returns:
             Whether this call opened it.
         """
         if count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
-        if not 0 < life_seconds < float("inf"):
-            raise ValueError(f"life_seconds must be above 0 and have an end, not {life_seconds}")
-        request = self.hub().new_request()
-        return bool((yield from self._insist("open", request, count, max(1, round(life_seconds * 1000)))))
+        life_ms = max(1, round(bounded("life_seconds", life_seconds) * 1000))
+        return bool((yield from self._insist("open", self.hub().new_request(), count, life_ms)))
 
     @operation
     def count_down(self) -> Steps[int]:

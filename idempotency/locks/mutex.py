@@ -25,7 +25,8 @@ class Mutex:
         owner: who holds, for code that acquires in one thread and releases in another, such as around
             `sync_to_async`; unique, or two callers are taken for one. None: the running thread or task.
         wait_seconds: how long `with` and `acquire` wait: None for ever, 0 not at all.
-        lease_seconds: None is renewed by the watchdog while the holder lives; a number ends by itself.
+        lease_seconds: None is renewed by the watchdog while the holder lives; a number, at most 1e9 (31 years),
+            ends by itself.
         hold_seconds_max: the longest that the watchdog renews.
         release_seconds: how long a release bears a Redis that does not answer.
     """

@@ -18,7 +18,7 @@ from typing import Any
 
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.holder import Holder
-from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold
+from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold, bounded
 from idempotency.locks.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub
 from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait
@@ -100,10 +100,10 @@ class Places:
             LockLost: the holder had some, lost them, and has not released them yet. Not where their own lease was
                 meant to end them and this is no `with`: who lets a lease run out may take them anew.
             LockUnavailable: the server did not answer for long.
-            ValueError: a lease that is not above zero, or has no end.
+            ValueError: a lease that is not above 0, or above LONGEST_SECONDS.
         """
-        if lease_seconds is not None and not 0 < lease_seconds < float("inf"):
-            raise ValueError(f"lease_seconds must be above 0 and have an end, not {lease_seconds}")
+        if lease_seconds is not None:
+            bounded("lease_seconds", lease_seconds)
         before = hub.holds.get(self.keys[0], holder.name)
         if before is not None and before.lost:
             if within or not before.lapsed:

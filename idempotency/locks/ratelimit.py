@@ -7,7 +7,7 @@ until then: nobody polls, and nobody who came later passes.
 from typing import Any
 
 from idempotency.locks.errors import LockTimeout
-from idempotency.locks.holds import MICROSECONDS
+from idempotency.locks.holds import MICROSECONDS, bounded
 from idempotency.locks.hub import Hub
 from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Pause, Steps, operation
@@ -36,7 +36,7 @@ class Limiter:
     Args:
         name: any text; the same name is the same limit everywhere.
         permits: how many an interval.
-        interval_seconds: its length.
+        interval_seconds: its length; at most 1e9, which is 31 years.
         permits_per_client: how many of them one client may have; None: as many as there are.
         client: a redis-py client, as of `Lock`.
     """
@@ -50,13 +50,13 @@ class Limiter:
         permits_per_client: int | None = None,
         client: Any = None,
     ) -> None:
-        if permits < 1 or interval_seconds <= 0 or (permits_per_client is not None and permits_per_client < 1):
-            raise ValueError("permits must be at least 1, and the interval longer than nothing")
+        if permits < 1 or (permits_per_client is not None and permits_per_client < 1):
+            raise ValueError("permits and permits_per_client must be at least 1")
         self.name = name
         self.client = client
         self._permits = permits
         self._per_client = permits_per_client
-        self._interval = round(interval_seconds * MICROSECONDS)
+        self._interval = round(bounded("interval_seconds", interval_seconds) * MICROSECONDS)
         tagged("rate", name)  # refuses a bad name here
 
     def hub(self) -> Hub:

@@ -12,7 +12,7 @@ from idempotency.locks import holder
 from idempotency.locks.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.errors import LockTimeout, NotHeld
 from idempotency.locks.holder import Holder
-from idempotency.locks.holds import MICROSECONDS, Hold
+from idempotency.locks.holds import MICROSECONDS, Hold, bounded
 from idempotency.locks.hub import Hub
 from idempotency.locks.mutex import DEFAULT
 from idempotency.locks.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places, insist
@@ -216,7 +216,7 @@ class ExpirablePermits:
 
     @operation
     def acquire(self, *, lease_seconds: float, wait_seconds: float | None = None) -> Steps[str | None]:
-        """Take one permit that ends by itself after `lease_seconds`.
+        """Take one permit that ends by itself after `lease_seconds`, at most 1e9 (31 years).
 
         Returns:
             Its name, with which anyone may give it back or prolong it; None when the time was over.
@@ -250,14 +250,15 @@ class ExpirablePermits:
 
     @operation
     def prolong(self, permit: str, *, lease_seconds: float) -> Steps[None]:
-        """Let it last `lease_seconds` from now on, if it does not anyway.
+        """Let it last `lease_seconds` (at most 1e9) from now on, if it does not anyway.
 
         Raises:
             NotHeld: it has ended, or never was.
             LockUnavailable: Redis did not answer.
         """
         owner, token = _taken_apart(permit)
-        ask = Ask(_RENEW, self._places.keys[:1], [owner, token, round(lease_seconds * MICROSECONDS)])
+        lease = round(bounded("lease_seconds", lease_seconds) * MICROSECONDS)
+        ask = Ask(_RENEW, self._places.keys[:1], [owner, token, lease])
         end, _ = yield from insist(ask, seconds=RELEASE_SECONDS)
         if not end:
             raise NotHeld(f"The permit of {self.name!r} has ended.")

@@ -1,11 +1,15 @@
 """What is known to break other locks, done to ours: commands that run twice, answers and messages that are lost."""
 
+import _thread
 import asyncio
 import contextlib
 import hashlib
+import math
+import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import redis
@@ -23,6 +27,7 @@ from idempotency.locks import (
     semaphore,
 )
 from idempotency.locks.holder import Holder, named
+from idempotency.locks.holds import LONGEST_SECONDS
 from idempotency.locks.hub import Hub
 from idempotency.locks.places import Places
 from idempotency.locks.script import Script, tagged
@@ -534,6 +539,33 @@ class TestTheWatchdog:
         assert desk.make("Lock").acquire() is True
         desk.make("Lock").release()
 
+    def test_not_for_a_thread_that_python_did_not_start_and_that_is_gone(
+        self, desk: Bench, short_leases: float
+    ) -> None:
+        """As those of mod_wsgi and uWSGI: `threading` takes such a thread for alive for ever."""
+        ended = threading.Event()
+        _thread.start_new_thread(lambda: (desk.make("Lock").acquire(), ended.set()), ())
+        assert ended.wait(30)
+        assert desk.make("Lock").acquire(wait_seconds=20) is True
+        desk.make("Lock").release()
+
+    def test_for_a_thread_that_python_did_not_start(self, desk: Bench, short_leases: float) -> None:
+        lock, answer, ends = desk.make("Lock"), queue.SimpleQueue[Any](), threading.Event()
+
+        def work() -> None:
+            lock.acquire()
+            answer.put(lock._hold())
+            ends.wait(30)
+            answer.put(lock.release())
+
+        _thread.start_new_thread(work, ())
+        hold = answer.get(timeout=30)
+        for _ in range(3):
+            end = hold.ends_at
+            until(lambda end=end: hold.ends_at > end, "it is renewed")
+        ends.set()
+        assert answer.get(timeout=30) is None
+
     def test_not_under_a_lease_of_ones_own(self, one: Bench) -> None:
         lock = one.make("Lock", lease_seconds=30)
         actor = one.actor()
@@ -576,6 +608,41 @@ def test_a_live_waiter_that_is_cut_off_keeps_its_place_in_a_fair_lock(desk: Benc
         assert cut_off.answer() is True
         cut_off.do("lock.release()", kind="FairLock")
         assert third.answer() is True
+
+
+class TestALongestTime:
+    """What PEXPIRE would refuse after the key is written is refused before."""
+
+    WAYS: ClassVar[dict[str, Callable[[Bench, float], Any]]] = {
+        "Lock": lambda one, long: one.make("Lock", lease_seconds=long).acquire(),
+        "Lock.acquire": lambda one, long: one.make("Lock").acquire(lease_seconds=long),
+        "Semaphore": lambda one, long: one.make("Semaphore", permits=1).acquire(lease_seconds=long),
+        "Permits": lambda one, long: one.make("PermitExpirableSemaphore", permits=1).acquire(lease_seconds=long),
+        "Latch": lambda one, long: one.make("CountDownLatch").open(1, life_seconds=long),
+        "Rate": lambda one, long: one.make("RateLimiter", permits=1, interval_seconds=long).acquire(),
+        "Set": lambda one, long: one.make("ExpiringSet", ttl_seconds=long).add("a"),
+    }
+
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("seconds", [sys.maxsize, 2**53, LONGEST_SECONDS * 1.001, math.inf, 0])
+    def test_more_is_refused_and_nothing_written(self, one: Bench, way: str, seconds: float) -> None:
+        with pytest.raises(ValueError, match=r"(lease|life|interval|ttl)_seconds must be above 0 and at most"):
+            one.actor().do(lambda: self.WAYS[way](one, seconds))
+        assert one.plain.keys("*") == []
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_as_much_is_taken_and_ends(self, one: Bench, way: str) -> None:
+        one.actor().do(lambda: self.WAYS[way](one, LONGEST_SECONDS))
+        assert all(one.plain.pttl(key) > 0 for key in one.plain.keys("*"))
+        assert one.plain.keys("*")
+
+    def test_a_permit_is_not_prolonged_for_longer(self, one: Bench) -> None:
+        permits = one.make("PermitExpirableSemaphore", permits=1)
+        actor = one.actor()
+        permit = actor.do(lambda: permits.acquire(lease_seconds=60))
+        with pytest.raises(ValueError, match="lease_seconds"):
+            actor.do(lambda: permits.prolong(permit, lease_seconds=sys.maxsize))
+        actor.do(lambda: permits.release(permit))
 
 
 class TestTasks:
