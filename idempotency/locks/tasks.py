@@ -7,6 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from redis.asyncio import BlockingConnectionPool, ConnectionPool
+from redis.asyncio.client import PubSub
+from redis.asyncio.sentinel import SentinelConnectionPool
+
 from idempotency.fastpath import FAILURES
 from idempotency.locks import holder
 from idempotency.locks.blocking import whole
@@ -36,6 +40,9 @@ from idempotency.locks.steps import (
 )
 
 log = logging.getLogger(__name__)
+
+# other clients, such as a Cluster's, know themselves where to subscribe
+_PLAIN_POOLS = (ConnectionPool, BlockingConnectionPool, SentinelConnectionPool)
 
 T = TypeVar("T")
 
@@ -168,7 +175,7 @@ class TaskHub(Hub):
     async def _read_messages(self) -> None:
         if self.cluster:
             await self.client.initialize()  # it knows no node before its first command
-        pubsub = self.client.pubsub()
+        pubsub = _pubsub_of(self.client)
         try:
             async with self._topics:  # it connects in here: two that subscribe at once would connect it twice
                 self._pubsub = pubsub
@@ -223,6 +230,15 @@ class TaskHub(Hub):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _pubsub_of(client: Any) -> Any:
+    """A subscriber with a connection of its own beside the client's pool, which may have no second one to give."""
+    pool = getattr(client, "connection_pool", None)
+    if type(pool) not in _PLAIN_POOLS:
+        return client.pubsub()
+    beside = ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
+    return PubSub(beside)
 
 
 _hubs: dict[asyncio.AbstractEventLoop, dict[int, TaskHub]] = {}

@@ -49,6 +49,26 @@ def test_a_function_of_the_project_makes_it(redis_server: redis.Redis) -> None:
     assert len(made) == 1
 
 
+@pytest.mark.parametrize("pool", [redis.asyncio.ConnectionPool, redis.asyncio.BlockingConnectionPool])
+def test_a_client_of_one_connection_waits_too(redis_server: redis.Redis, pool: Any) -> None:
+    """The subscriber's connection is its own, not one of the client's."""
+
+    async def story() -> list[bool]:
+        client = redis.asyncio.Redis(connection_pool=pool.from_url(os.environ["REDIS_URL"], max_connections=1))
+        first, second = aio.Lock("thing", client=client), aio.Lock("thing", client=client)
+        free = await first.acquire(wait_seconds=5)
+        waiting = asyncio.create_task(second.acquire(wait_seconds=20))
+        await asyncio.to_thread(until, lambda: redis_server.zcard("payonce:lock:{thing}:queue") == 1)
+        await first.release()
+        heard = await waiting
+        await aio.close()
+        left = redis_server.client_list(_type="pubsub")
+        await client.aclose()
+        return [free, heard, left == []]
+
+    assert asyncio.run(story()) == [True, True, True]
+
+
 @pytest.mark.filterwarnings("ignore:(unclosed|loop is closed):ResourceWarning")
 @pytest.mark.parametrize("closes", [True, False])
 def test_a_loop_that_ended_leaves_nothing(redis_server: redis.Redis, closes: bool) -> None:
