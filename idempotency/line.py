@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import select
+import socket
 import threading
 import time
 from collections import deque
@@ -163,6 +164,14 @@ class Line:
         self.known.clear()  # it may be another server that answers next
         self._owed.clear()
         self._connection.disconnect()
+
+
+def hang_up(connection: Any) -> None:
+    """Have the thread that reads this connection of redis-py (or None) find it closed, from another thread."""
+    if (its_socket := getattr(connection, "_sock", None)) is not None:
+        connection.retry.update_retries(0)  # a `PubSub` would connect it again
+        with contextlib.suppress(OSError):  # it is closed already
+            its_socket.shutdown(socket.SHUT_RDWR)
 
 
 def _nobody(answer: Any) -> None:

@@ -44,6 +44,9 @@ conflicts = _counter(
 )
 redis_failures = _counter("idempotency_redis_failures", "Redis commands that failed; each opens the breaker.")
 reaped = _counter("idempotency_reaped", "What the reaper removed: bodies, tombstones, messages.", ("what",))
+background_failures = _counter(
+    "idempotency_background_failures", "What background threads met and went on after, by thread.", ("thread",)
+)
 resumed = _counter("idempotency_resumed", "Stalled entries that the completer ran again, by result.", ("result",))
 
 

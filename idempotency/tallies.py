@@ -4,16 +4,15 @@ A request pays for one addition and no SQL. What a killed process had not writte
 looking, the ledger is for money.
 """
 
-import logging
+import contextlib
 import threading
 from collections import Counter
 
 from django.db import DatabaseError, connection
 
+from idempotency.background import Worker
 from idempotency.conf import config
 from idempotency.models import LedgerTally
-
-log = logging.getLogger(__name__)
 
 _TABLE = LedgerTally._meta.db_table
 
@@ -32,7 +31,7 @@ class Tallies:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._timer: threading.Timer | None = None
+        self._writer: Worker | None = None
 
     def add(self, what: str) -> None:
         """Count one; the first one after a writing starts the clock for the next."""
@@ -41,30 +40,38 @@ class Tallies:
             return
         with self._lock:
             self._counts[what] += 1
-            if self._timer is None or not self._timer.is_alive():  # a fork takes the timer along, not its thread
-                self._timer = threading.Timer(seconds, self._write_apart)
-                self._timer.daemon = True
-                self._timer.start()
+            if self._writer is None or not self._writer.is_alive():  # a fork takes it along, but not as a thread
+                self._writer = Worker("idempotency-tallies", lambda worker: self._write_apart(worker, seconds))
+                with contextlib.suppress(RuntimeError):  # no thread to be had: the next request asks again
+                    self._writer.start()
 
     def write(self) -> None:
-        """Add the counts to the table; on failure they are kept for the next time."""
+        """Add the counts to the table.
+
+        Raises:
+            Exception: whatever the database raises; the counts are there for the next time.
+        """
         with self._lock:
             counts, self._counts = self._counts, Counter()
-            self._timer = None
+            self._writer = None
         if not counts:
             return
         try:
             with connection.cursor() as cursor:
                 cursor.execute(_ADD, [list(counts), list(counts.values())])
-        except DatabaseError as error:
-            log.info("The counts of keyed requests could not be written (%s); next time.", type(error).__name__)
+        except BaseException:
             with self._lock:
                 self._counts.update(counts)
+            raise
 
-    def _write_apart(self) -> None:
-        """In the timer's thread, on a connection of its own."""
+    def _write_apart(self, worker: Worker, seconds: float) -> None:
+        """After `seconds`, on the worker's own connection."""
+        if worker.stopping.wait(seconds):
+            return
         try:
             self.write()
+        except DatabaseError as error:
+            worker.met("Counts of keyed requests could not be written (%s); next time.", type(error).__name__)
         finally:
             connection.close()
 

@@ -5,7 +5,6 @@ again for himself. So a wake-up is a hint to look, never an answer.
 """
 
 import contextlib
-import logging
 import os
 import threading
 from collections import defaultdict
@@ -13,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from idempotency import fastpath
-
-log = logging.getLogger(__name__)
+from idempotency.background import Worker
+from idempotency.line import hang_up
 
 READY_SECONDS = 1.0  # for the server to confirm a subscription
 READ_SECONDS = 5.0  # how often the idle reader looks whether it is still needed
@@ -64,16 +63,25 @@ class Subscriber:
             first = channel not in self._bells
             self._bells[channel].append(bell)
             if self._pubsub is None:
-                self._pubsub = _subscribed(redis, channel)
-                reader = threading.Thread(
-                    target=self._read, args=(self._pubsub,), name="idempotency-wakeups", daemon=True
-                )
-                reader.start()
+                self._pubsub = self._read_by_a_worker(_subscribed(redis, channel))
             elif first:
                 self._pubsub.subscribe(channel)
             elif self._bells[channel][0].ready.is_set():
                 bell.ready.set()
         return True
+
+    def _read_by_a_worker(self, pubsub: Any) -> Any:
+        reader = Worker(
+            "idempotency-wakeups",
+            lambda worker: self._read(worker, pubsub),
+            wake=lambda: hang_up(pubsub.connection),
+        )
+        try:
+            reader.start()
+        except RuntimeError:  # no thread to be had: who waits looks again by the clock
+            pubsub.close()
+            return None
+        return pubsub
 
     def _remove(self, channel: str, bell: Bell) -> None:
         with self._lock:
@@ -88,14 +96,14 @@ class Subscriber:
                 with contextlib.suppress(*fastpath.FAILURES):
                     self._pubsub.unsubscribe(channel)
 
-    def _read(self, pubsub: Any) -> None:
+    def _read(self, worker: Worker, pubsub: Any) -> None:
         try:
-            while self._still_needed(pubsub):
+            while not worker.stopping.is_set() and self._still_needed(pubsub):
                 message = pubsub.get_message(timeout=READ_SECONDS)
                 if message is not None:
                     self._tell(message)
         except (*fastpath.FAILURES, ValueError) as error:
-            log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
+            worker.met("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
         finally:
             self._end(pubsub)
 

@@ -43,6 +43,11 @@ class LocalCopy(Generic[T]):
         self._messages: Any = None
         self._listening = contextlib.ExitStack()
 
+    def close(self) -> None:
+        """Give up the copy, and hear of no more changes until the next `get`."""
+        self._listening.close()
+        self._begin()
+
     def get(self) -> T:
         """The value, no older than a copy's life, and read after the last change that this process knows of."""
         with self._lock:

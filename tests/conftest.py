@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import redis
 from django.db import connection
 from django.test import TransactionTestCase
 
-from idempotency import fastpath
+from idempotency import background, fastpath
 from idempotency.ledger import epoch
 from idempotency.tallies import tallies
 from payments.sandbox import state
@@ -66,6 +67,15 @@ def _fresh_marker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()
     client.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_outlives_its_test() -> Iterator[None]:
+    """What a test began in the background must not meet the next one, nor its database."""
+    yield
+    if window := sys.modules.get("shop.window"):
+        window._copy.close()  # it listens for as long as its process lives
+    assert background.stop(seconds=30) == []
 
 
 @pytest.fixture(scope="session")

@@ -156,6 +156,10 @@ class Holds:
                 self._granted = False
             return self._next
 
+    def unwatched(self) -> None:
+        """Nobody looks any more: the next hold that is added stirs, whenever it is due."""
+        self._next = float("inf")
+
     def forget_ended(self) -> None:
         """Holds that ended by themselves and have nobody left to tell: the holder is gone, or does not ask."""
         told_until = time.monotonic() - TELL_SECONDS

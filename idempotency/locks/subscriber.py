@@ -19,7 +19,9 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
+from idempotency.background import Worker
 from idempotency.fastpath import FAILURES
+from idempotency.line import hang_up
 from idempotency.locks.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS, Hub
 from idempotency.locks.interrupts import interruption
 from idempotency.locks.subscription import Subscription
@@ -40,7 +42,7 @@ class Subscriber:
         self._hub = hub
         self._connect = connect
         self._guard = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
         self._ready = threading.Event()
         self._called = threading.Event()  # the thread has something to do, or should look whether
         self._telling = threading.RLock()  # a finalizer may run in any line, and leave a topic
@@ -53,8 +55,8 @@ class Subscriber:
         if self._ready.is_set():
             return True
         with self._guard:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="locks-subscriber", daemon=True)
+            if self._thread is None or not self._thread.is_alive():
+                thread = Worker("locks-subscriber", self._run, wake=self._wake)
                 try:
                     thread.start()
                 except RuntimeError as error:  # there are too many; who waits looks for himself
@@ -116,26 +118,32 @@ class Subscriber:
                 self._called.set()
         return rang
 
-    def _run(self) -> None:
+    def _wake(self) -> None:
+        self._called.set()
+        if (pubsub := self._pubsub) is not None:
+            hang_up(pubsub.connection)
+
+    def _run(self, worker: Worker) -> None:
         failures = 0
-        while self._still_needed():
+        while self._still_needed(worker):
             try:
-                self._keep_a_connection()
+                self._keep_a_connection(worker)
                 failures = 0
             except Exception as error:  # whatever it was, those who wait must be heard again
-                log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
+                lost = "The subscriber lost its connection (%s); all who wait look again."
+                worker.met(lost, type(error).__name__)
                 self._hub.mail.ring_all()
-                time.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
+                worker.stopping.wait(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
                 failures += 1
 
-    def _keep_a_connection(self) -> None:
+    def _keep_a_connection(self, worker: Worker) -> None:
         pubsub = self._connect()
         try:
             with self._telling:  # redis-py's own connects in here: two that subscribe at once would do so twice
                 self._pubsub = pubsub
                 pubsub.subscribe(*self._hub.channels)
             idle = 0
-            while idle < IDLE_READS or not self._may_end():
+            while not worker.stopping.is_set() and (idle < IDLE_READS or not self._may_end()):
                 if self._subscription is None:
                     self._read(pubsub)
                 else:
@@ -176,10 +184,10 @@ class Subscriber:
         """Whether nobody reads the subscription, nor can from now on."""
         return self._subscription is None or self._subscription.lead(self)
 
-    def _still_needed(self) -> bool:
+    def _still_needed(self, worker: Worker) -> bool:
         """Says that nobody listens in the same step in which nobody waits, so that no newcomer is lost."""
         with self._guard:
-            if self._hub.needed:
+            if self._hub.needed and not worker.stopping.is_set():
                 return True
             self._thread = None
             return False

@@ -18,27 +18,28 @@ class Subscription:
     """Made as `pool` makes its connections, beside them. Raises what redis-py raises, and is useless then.
 
     Attributes:
+        connection: of redis-py, with a socket.
         leader: who reads it now, or None. Only he gives that back, by setting it to None: one store, so that an
             interrupt comes before it or after it.
         broken: messages may have been lost, so nobody reads it any more.
     """
 
     def __init__(self, pool: Any) -> None:
-        self._connection = pool.connection_class(**pool.connection_kwargs)
+        self.connection = pool.connection_class(**pool.connection_kwargs)
         self._sending = threading.Lock()
         self._choosing = threading.Lock()
         self.leader: Any = None
         self.broken = False
-        self._connection.connect()
-        self._connection._sock.settimeout(REST_SECONDS)
+        self.connection.connect()
+        self.connection._sock.settimeout(REST_SECONDS)
         # it is read past the connection, which is for answers and would connect again where it has been closed
-        self._reader = self._connection._parser
+        self._reader = self.connection._parser
         self._pushes: dict[str, bool] = {}
-        if str(self._connection.protocol) == "3":
+        if str(self.connection.protocol) == "3":
             self._pushes["push_request"] = True
             self._reader.set_pubsub_push_handler(_as_it_is)  # redis-py's own prints each message for a log
         # a number of our own for the socket: redis-py may close it at any time, and its number become another's
-        self._number = os.dup(self._connection._sock.fileno())
+        self._number = os.dup(self.connection._sock.fileno())
         self._readable = select.poll()
         self._readable.register(self._number, select.POLLIN)
 
@@ -60,7 +61,7 @@ class Subscription:
         with self._sending:
             self._refuse_if_broken()
             try:
-                self._connection.send_command(*command, check_health=False)
+                self.connection.send_command(*command, check_health=False)
             except BaseException:
                 self.broken = True
                 raise
@@ -83,7 +84,7 @@ class Subscription:
         """By its leader, or when it is broken."""
         with self._sending:
             self.broken = True
-            self._connection.disconnect()
+            self.connection.disconnect()
             if self._number >= 0:
                 os.close(self._number)
                 self._number = -1

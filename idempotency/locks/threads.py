@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from idempotency import fastpath
+from idempotency.background import Worker
 from idempotency.fastpath import FAILURES
 from idempotency.line import Line, plain_pool
 from idempotency.locks import holder
@@ -32,8 +33,6 @@ from idempotency.locks.steps import (
 )
 from idempotency.locks.subscriber import Subscriber
 from idempotency.locks.subscription import Subscription
-
-log = logging.getLogger(__name__)
 
 LINES_MAX = 16  # connections kept open for commands while nobody uses them
 LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it
@@ -69,7 +68,7 @@ class ThreadHub(Hub):
 
     def __init__(self, client: Any) -> None:
         self._guard = threading.Lock()
-        self._watchdog: threading.Thread | None = None
+        self._watchdog: Worker | None = None
         self._stirred = threading.Event()
         self._lines: deque[Line] = deque()
         self._pool = plain_pool(client)
@@ -158,14 +157,22 @@ class ThreadHub(Hub):
     def stir(self) -> None:
         with self._guard:
             self._stirred.set()
-            if self._watchdog is None:
-                watchdog = threading.Thread(target=self._watch, name="locks-watchdog", daemon=True)
+            if self._watchdog is None or not self._watchdog.is_alive():
+                watchdog = Worker("locks-watchdog", self._watch, wake=self._stirred.set)
                 watchdog.start()  # which may fail, and must be tried again then
                 self._watchdog = watchdog
 
-    def _watch(self) -> None:
+    def _watch(self, worker: Worker) -> None:
+        try:
+            self._renew_when_due(worker)
+        finally:
+            self.holds.unwatched()
+
+    def _renew_when_due(self, worker: Worker) -> None:
         while True:
             self._stirred.clear()
+            if worker.stopping.is_set():
+                return
             due_at = self.holds.next_due()
             if due_at == float("inf"):
                 if self._stirred.wait(LINGER_SECONDS):
@@ -175,9 +182,9 @@ class ThreadHub(Hub):
                         self._watchdog = None
                         return
             elif not self._stirred.wait(max(0.0, due_at - time.monotonic())):
-                self._renew()
+                self._renew(worker)
 
-    def _renew(self) -> None:
+    def _renew(self, worker: Worker) -> None:
         for batch in self.batches():
             sent_at = time.monotonic()
             try:
@@ -185,7 +192,7 @@ class ThreadHub(Hub):
                 self.renewed(batch, script.run(self._ask, keys, arguments), sent_at=sent_at)
             except Exception as error:
                 # whatever it was, the other holds and the next tick go on
-                log.warning("%d locks could not be renewed: %s", len(batch), error)
+                worker.met("%d locks could not be renewed: %s", len(batch), error, level=logging.WARNING)
                 self.not_renewed(batch)
 
 

@@ -6,13 +6,13 @@ the platforms do. Acknowledged is any 2xx for WeChat and Stripe and the body ``s
 
 import json
 import sqlite3
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 
+from idempotency.background import Worker
 from payments.sandbox import alipay, faults, state, stripe_documents, wechat
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
@@ -23,7 +23,7 @@ BATCH = 200
 
 def start() -> None:
     """Send from a background thread for the rest of the process's life."""
-    threading.Thread(target=_run, name="delivery", daemon=True).start()
+    Worker("delivery", _run).start()
 
 
 def counts() -> dict[str, int]:
@@ -32,16 +32,16 @@ def counts() -> dict[str, int]:
     return dict.fromkeys(STATES, 0) | {row["state"]: row["copies"] for row in found}
 
 
-def _run() -> None:
+def _run(worker: Worker) -> None:
     with httpx.Client(timeout=10, trust_env=False) as client, ThreadPoolExecutor(max_workers=64) as pool:
-        while True:
+        while not worker.stopping.is_set():
             due = state.store().rows(
                 "SELECT * FROM deliveries WHERE state = 'due' AND due_at <= ? ORDER BY due_at, id LIMIT ?",
                 time.time(),
                 BATCH,
             )
             if not due:
-                time.sleep(IDLE_SECONDS)
+                worker.stopping.wait(IDLE_SECONDS)
                 continue
             if faults.current()["reorder"]:
                 faults.reorder_dice.shuffle(due)

@@ -1,6 +1,5 @@
 """Every test here runs in both modes and over every store; the fixtures `path` and `store` say which."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpResponse
 from rest_framework.test import APIClient
 
-from idempotency import fastpath
+from idempotency import background, fastpath
 from tests.contract.idempotency.stores import STORES, Store
 from tests.contract.idempotency.urls import PLAN
 
@@ -39,9 +38,7 @@ def use(store: Store) -> Iterator[Store]:
     failures = counted("idempotency_redis_failures_total")
     with store.in_force():
         yield store
-    for thread in threading.enumerate():
-        if thread.name == "idempotency-wakeups":  # it listens at this store; the next test has another
-            thread.join(60)
+    assert background.stop(seconds=30) == []  # what listens at this store; the next test has another
     fastpath.breaker.succeeded()
     assert store.disturbed or counted("idempotency_redis_failures_total") == failures
 

@@ -942,7 +942,7 @@ def test_a_subscription_that_was_closed_is_not_connected_again(desk: Bench) -> N
     message = subscription.get_message(timeout=10)
     assert message is not None
     assert message["type"] == "subscribe"
-    subscription._connection.disconnect()
+    subscription.connection.disconnect()
     with pytest.raises(redis.ConnectionError):
         subscription.get_message(timeout=10)
     subscription.close()

@@ -1,0 +1,102 @@
+"""The owner of background threads: what one meets ends nobody else, and none outlives what it was begun for."""
+
+import logging
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from idempotency import background, metrics
+from idempotency.background import Worker
+from idempotency.tallies import Tallies
+
+
+def failures(name: str) -> float:
+    """How many have been counted for this thread."""
+    counted: float = metrics.background_failures.labels(name)._value.get()
+    return counted
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What came out of threads unhandled."""
+    found: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", found.append)
+    yield found
+    assert found == []
+
+
+@pytest.mark.usefixtures("reported")
+def test_what_a_worker_meets_is_counted_and_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def work(worker: Worker) -> None:
+        raise ValueError("unforeseen")
+
+    before = failures("test-worker")
+    worker = Worker("test-worker", work)
+    with caplog.at_level(logging.INFO, "idempotency.background"):
+        worker.start()
+        worker.join(30)
+    assert failures("test-worker") == before + 1
+    assert [record.getMessage() for record in caplog.records] == ["test-worker ended by ValueError: unforeseen"]
+    assert background.stop() == []
+
+
+def test_all_are_stopped_and_joined_and_what_they_meet_then_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    def work(worker: Worker) -> None:
+        worker.stopping.wait()
+        raise OSError("the connection was closed under it")
+
+    workers = [Worker("test-worker", work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    assert background.stop(seconds=30) == []
+    assert not any(worker.is_alive() for worker in workers)
+    assert caplog.records == []
+
+
+def test_one_that_does_not_end_in_time_is_named() -> None:
+    ends = threading.Event()
+    Worker("test-worker", lambda worker: ends.wait()).start()
+    try:
+        assert background.stop(seconds=0.01) == ["test-worker"]
+    finally:
+        ends.set()
+
+
+def test_a_forked_child_has_none() -> None:
+    Worker("test-worker", lambda worker: worker.stopping.wait()).start()
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=lambda: theirs.send((len(background._workers), background.stop(seconds=0))))
+    child.start()
+    child.join(30)
+    assert ours.recv() == (0, [])
+    assert len(background._workers) == 1
+
+
+@pytest.mark.usefixtures("reported")
+def test_counts_that_meet_no_database_are_there_for_the_next_time() -> None:
+    """Without a database the writer's thread ended unhandled, in production as in the next test."""
+    tallies, before = Tallies(), failures("idempotency-tallies")
+    with override_settings(IDEMPOTENCY={"TALLY_SECONDS": 0.01}):
+        tallies.add("executed")
+        writer = tallies._writer
+        assert writer is not None
+        writer.join(30)
+    assert failures("idempotency-tallies") == before + 1
+    assert tallies._counts == {"executed": 1}
+
+
+def test_a_process_without_a_thread_to_give_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    tallies = Tallies()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        tallies.add("executed")
+    assert tallies._counts == {"executed": 1}
+    assert background._workers == set()
