@@ -20,9 +20,11 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 pack_command: Any
@@ -56,7 +58,7 @@ class Line:
         self.pool = pool
         self.known: set[str] = set()
         self._process = os.getpid()
-        self._connection = pool.connection_class(**pool.connection_kwargs)
+        self._connection = connection_beside(pool)
         self._open = False
         self._owed = deque[Callable[[Any], None]]()
         self._socket: Any = None
@@ -164,6 +166,11 @@ class Line:
         self.known.clear()  # it may be another server that answers next
         self._owed.clear()
         self._connection.disconnect()
+
+
+def connection_beside(pool: Any) -> Any:
+    """A connection as `pool` makes them, which never retries: who asks on it knows how long to try."""
+    return pool.connection_class(**pool.connection_kwargs | {"retry": Retry(NoBackoff(), 0)})
 
 
 def hang_up(connection: Any) -> None:

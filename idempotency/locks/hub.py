@@ -14,6 +14,7 @@ from redis.cluster import RedisCluster
 from redis.exceptions import (
     AskError,
     ClusterDownError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
@@ -21,6 +22,7 @@ from redis.exceptions import (
 )
 
 from idempotency.locks import holder
+from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.locks.holds import MICROSECONDS, Hold, Holds, Mail, chunks
 from idempotency.locks.script import Script
 from idempotency.names import prefix
@@ -31,12 +33,15 @@ IDLE_READS = 6  # of these with nobody waiting, and the connection is given back
 BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
 BATCH = 1000  # of holds in one command
+ACL = "resetchannels ~payonce:* &payonce:* +@all -@dangerous"  # suffices for the user of a client
 
 _RENEW = Script("renew")
 
 _PASSING = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
 # before Redis 7 what a command inside a script is refused with stands at the end of a sentence about the script
 _OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
+# what a script's command is denied with: Redis 7 and Valkey, and Redis 6
+_DENIED = re.compile(r"ACL failure in script|The user executing the script can't")
 _numbers = itertools.count(1)  # over all hubs of the process: two of them may lead to one server
 
 
@@ -152,6 +157,17 @@ class Hub(ABC):
 
 def _text(data: Any) -> str:
     return data.decode() if isinstance(data, bytes) else str(data)
+
+
+def lock_error(error: Exception) -> LockError | None:
+    """What a client's error means for a lock; None for a fault of ours, which is raised as it is."""
+    if isinstance(error, NoPermissionError) or _DENIED.search(str(error)):
+        return LockError(
+            f"Redis refuses its user what locks need, mostly PUBLISH ({error}). Allow it: ACL SETUSER … {ACL}"
+        )
+    if is_unavailable(error):
+        return LockUnavailable(f"Redis did not answer: {type(error).__name__}")
+    return None
 
 
 def is_unavailable(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from idempotency.locks.errors import LockUnavailable
 from idempotency.locks.holds import bounded
 from idempotency.locks.hub import READY_SECONDS, Hub
-from idempotency.locks.places import RELEASE_SECONDS, insist
+from idempotency.locks.places import RELEASE_SECONDS, bound_of, deadline_of, insist
 from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
 from idempotency.locks.tasks import OnTasks
@@ -81,7 +81,7 @@ class Latch:
         hub = self.hub()
         request = hub.new_request()
         waiter = f"{hub.channel} {request}"
-        deadline = float("inf") if wait_seconds is None else time.monotonic() + wait_seconds
+        deadline = deadline_of(wait_seconds)
         hub.mail.expect(request)
         try:
             yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
@@ -89,10 +89,11 @@ class Latch:
                 hub.mail.expect(request)  # what was told is looked at now, and must not ring the next bell
                 stay = time.monotonic() < deadline
                 try:
-                    if not (yield Ask(_LATCH, self._keys, ["look", waiter if stay else ""])):
+                    looking = ["look", waiter if stay else ""]
+                    if not (yield Ask(_LATCH, self._keys, looking, seconds=bound_of(deadline))):
                         return True
                 except LockUnavailable:
-                    if not stay:
+                    if time.monotonic() >= deadline:
                         raise
                     yield Pause(min(0.2, max(0.0, deadline - time.monotonic())))
                     continue
@@ -107,7 +108,7 @@ class Latch:
 
     def _left(self, waiter: str) -> Steps[None]:
         try:
-            yield Ask(_LATCH, self._keys, ["leave", waiter])
+            yield Ask(_LATCH, self._keys, ["leave", waiter], seconds=READY_SECONDS)
         except LockUnavailable:
             return  # it goes with the latch
 

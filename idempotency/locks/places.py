@@ -110,8 +110,8 @@ class Places:
                 raise self._lost()
             hub.holds.remove(before)
         request = hub.new_request()
-        deadline = float("inf") if wait_seconds is None else time.monotonic() + wait_seconds
-        waits = deadline > time.monotonic()
+        deadline = deadline_of(wait_seconds)
+        waits = deadline > 0.0
         asking = _Asking(
             self,
             hub,
@@ -126,7 +126,7 @@ class Places:
             if waits:
                 hub.mail.expect(request)
                 yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
-            return (yield from asking.until(deadline if waits else 0.0))
+            return (yield from asking.until(deadline))
         except (UpgradeRefused, GeneratorExit):
             raise
         except BaseException:
@@ -178,6 +178,7 @@ class Places:
     ) -> Steps[None]:
         """Whatever became of `request`, it holds nothing and waits for nothing; what was held `before` is left."""
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, undone=request)
+        ask.seconds = READY_SECONDS
         try:
             told = yield ask
         except LockUnavailable:
@@ -249,12 +250,13 @@ class _Asking:
             if stay:
                 self._hub.mail.expect(self._request)
             try:
-                answer = yield self._ask(stay=stay, again=again)
+                answer = yield self._ask(stay=stay, again=again, seconds=bound_of(deadline))
             except LockUnavailable:
                 failing_since = failing_since or sent_at
-                if not stay or sent_at - failing_since > UNAVAILABLE_SECONDS:
+                now = time.monotonic()
+                if now >= deadline or now - failing_since > UNAVAILABLE_SECONDS:
                     raise
-                yield Pause(min(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)], deadline - sent_at))
+                yield Pause(min(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)], deadline - now))
                 failures, again = failures + 1, True
                 continue
             failures, failing_since, again = 0, None, True
@@ -270,8 +272,9 @@ class _Asking:
             if hold := (yield from self._wait_turn(answer, deadline, sent_at)):
                 return hold
 
-    def _ask(self, *, stay: bool, again: bool) -> Ask:
-        return Ask(_ACQUIRE, self._places.keys, [*self._arguments, "1" if stay else "0", "1" if again else "0"])
+    def _ask(self, *, stay: bool, again: bool, seconds: float | None) -> Ask:
+        arguments = [*self._arguments, "1" if stay else "0", "1" if again else "0"]
+        return Ask(_ACQUIRE, self._places.keys, arguments, seconds=seconds)
 
     def _wait_turn(self, answer: list[int], deadline: float, sent_at: float) -> Steps[Hold | None]:
         """Wait; the hold if it was granted by message and there is time to confirm it, else None: ask again."""
@@ -336,6 +339,18 @@ def _look_again_seconds(position: int, left_seconds: float) -> float:
         return min(max(left_seconds, 0.0), 1.0) + 0.05 * position
     # in all not many at once: a thousand look some two hundred times a second
     return min(position / FRONT, 5.0) * random.uniform(0.8, 1.2)  # noqa: S311
+
+
+def deadline_of(wait_seconds: float | None) -> float:
+    """When a wait is over, on our clock: infinite for None, and 0.0 for one that asks only once."""
+    if wait_seconds is None:
+        return float("inf")
+    return time.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
+
+
+def bound_of(deadline: float) -> float | None:
+    """How long a command of a wait until `deadline` may take; None where that is infinite, or 0.0 to ask once."""
+    return None if deadline in {0.0, float("inf")} else max(deadline - time.monotonic(), READY_SECONDS)
 
 
 def insist(ask: Ask, *, seconds: float) -> Steps[Any]:

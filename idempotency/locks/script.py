@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import Any
 
-from redis.exceptions import NoScriptError
-
 from idempotency.names import prefix
 
 
@@ -38,12 +36,21 @@ class Script:
         """Its answer. `ask` sends a command and returns its answer, or raises what redis-py raises."""
         try:
             return ask("EVALSHA", self.sha, len(keys), *keys, *arguments)
-        except NoScriptError:  # a fresh, flushed or newly promoted server
+        except Exception as error:
+            if not _is_unknown(error):
+                raise
             return ask("EVAL", self.text, len(keys), *keys, *arguments)
 
     async def run_async(self, ask: Callable[..., Awaitable[Any]], keys: list[str], arguments: list[Any]) -> Any:
         """The same, awaited."""
         try:
             return await ask("EVALSHA", self.sha, len(keys), *keys, *arguments)
-        except NoScriptError:
+        except Exception as error:
+            if not _is_unknown(error):
+                raise
             return await ask("EVAL", self.text, len(keys), *keys, *arguments)
+
+
+def _is_unknown(error: Exception) -> bool:
+    """Whether a fresh, flushed or newly promoted server lacks the script, as redis-py or valkey-py says it."""
+    return type(error).__name__ == "NoScriptError"

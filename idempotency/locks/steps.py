@@ -6,7 +6,7 @@ awaiting; the decorated methods return a value in the one and a coroutine in the
 """
 
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -16,11 +16,16 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Ask:
-    """Run a script on the server; answered with what it returns, or thrown the client's error."""
+    """Run a script on the server; answered with what it returns, or thrown the client's error.
+
+    Attributes:
+        seconds: after which it counts as unanswered, where the client would still retry; None: the client decides.
+    """
 
     script: Any
     keys: list[str]
     arguments: list[Any]
+    seconds: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(slots=True)

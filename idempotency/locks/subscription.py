@@ -11,6 +11,8 @@ from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from idempotency.line import connection_beside
+
 REST_SECONDS = 2.0  # for what is left of a message that has begun to come
 
 
@@ -25,7 +27,7 @@ class Subscription:
     """
 
     def __init__(self, pool: Any) -> None:
-        self.connection = pool.connection_class(**pool.connection_kwargs)
+        self.connection = connection_beside(pool)
         self._sending = threading.Lock()
         self._choosing = threading.Lock()
         self.leader: Any = None

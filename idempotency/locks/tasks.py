@@ -15,14 +15,13 @@ from idempotency.fastpath import FAILURES
 from idempotency.locks import holder
 from idempotency.locks.blocking import whole
 from idempotency.locks.connect import async_client, close_client, drop_closed
-from idempotency.locks.errors import LockUnavailable
 from idempotency.locks.hub import (
     BACK_OFF_SECONDS,
     IDLE_READS,
     READ_SECONDS,
     Hub,
     is_cluster,
-    is_unavailable,
+    lock_error,
 )
 from idempotency.locks.steps import (
     Ask,
@@ -109,10 +108,11 @@ class TaskHub(Hub):
 
     async def _ask(self, asked: Ask) -> Any:
         try:
-            answer = await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
+            async with asyncio.timeout(asked.seconds):
+                answer = await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
         except FAILURES as error:
-            if is_unavailable(error):
-                raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
+            if known := lock_error(error):
+                raise known from error
             raise
         if isinstance(asked, Tell) and asked.then is not None:
             asked.then(answer)

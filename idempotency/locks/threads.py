@@ -14,8 +14,7 @@ from idempotency.background import Worker
 from idempotency.fastpath import FAILURES
 from idempotency.line import Line, plain_pool
 from idempotency.locks import holder
-from idempotency.locks.errors import LockUnavailable
-from idempotency.locks.hub import Hub, is_cluster, is_unavailable
+from idempotency.locks.hub import Hub, is_cluster, lock_error
 from idempotency.locks.interrupts import interruption
 from idempotency.locks.steps import (
     Ask,
@@ -88,8 +87,8 @@ class ThreadHub(Hub):
                 except FAILURES as error:
                     if interrupt := interruption(error):
                         raise interrupt from None
-                    if is_unavailable(error):
-                        raise LockUnavailable(f"Redis did not answer: {type(error).__name__}") from error
+                    if known := lock_error(error):
+                        raise known from error
                     raise
             case Wait(bell, seconds):
                 return self._subscriber.wait(bell, seconds)

@@ -25,6 +25,7 @@ local now = time[1] * 1000000 + time[2]
 local used, next_end, expires, fence, forget = 0, NEVER, 0, 0, NEVER
 local freed = false  -- whether a lease ended that nobody had noticed yet
 local renewed_expiry = false
+local denied  -- what the server said where this user may not PUBLISH
 
 -- records are doubles in a row, big-endian, which hold every whole number that occurs; a holder's request follows
 local function read_holder(text)
@@ -146,8 +147,9 @@ local function grant(capacity, claim, lease, fair, counted, asker)
             if owner == asker then
                 holder.ends = now + lease
             elseif fits then
-                heard = redis.call('PUBLISH', waiter.channel,
+                heard = redis.pcall('PUBLISH', waiter.channel,
                     string.format('%s %.0f %.0f', waiter.request, holder.token, holder.ends))
+                if type(heard) == 'table' then heard, denied, counted = 0, heard.err, true end
             elseif counted then
                 heard = redis.call('PUBSUB', 'NUMSUB', waiter.channel)[2]
             end

@@ -2,7 +2,8 @@
 -- KEYS as in places.lua
 -- ARGV[1] owner   [2] request   [3] doubles as in acquire.lua   [4] the token under which it is held, or 0 for any
 --      [5] the request of an acquire that is undone by this, also in the queue; or ''
--- returns {1, places and holds left} or {0} if the owner does not hold that
+-- returns {1, places and holds left} or {0} if the owner does not hold that; an error if it was given back, but
+--     nobody may be told: who waits finds it free when it looks
 
 local owner, request, token, undone = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[5]
 local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[3])
@@ -39,4 +40,5 @@ if used == 0 then next_end = NEVER end
 if mine.shared + mine.exclusive == 0 then mine.ends = now + REMEMBER end
 grant(capacity, claim, lease, fair == 1, counted == 1, nil)
 close(owner, mine)
+if denied then return redis.error_reply('NOPERM PUBLISH: ' .. denied) end
 return {1, mine.shared + mine.exclusive}
