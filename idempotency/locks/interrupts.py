@@ -1,7 +1,7 @@
 """Tell a signal handler's exception from a client's: `TimeoutError` may be either, and redis-py wraps it."""
 
 import signal
-from types import CodeType, TracebackType
+from traceback import walk_tb
 
 
 def interruption(error: BaseException) -> BaseException | None:
@@ -10,14 +10,14 @@ def interruption(error: BaseException) -> BaseException | None:
     A handler is a function, a method or a `partial`; one of another class is not recognised.
     """
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = {getattr(getattr(each, "func", each), "__code__", None) for each in handlers} - {None}
+    codes = {code for each in handlers if (code := getattr(getattr(each, "func", each), "__code__", None))}
+    inside = {frame for frame, _ in walk_tb(error.__traceback__)}
     cause: BaseException | None = error
-    while cause is not None and not _passed(cause.__traceback__, codes):
+    while cause is not None:
+        frames = [frame for frame, _ in walk_tb(cause.__traceback__)]
+        if frames and frames[0] not in inside:
+            return None  # the caller was handling it before the client was asked
+        if any(frame.f_code in codes for frame in frames):
+            return cause
         cause = cause.__context__
-    return cause
-
-
-def _passed(trace: TracebackType | None, codes: set[CodeType]) -> bool:
-    while trace is not None and trace.tb_frame.f_code not in codes:
-        trace = trace.tb_next
-    return trace is not None
+    return None

@@ -14,7 +14,6 @@ import random
 import struct
 import time
 from functools import lru_cache
-from typing import Any
 
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.holder import Holder
@@ -22,6 +21,7 @@ from idempotency.locks.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, 
 from idempotency.locks.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub
 from idempotency.locks.script import Script, tagged
 from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait
+from idempotency.locks.waiting import bound_of, deadline_of, insist
 
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
@@ -339,29 +339,3 @@ def _look_again_seconds(position: int, left_seconds: float) -> float:
         return min(max(left_seconds, 0.0), 1.0) + 0.05 * position
     # in all not many at once: a thousand look some two hundred times a second
     return min(position / FRONT, 5.0) * random.uniform(0.8, 1.2)  # noqa: S311
-
-
-def deadline_of(wait_seconds: float | None) -> float:
-    """When a wait is over, on our clock: infinite for None, and 0.0 for one that asks only once."""
-    if wait_seconds is None:
-        return float("inf")
-    return time.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
-
-
-def bound_of(deadline: float) -> float | None:
-    """How long a command of a wait until `deadline` may take; None where that is infinite, or 0.0 to ask once."""
-    return None if deadline in {0.0, float("inf")} else max(deadline - time.monotonic(), READY_SECONDS)
-
-
-def insist(ask: Ask, *, seconds: float) -> Steps[Any]:
-    """The same command until it is answered."""
-    until = time.monotonic() + seconds
-    failures = 0
-    while True:
-        try:
-            return (yield ask)
-        except LockUnavailable:
-            if time.monotonic() > until:
-                raise
-            yield Pause(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
-            failures += 1

@@ -15,11 +15,12 @@ from idempotency.locks.holder import Holder
 from idempotency.locks.holds import MICROSECONDS, Hold, bounded
 from idempotency.locks.hub import Hub
 from idempotency.locks.mutex import DEFAULT
-from idempotency.locks.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places, insist
+from idempotency.locks.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
 from idempotency.locks.script import Script
 from idempotency.locks.steps import Ask, Steps, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
+from idempotency.locks.waiting import insist
 
 _RENEW = Script("renew")
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last

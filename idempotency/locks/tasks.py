@@ -234,7 +234,7 @@ class TaskHub(Hub):
 
 def _pubsub_of(client: Any) -> Any:
     """A subscriber with a connection of its own beside the client's pool, which may have no second one to give."""
-    pool = getattr(client, "connection_pool", None)
+    pool: Any = getattr(client, "connection_pool", None)
     if type(pool) not in _PLAIN_POOLS:
         return client.pubsub()
     beside = ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)

@@ -146,3 +146,21 @@ def test_a_server_that_hangs_is_still_named(desk: Bench) -> None:
                 lock.acquire(wait_seconds=0)
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_one_that_is_handled_already_does_not_hide_a_server_that_is_gone(desk: Bench) -> None:
+    """What gives the lock back on the way out goes on being tried."""
+
+    def handler(*_: Any) -> None:
+        raise JobTimeout
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with redis.Redis(host="127.0.0.1", port=1) as gone:
+            try:
+                signal.raise_signal(signal.SIGUSR1)
+            except JobTimeout:
+                with pytest.raises(LockUnavailable):
+                    locks.Lock("thing", client=gone).acquire(wait_seconds=0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
