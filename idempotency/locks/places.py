@@ -272,7 +272,7 @@ class _Asking:
             if hold := (yield from self._wait_turn(answer, deadline, sent_at)):
                 return hold
 
-    def _ask(self, *, stay: bool, again: bool, seconds: float | None) -> Ask:
+    def _ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
         arguments = [*self._arguments, "1" if stay else "0", "1" if again else "0"]
         return Ask(_ACQUIRE, self._places.keys, arguments, seconds=seconds)
 
