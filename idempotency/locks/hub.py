@@ -33,7 +33,7 @@ IDLE_READS = 6  # of these with nobody waiting, and the connection is given back
 BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
 BATCH = 1000  # of holds in one command
-ACL = "resetchannels ~payonce:* &payonce:* +@all -@dangerous"  # suffices for the user of a client
+ACL = "resetchannels ~*payonce:* &*payonce:* +@all -@dangerous"  # suffices for the user of a client
 
 _RENEW = Script("renew")
 
