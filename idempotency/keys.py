@@ -28,6 +28,10 @@ def parse_key(header: str | None) -> str:
         if quoted is None:
             raise key_invalid("it opens a quoted string but is not one")
         value = _ESCAPE.sub(r"\1", quoted[1])
+    elif "," in value:  # RFC 9110, section 5.3: so arrives what a client wrote on two lines
+        raise key_invalid(
+            "it has a comma, or stands on two lines; send one line, and a key with a comma in quotes"
+        )
     if not value:
         raise key_invalid("it is empty")
     if len(value) > MAX_KEY_LENGTH:
