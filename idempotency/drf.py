@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, overload
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
@@ -17,6 +17,7 @@ from idempotency import tokens
 from idempotency.errors import Problem, malformed, problem_response
 from idempotency.exchange import run, run_refusal
 from idempotency.middleware import problem_of
+from idempotency.misuse import mark_keyed, refuse_functions, refuse_wrong_use
 from idempotency.modes import ATOMIC, Mode
 from idempotency.principal import principal_of
 from idempotency.recovery import Phases
@@ -34,17 +35,30 @@ from idempotency.views import (
 Handler = Callable[..., HttpResponseBase]
 
 
+@overload
+def idempotent(handler: Handler, /) -> Handler: ...
+@overload
 def idempotent(
+    *,
+    body: type[serializers.BaseSerializer[Any]] | None = ...,
+    mode: Mode | Phases = ...,
+    redact: tuple[str, ...] = ...,
+    refuses: Callable[..., None] | None = ...,
+) -> Callable[[Handler], Handler]: ...
+def idempotent(
+    handler: Handler | None = None,
+    /,
     *,
     body: type[serializers.BaseSerializer[Any]] | None = None,
     mode: Mode | Phases = ATOMIC,
     redact: tuple[str, ...] = (),
     refuses: Callable[..., None] | None = None,
-) -> Callable[[Handler], Handler]:
+) -> Any:
     """Make a handler method's effect happen once per Idempotency-Key (or Idempotency-Token).
 
-    By the time it runs, DRF has authenticated, throttled and checked permissions; `body` is validated before the
-    key is looked at, so that a 400 never burns a key. The exchange is `request.idempotency` in the handler.
+    Written `@idempotent` or `@idempotent(…)`, on a method of an APIView or ViewSet. By the time it runs, DRF has
+    authenticated, throttled and checked permissions; `body` is validated before the key is looked at, so a 400
+    never burns a key. The exchange is `request.idempotency` in the handler.
 
     Args:
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
@@ -55,12 +69,15 @@ def idempotent(
             cost; where it raises none, the handler decides. It must not change what counts. Atomic mode only.
 
     Raises:
-        TypeError: `refuses` in another mode.
+        TypeError: `refuses` in another mode; or this is no method: the message says what to write instead.
     """
     if refuses is not None and mode is not ATOMIC:
         raise TypeError("A call whose refusal comes before its claim must be atomic.")
 
     def decorate(handler: Handler) -> Handler:
+        refuse_wrong_use(handler)
+        refuse_functions(handler)
+
         @wraps(handler)
         def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
             plain = request._request
@@ -92,10 +109,10 @@ def idempotent(
                     return run_refusal(exchange, refusal)
             return run(exchange, answer)
 
-        wrapper.idempotency_mode = mode  # type: ignore[attr-defined]
+        mark_keyed(wrapper, mode)
         return wrapper
 
-    return decorate
+    return decorate if handler is None else decorate(handler)
 
 
 def _refused(

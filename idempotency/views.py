@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from typing import Any
+from typing import Any, overload
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, iscoroutinefunction, sync_to_async
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
@@ -23,6 +23,7 @@ from idempotency.atomic import AtomicExchange
 from idempotency.errors import Problem, problem_response
 from idempotency.exchange import Exchange, identify, replay_after, run, told, traced
 from idempotency.middleware import problem_of
+from idempotency.misuse import mark_keyed, refuse_wrong_use
 from idempotency.modes import ATOMIC, Mode
 from idempotency.phases import PhasedExchange
 from idempotency.recovery import Phases
@@ -96,13 +97,21 @@ def refusal_of_django(request: HttpRequest, error: Exception, on_problem: OnProb
     return response_for_exception(request, error) if problem is None else on_problem(request, problem)
 
 
+@overload
+def idempotent(view: View, /) -> View: ...
+@overload
 def idempotent(
+    *, mode: Mode | Phases = ..., redact: tuple[str, ...] = ..., on_problem: OnProblem = ...
+) -> Callable[[View], View]: ...
+def idempotent(
+    view: View | None = None,
+    /,
     *,
     mode: Mode | Phases = ATOMIC,
     redact: tuple[str, ...] = (),
     on_problem: OnProblem = lambda request, problem: problem_response(problem, request),
-) -> Callable[[View], View]:
-    """Make a view's effect happen once per key. Safe methods pass through.
+) -> Any:
+    """Make a view's effect happen once per key, as `@idempotent` or `@idempotent(…)`. Safe methods pass through.
 
     The view leaves ATOMIC_REQUESTS, because the exchange opens the transaction itself; its safe methods keep one.
 
@@ -113,15 +122,11 @@ def idempotent(
             them is stored and replayed like any answer, and so is the page of an `Http404`.
 
     Raises:
-        TypeError: the view is one of Django REST framework.
+        TypeError: this is no function view of plain Django; the message says what to write instead.
     """
 
     def decorate(view: View) -> View:
-        if hasattr(view, "cls"):  # its callers are known inside it alone: here all would be guests
-            raise TypeError(
-                f"{view.__qualname__} is a view of Django REST framework. Decorate its class's method with "
-                "idempotency.drf.idempotent, or let the class inherit from idempotency.drf.IdempotentMixin."
-            )
+        refuse_wrong_use(view)
         if iscoroutinefunction(view):
             return _decorate_async(view, mode, redact, on_problem)
 
@@ -151,7 +156,7 @@ def idempotent(
 
         return _keyed(wrapper, mode)
 
-    return decorate
+    return decorate if view is None else decorate(view)
 
 
 def _must_be_djangos(request: Any) -> None:
@@ -165,7 +170,7 @@ def _must_be_djangos(request: Any) -> None:
 
 def _keyed(view: View, mode: Mode | Phases) -> View:
     """`view`, outside ATOMIC_REQUESTS; and marked, because a method cannot take its class out of it."""
-    view.idempotency_mode = mode  # type: ignore[attr-defined]
+    mark_keyed(view, mode)
     return outside_atomic_requests(view)
 
 

@@ -6,19 +6,17 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import connection
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404
 from django.http.multipartparser import MultiPartParserError
 from django.test import Client
 from django.test.client import RequestFactory
-from rest_framework.decorators import api_view
-from rest_framework.test import force_authenticate
 
 from idempotency import tokens
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import ATOMIC, PHASED
 from idempotency.principal import principal_of
-from idempotency.views import handling, idempotent, open_exchange, takes_part
-from tests.integration.idempotency.urls import PLAN, MixedSet, plain
+from idempotency.views import handling, open_exchange, takes_part
+from tests.integration.idempotency.urls import PLAN, plain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -106,22 +104,6 @@ def test_djangos_other_refusals_leave_the_key_free(
     assert LedgerEntry.objects.count() == 0
     assert client.post(f"/refusing/{mode}", headers=KEY).status_code == 201
     assert effects() == 1
-
-
-def test_views_of_rest_framework_are_refused_by_name() -> None:
-    @idempotent()
-    def keyed(request: HttpRequest) -> HttpResponse:
-        raise NotImplementedError
-
-    for view in (api_view(["POST"])(keyed), MixedSet.as_view({"post": "create"})):
-        with pytest.raises(TypeError, match="IdempotentMixin"):
-            idempotent()(view)
-    request = RequestFactory().post("/", headers=KEY)
-    force_authenticate(request, User(pk=7))
-    with pytest.raises(TypeError, match=r"called with a Request and .* idempotency\.drf\.idempotent"):
-        api_view(["POST"])(keyed)(request)
-    with pytest.raises(TypeError, match="called with a MixedSet"):
-        keyed(MixedSet())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""The decorators: with and without parentheses, and refused in the wrong place with what to write instead."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+from django.utils.decorators import method_decorator
+from django.views import View
+from ninja import NinjaAPI
+from rest_framework.decorators import api_view
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import APIRequestFactory, force_authenticate
+from rest_framework.views import APIView
+
+from idempotency import drf, views
+from idempotency.modes import Mode
+from tests.integration.idempotency.urls import MixedSet, effect, steps
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+
+
+def answered(request: HttpRequest, view: Any, user: User) -> HttpResponse:
+    request.user = user
+    force_authenticate(request, user)
+    answer: HttpResponse = view(request)
+    return answer
+
+
+def in_a_class(door: Any) -> Any:
+    class Thing(APIView):
+        @door
+        def post(self, request: Request) -> Response:
+            return Response({"id": effect("method").pk}, status=201)
+
+    return Thing.as_view()
+
+
+def in_a_class_of_djangos(door: Any) -> Any:
+    @method_decorator(door, name="post")
+    class Thing(View):
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse(f"{effect('method').pk}", status=201)
+
+    return Thing.as_view()
+
+
+def as_a_function(door: Any) -> Any:
+    @door
+    def view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(f"{effect('function').pk}", status=201)
+
+    return view
+
+
+@pytest.mark.parametrize(
+    ("make", "door"),
+    [
+        (as_a_function, views.idempotent),
+        (as_a_function, views.idempotent()),
+        (in_a_class_of_djangos, views.idempotent),
+        (in_a_class_of_djangos, views.idempotent()),
+        (in_a_class, drf.idempotent),
+        (in_a_class, drf.idempotent()),
+    ],
+)
+def test_every_door_opens_with_and_without_parentheses(effects: Effects, user: User, make: Any, door: Any) -> None:
+    view = make(door)
+    made = (APIRequestFactory().post("/", headers={"Idempotency-Key": "k1"}) for _ in range(2))
+    first, again = (answered(request, view, user) for request in made)
+    assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
+    assert effects() == 1
+
+
+def create(request: Any, pk: int = 0) -> Any:
+    raise NotImplementedError
+
+
+async def acreate(request: Any) -> Any:
+    raise NotImplementedError
+
+
+METHOD = r"decorates a class's method.*class …\(APIView\).*idempotency\.views\.idempotent"
+
+
+@pytest.mark.parametrize("door", [drf.idempotent, drf.idempotent(), drf.idempotent(mode=Mode.PHASED)])
+@pytest.mark.parametrize("function", [create, acreate, lambda: None, lambda whatever: None])
+def test_rest_frameworks_door_refuses_functions_when_they_are_written(door: Any, function: Any) -> None:
+    with pytest.raises(TypeError, match=METHOD):
+        door(function)
+    with pytest.raises(TypeError, match=METHOD):
+        api_view(["POST"])(door(function))
+
+
+@pytest.mark.parametrize("door", [drf.idempotent, views.idempotent, drf.idempotent(), views.idempotent()])
+def test_views_of_rest_framework_are_refused_when_they_are_written(door: Any) -> None:
+    for view in (api_view(["POST"])(create), MixedSet.as_view({"post": "create"})):
+        with pytest.raises(TypeError, match=r"idempotency\.drf\.idempotent.*IdempotentMixin"):
+            door(view)
+    with pytest.raises(TypeError, match=r"MixedSet is a class\. Decorate the method"):
+        door(MixedSet)
+
+
+@pytest.mark.parametrize("door", [drf.idempotent, views.idempotent])
+@pytest.mark.parametrize("argument", [steps, Mode.PHASED, "charge"])
+def test_what_belongs_behind_a_name_is_refused_without_it(door: Any, argument: Any) -> None:
+    with pytest.raises(TypeError, match=re.escape("Write @idempotent(mode=…)")):
+        door(argument)
+
+
+def test_methods_made_elsewhere_are_methods() -> None:
+    def behind_a_decorator(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def post(view: APIView, request: Request, *, data: Any) -> Any:
+        raise NotImplementedError
+
+    for handler in (behind_a_decorator, post):
+        assert drf.idempotent(handler).idempotency_mode is Mode.ATOMIC  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "door", [drf.idempotent, views.idempotent(), views.idempotent, views.idempotent(mode=steps)]
+)
+def test_an_operation_of_ninja_is_refused_when_it_is_written(door: Any) -> None:
+    """Its decorator knows the function only, so either order must be seen."""
+    outer, inner = NinjaAPI(urls_namespace="outer"), NinjaAPI(urls_namespace="inner")
+
+    def order(request: HttpRequest, quantity: int) -> dict[str, int]:
+        raise NotImplementedError
+
+    sentence = r"order is an operation of Django Ninja.*idempotency\.views.*idempotency\.drf"
+    with pytest.raises(TypeError, match=sentence):
+        door(outer.post("/orders")(order))
+    if door is not drf.idempotent:  # which has refused the function by then
+        with pytest.raises(TypeError, match=sentence):
+            inner.post("/orders")(door(as_written_anew()))
+
+
+def as_written_anew() -> Any:
+    def order(request: HttpRequest, quantity: int) -> dict[str, int]:
+        raise NotImplementedError
+
+    return order
+
+
+def test_a_plain_door_that_gets_another_request_says_so() -> None:
+    """What import cannot show: `@api_view` above it, or a method without `method_decorator`."""
+    keyed = views.idempotent(create)
+    request = RequestFactory().post("/", headers={"Idempotency-Key": "k1"})
+    force_authenticate(request, User(pk=7))
+    with pytest.raises(TypeError, match=r"called with a Request and .* idempotency\.drf\.idempotent"):
+        api_view(["POST"])(keyed)(request)
+    with pytest.raises(TypeError, match="called with a MixedSet"):
+        keyed(MixedSet())
