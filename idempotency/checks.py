@@ -1,11 +1,11 @@
 """System checks that explain a mistake in the project's settings before the first request meets it."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Info, Tags, register
 from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -13,6 +13,7 @@ from django.urls import URLResolver, get_resolver
 
 from idempotency.conf import Config, parse
 from idempotency.models import LedgerEntry
+from idempotency.sessions import is_in_our_database
 
 MIDDLEWARE = "idempotency.middleware.IdempotencyMiddleware"
 
@@ -58,22 +59,21 @@ def _middleware(config: Config) -> list[CheckMessage]:
     ):
         if other in after:
             messages.append(Error(f"{MIDDLEWARE!r} must stand after {other!r}: {reason}.", id="idempotency.E003"))
-    known = config.principal is not None or SESSIONS in before or AUTHENTICATION in before
-    if not known and not apps.is_installed("rest_framework"):
-        messages.append(
-            Advice(
-                "Neither AuthenticationMiddleware nor SessionMiddleware stands before "
-                f"{MIDDLEWARE!r}: if nothing else sets request.user, name a function in "
-                "IDEMPOTENCY['PRINCIPAL'], or every keyed request fails.",
-                id="idempotency.W001",
-            )
-        )
     if config.principal is None and SESSIONS in before and settings.SESSION_ENGINE.endswith("signed_cookies"):
         messages.append(
             Error(
                 f"A guest is known by the session, and one of {settings.SESSION_ENGINE!r} has another key after "
                 "each change: use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL'].",
                 id="idempotency.E008",
+            )
+        )
+    if SESSIONS in before and not is_in_our_database(import_module(settings.SESSION_ENGINE).SessionStore):
+        messages.append(
+            Info(
+                f"Sessions of {settings.SESSION_ENGINE!r} are saved after the ledger's commit: what a keyed view "
+                "writes to one is lost by a crash between, and its replay may lead where nothing is known of it. "
+                "Those of 'django.contrib.sessions.backends.db' in the default database share the commit.",
+                id="idempotency.I001",
             )
         )
     return messages
@@ -93,6 +93,42 @@ def _cache(config: Config) -> list[CheckMessage]:
             id="idempotency.E004",
         )
     ]
+
+
+@register(Tags.urls)
+def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Each keyed view can know its callers, and takes anonymous ones on purpose."""
+    try:
+        config = parse(getattr(settings, "IDEMPOTENCY", {}))
+    except (ImproperlyConfigured, TypeError):
+        return []  # E001
+    if config.principal is not None or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    if MIDDLEWARE not in settings.MIDDLEWARE:
+        return []  # E002
+    before = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)]
+    known = SESSIONS in before or AUTHENTICATION in before
+    messages: dict[str, CheckMessage] = {}
+    for view in _views(get_resolver()):
+        name = _name(view)
+        if not _is_keyed(view):
+            continue
+        if not known and not _option(view, "authentication_classes"):
+            messages[f"W001 {name}"] = Advice(
+                f"Nothing names the callers of {name}: neither AuthenticationMiddleware nor SessionMiddleware "
+                f"stands before {MIDDLEWARE!r}, and the view authenticates nobody. Add one of them, or name a "
+                "function in IDEMPOTENCY['PRINCIPAL'].",
+                id="idempotency.W001",
+            )
+        elif config.anonymous == "accept" and _is_open_to_all(view):
+            messages[f"W003 {name}"] = Advice(
+                f"{name} takes keyed calls under AllowAny: a caller without user, request.auth and session is "
+                "anonymous, and shares a key with whoever guesses it, so keys that can be guessed are refused.",
+                hint="Set IDEMPOTENCY['ANONYMOUS'] to 'refuse' to turn them away, name a function in "
+                "IDEMPOTENCY['PRINCIPAL'], or silence this if they are meant to come.",
+                id="idempotency.W003",
+            )
+    return [messages[name] for name in sorted(messages)]
 
 
 @register(Tags.urls)
@@ -191,13 +227,37 @@ def _views(resolver: URLResolver) -> Iterator[Any]:
             yield pattern.callback
 
 
-def _keyed_inside_a_transaction(view: Any) -> bool:
-    cls = getattr(view, "view_class", getattr(view, "cls", None))
-    if cls is None or DEFAULT_DB_ALIAS in getattr(view, "_non_atomic_requests", ()):
-        return False
+def _is_keyed(view: Any) -> bool:
+    """Whether the view, or a method of its class, is under `@idempotent`."""
+    cls = _class_of(view)
+    if cls is None:
+        return hasattr(view, "idempotency_mode")
     return any(hasattr(getattr(cls, name, None), "idempotency_mode") for name in dir(cls))
 
 
+def _option(view: Any, name: str) -> list[Any]:
+    """An option of a DRF view, as its address or its class has it; empty for a view of plain Django."""
+    return list(getattr(view, "initkwargs", {}).get(name, getattr(_class_of(view), name, ())))
+
+
+def _is_open_to_all(view: Any) -> bool:
+    """Whether a DRF view has no permission that could turn an anonymous caller away."""
+    if not hasattr(view, "cls"):
+        return False
+    from rest_framework.permissions import AllowAny  # noqa: PLC0415  only where it is installed
+
+    return all(permission is AllowAny for permission in _option(view, "permission_classes"))
+
+
+def _keyed_inside_a_transaction(view: Any) -> bool:
+    leaves = _class_of(view) is None or DEFAULT_DB_ALIAS in getattr(view, "_non_atomic_requests", ())
+    return not leaves and _is_keyed(view)
+
+
+def _class_of(view: Any) -> Any:
+    return getattr(view, "view_class", getattr(view, "cls", None))
+
+
 def _name(view: Any) -> str:
-    cls = getattr(view, "view_class", getattr(view, "cls", None))
-    return f"{cls.__module__}.{cls.__qualname__}" if cls is not None else repr(view)
+    cls = _class_of(view)
+    return f"{cls.__module__}.{cls.__qualname__}" if cls is not None else f"{view.__module__}.{view.__qualname__}"

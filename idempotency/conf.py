@@ -36,8 +36,12 @@ class Config:
         breaker_seconds: how long Redis is left alone after it failed.
         token_seconds: how long a one-time token may wait for its use.
         tally_seconds: how often a process adds its counts to those of the admin's charts; None: never.
-        principal: dotted path of a function from request to the caller's stable name, where neither
-            `request.user` nor `request.session` tells who is calling.
+        principal: dotted path of a function from request to the caller's stable name, asked before all else that
+            may name them (`idempotency.principal`).
+        anonymous: what becomes of a keyed call whose caller nothing names. ``"accept"``: its key must be hard to
+            guess; ``"refuse"``: 401 or 403.
+        problem_type_base: address of a page that explains problems, to which the `code` is added for a problem's
+            `type` and `Link`, e.g. ``https://shop.example/docs#``; None: `type` is a URN.
         redact: names of JSON members whose values are replaced before an answer is stored.
         body_keys: key id → 32 bytes in base64; answers are stored encrypted under the first one, and read under
             any of them. Empty: stored as they are.
@@ -59,6 +63,8 @@ class Config:
     token_seconds: int = 3_600
     tally_seconds: float | None = 10.0
     principal: str | None = None
+    anonymous: str = "accept"
+    problem_type_base: str | None = None
     redact: tuple[str, ...] = ()
     body_keys: Mapping[str, str] = field(default_factory=dict)
     subject_admin: Mapping[str, str] = field(default_factory=dict)
@@ -125,6 +131,19 @@ def _dotted_path(name: str, value: Any) -> None:
     raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function, and {value!r} is none.")
 
 
+def _word(name: str, value: Any) -> None:
+    if value not in ("accept", "refuse"):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be 'accept' or 'refuse', not {value!r}.")
+
+
+def _address(name: str, value: Any) -> None:
+    fits = (
+        isinstance(value, str) and value.startswith(("https://", "http://", "/")) and not set(value) & set(' <>"')
+    )
+    if value is not None and not fits:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be an http(s) address or a path, not {value!r}.")
+
+
 def _names(name: str, value: Any) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(part, str) and part for part in value):
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a list of names, not {value!r}.")
@@ -148,6 +167,8 @@ _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "REDIS_ASYNC_CLIENT": _dotted_path,
     "TALLY_SECONDS": _positive_or_none,
     "PRINCIPAL": _dotted_path,
+    "ANONYMOUS": _word,
+    "PROBLEM_TYPE_BASE": _address,
     "REDACT": _names,
     "BODY_KEYS": _keyring,
     "SUBJECT_ADMIN": _texts,

@@ -1,6 +1,7 @@
 """Django REST framework: `@idempotent` for handler methods, problem+json for every error, one-time tokens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, overload
 
@@ -14,12 +15,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency import tokens
-from idempotency.errors import Problem, malformed, problem_response
+from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
 from idempotency.exchange import run, run_refusal
 from idempotency.middleware import problem_of
 from idempotency.misuse import mark_keyed, refuse_functions, refuse_wrong_use
 from idempotency.modes import ATOMIC, Mode
-from idempotency.principal import principal_of
+from idempotency.principal import caller_of
 from idempotency.recovery import Phases
 from idempotency.response import Verdict, verdict_on
 from idempotency.views import (
@@ -90,7 +91,8 @@ def idempotent(
                 kwargs["data"] = serializer.validated_data
             if takes_part(plain, mode=mode, redact=redact):
                 return handler(view, request, *args, **kwargs)
-            exchange = open_exchange(plain, caller=request, mode=mode, redact=redact)
+            with _refusing_as_the_view():
+                exchange = open_exchange(plain, caller=request, mode=mode, redact=redact)
             request.idempotency = exchange  # type: ignore[attr-defined]
 
             def answer() -> HttpResponseBase:
@@ -113,6 +115,15 @@ def idempotent(
         return wrapper
 
     return decorate if handler is None else decorate(handler)
+
+
+@contextmanager
+def _refusing_as_the_view() -> Iterator[None]:
+    """Let DRF answer an anonymous caller: 401 with the view's `WWW-Authenticate`, or 403 where it has none."""
+    try:
+        yield
+    except AnonymousRefused:
+        raise exceptions.NotAuthenticated from None
 
 
 def _refused(
@@ -219,5 +230,6 @@ class TokenList(APIView):
 
     @extend_schema(request=None, responses={201: TokenSerializer}, summary="Issue a one-time token")
     def post(self, request: Request) -> Response:
-        token = tokens.issue(principal_of(request))
+        with _refusing_as_the_view():
+            token = tokens.issue(caller_of(request))
         return Response(TokenSerializer(token).data, status=status.HTTP_201_CREATED)

@@ -6,7 +6,10 @@ The key's own problems (docs/contract.md, 1):
 code                            status when
 =============================== ====== ===========================================================
 `idempotency_key_missing`       400    the call needs a key and has none
-`idempotency_key_invalid`       400    not 1..255 visible ASCII, or an unterminated quoted string
+`idempotency_key_invalid`       400    not 1..255 visible ASCII, an unterminated quoted string, or on two lines
+`idempotency_key_weak`          400    nothing names the caller, and the key can be guessed
+`not_authenticated`             403    nothing names the caller, and the settings turn such callers away; in DRF
+                                       the view's own 401 or 403
 `token_unknown`                 409    an Idempotency-Token that we never issued, or expired unused
 `idempotency_in_progress`       409    the first call with this key is still running; Retry-After
 `idempotency_result_expired`    410    done before, but the stored bytes are gone; never runs again
@@ -94,6 +97,27 @@ def key_missing() -> Problem:
 
 def key_invalid(reason: str) -> Problem:
     return Problem(400, "idempotency_key_invalid", f"The Idempotency-Key header is not usable: {reason}.")
+
+
+def key_weak() -> Problem:
+    return Problem(
+        400,
+        "idempotency_key_weak",
+        "Nothing tells the caller of this request from others, so its Idempotency-Key must be hard to guess: a "
+        "random UUID, or at least 22 random characters of URL-safe base64, or 31 of hexadecimal digits.",
+    )
+
+
+class AnonymousRefused(Problem):
+    """A keyed call that nothing names the caller of, where ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
+
+    403 and not 401, which needs a `WWW-Authenticate` (RFC 9110, section 15.5.2) that a plain view does not have.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            403, "not_authenticated", "This call needs a caller who is known. Log in, and send it again."
+        )
 
 
 def key_reused() -> Problem:

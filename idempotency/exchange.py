@@ -23,11 +23,11 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency import fingerprint, keys, ledger, logs, marker, metrics, tokens, tracing, vault
+from idempotency import fingerprint, keys, ledger, logs, marker, metrics, sessions, tokens, tracing, vault
 from idempotency.conf import Config, config
-from idempotency.errors import in_progress, key_invalid, key_reused, result_expired, token_unknown
+from idempotency.errors import in_progress, key_invalid, key_reused, key_weak, result_expired, token_unknown
 from idempotency.modes import Mode
-from idempotency.principal import principal_of
+from idempotency.principal import ANONYMOUS, caller_of
 from idempotency.response import StoredResponse
 from idempotency.tallies import tallies
 from idempotency.wakeups import subscriber
@@ -69,11 +69,13 @@ class Exchange(ABC):
         request_id: str,
         handler: str = "",
         redact: tuple[str, ...] = (),
+        request: HttpRequest | None = None,
     ) -> None:
         self.key_digest = keys.digest_of(scope=scope, key=key)
         self._content = content
         self._config: Config = config()
         self._subject = ""
+        self._visit = sessions.Visit(request)
         self._redact = (*self._config.redact, *redact)
         self._identity = ledger.Identity(
             scope=scope,
@@ -139,6 +141,8 @@ class Exchange(ABC):
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
         """What is stored of `response`: redacted and bounded."""
+        if self._identity.scope.startswith(f"{ANONYMOUS} "):
+            self._visit.note(self.key_digest)
         return StoredResponse.of(response, max_bytes=self._config.max_response_bytes, redact=self._redact)
 
     def _sealed(self, answer: StoredResponse) -> StoredResponse:
@@ -211,33 +215,40 @@ def _host() -> str:
 
 
 def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
-    """(scope, key) of a request: its Idempotency-Token (header or form field), else its Idempotency-Key.
+    """(scope, key) of a request, by its Idempotency-Token (header or form field), else its Idempotency-Key.
 
-    Args:
-        request: the Django request.
-        caller: the request that authentication has seen (DRF's, where there is one).
+    `caller` is the request that authentication has seen: DRF's, where there is one.
 
     Raises:
-        Problem: key missing or invalid, token unknown.
+        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
     """
+    principal = caller_of(caller)  # authentication comes before the key
     # from META: `request.headers` would build a mapping of all of them first
     token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
     header = request.META.get("HTTP_IDEMPOTENCY_KEY")
     if token is None:
-        key, principal = keys.parse_key(header), principal_of(caller)
-        if (issued := tokens.issued_here(key, principal=principal)) is None:
-            route = request.resolver_match.route if request.resolver_match else request.path
-            return keys.scope_of(principal=principal, method=request.method or "", route=route), key
-        taken = issued  # by whichever header it comes, it counts once
+        key = keys.parse_key(header)
+        # a token counts once by whichever header it comes
+        if (taken := tokens.issued_here(key, principal=principal)) is None:
+            if principal == ANONYMOUS and not keys.is_hard_to_guess(key):
+                raise key_weak()
+            return _scope_of(request, caller=caller, principal=principal, key=key), key
     else:
-        principal = principal_of(caller)
         taken = tokens.read(token, principal=principal)
         if header is not None:
             raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
-    scope = keys.token_scope_of(principal=principal)
-    if taken.expired and ledger.find(scope=scope, key=taken.key) is None:
+    if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
         raise token_unknown()
-    return scope, taken.key
+    return taken.scope, taken.key
+
+
+def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
+    """The caller's scope at this route; the anonymous one, if their key was answered before they had a session."""
+    route = request.resolver_match.route if request.resolver_match else request.path
+    before = keys.scope_of(principal=ANONYMOUS, method=request.method or "", route=route)
+    if principal.startswith("session:") and sessions.was_answered(caller.session, scope=before, key=key):
+        return before
+    return keys.scope_of(principal=principal, method=request.method or "", route=route)
 
 
 def _token_of_form(request: HttpRequest) -> str | None:

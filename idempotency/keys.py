@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import zlib
 
 from idempotency.errors import key_invalid, key_missing
 
@@ -9,6 +10,13 @@ MAX_KEY_LENGTH = 255
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
 _QUOTED = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _ESCAPE = re.compile(r'\\(["\\])')
+
+_URL_SAFE = re.compile(r"[A-Za-z0-9_-]{22,}={0,2}")
+_HEXADECIMAL = re.compile(r"[0-9a-f]+", re.IGNORECASE)
+HEXADECIMAL_DIGITS = 31  # 124 bits
+REPETITIVE = (
+    0.75  # deflate leaves 84 % or more of random keys (a million of each kind), 66 % of one half said twice
+)
 
 
 def parse_key(header: str | None) -> str:
@@ -41,6 +49,20 @@ def parse_key(header: str | None) -> str:
     return value
 
 
+def is_hard_to_guess(key: str) -> bool:
+    """Whether a key can stand alone: a UUID, or 122 bits of URL-safe base64 or of hexadecimal digits.
+
+    A UUID is 32 hexadecimal digits. What compresses as no random key does is a pattern, however long it is.
+    """
+    if not _URL_SAFE.fullmatch(key):
+        return False
+    digits = key.replace("-", "").replace("_", "")
+    if _HEXADECIMAL.fullmatch(digits) and len(digits) < HEXADECIMAL_DIGITS:
+        return False
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return len(deflate.compress(key.encode()) + deflate.flush()) >= REPETITIVE * len(key)
+
+
 def scope_of(*, principal: str, method: str, route: str) -> str:
     """Where a key is unique: one caller, one method, one route (the pattern, not the path)."""
     return f"{principal} {method} {route}"
@@ -54,6 +76,11 @@ def token_scope_of(*, principal: str) -> str:
 def digest_of(*, scope: str, key: str) -> str:
     """Names (scope, key) in Redis, logs and admin without showing the key: 64 hexadecimal characters."""
     return hashlib.sha256(f"{scope}\x00{key}".encode()).hexdigest()
+
+
+def session_digest(session_key: str) -> str:
+    """Names a session in a scope without showing the key that opens it."""
+    return hashlib.sha256(session_key.encode()).hexdigest()[:32]
 
 
 def lock_id_of(digest: str, *, schema: str = "") -> int:

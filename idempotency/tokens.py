@@ -17,6 +17,7 @@ from idempotency.errors import Problem, token_unknown
 from idempotency.keys import token_scope_of
 from idempotency.ledger import find
 from idempotency.names import schema
+from idempotency.principal import ANONYMOUS
 
 _SEPARATOR, _SEPARATORS = ":", 2  # of Django's signer: value, time and signature
 
@@ -31,9 +32,16 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A genuine token: its ledger `key`, and whether its time is over."""
+    """A genuine token.
+
+    Attributes:
+        key: of the ledger.
+        scope: of the ledger; of the holder it was issued to.
+        expired: its time is over.
+    """
 
     key: str
+    scope: str
     expired: bool
 
 
@@ -43,32 +51,37 @@ def issue(principal: str, *, intent: str = "") -> Token:
     Args:
         principal: who may use it.
         intent: what it is meant for, where all tokens for the same shall count once together, as those of several
-            open pages; empty: a new one that counts alone.
+            open pages; empty: a new one that counts alone, as each of an anonymous caller's does.
     """
     signer = _signer(principal)
-    word = _word_of(f"{principal} {intent}") if intent else token_urlsafe(16)
+    word = _word_of(f"{principal} {intent}") if intent and principal != ANONYMOUS else token_urlsafe(16)
     return Token(signer.sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
 
 
 def is_used(token: Token, *, principal: str) -> bool:
     """Whether it has counted, or another one of its intent: one query."""
-    key = read(token.token, principal=principal).key
-    return find(scope=token_scope_of(principal=principal), key=key) is not None
+    taken = read(token.token, principal=principal)
+    return find(scope=taken.scope, key=taken.key) is not None
 
 
 def read(token: str, *, principal: str) -> Taken:
     """The ledger key of a token.
 
+    One that was issued to an anonymous caller is good for whoever holds it: the page with the form may have been
+    opened before its guest had a session, or logged in.
+
     Raises:
-        Problem: `token_unknown`, for anything not issued to this principal.
+        Problem: `token_unknown`, for anything issued neither to this principal nor to an anonymous caller.
     """
-    signer = _signer(principal)
-    try:
-        return Taken(signer.unsign(token, max_age=config().token_seconds), expired=False)
-    except signing.SignatureExpired:
-        return Taken(signer.unsign(token), expired=True)
-    except signing.BadSignature:
-        raise token_unknown() from None
+    for holder in (principal, ANONYMOUS):
+        signer, scope = _signer(holder), token_scope_of(principal=holder)
+        try:
+            return Taken(signer.unsign(token, max_age=config().token_seconds), scope, expired=False)
+        except signing.SignatureExpired:
+            return Taken(signer.unsign(token), scope, expired=True)
+        except signing.BadSignature:
+            continue
+    raise token_unknown()
 
 
 def issued_here(key: str, *, principal: str) -> Taken | None:

@@ -46,7 +46,7 @@ def open_exchange(
     """The exchange of this request, not begun. It is also put on the request, as `request.idempotency`.
 
     Raises:
-        Problem: key missing or invalid, token unknown.
+        Problem: see `exchange.identify`.
     """
     scope, key = identify(request, caller=caller)
     phases = mode if isinstance(mode, Phases) else None
@@ -57,6 +57,7 @@ def open_exchange(
         request_id=str(getattr(request, "request_id", None) or "")[:REQUEST_ID_MAX],
         handler=phases.name if phases else "",
         redact=(*redact, *phases.redact) if phases else redact,
+        request=request,
     )
     request.idempotency = exchange  # type: ignore[attr-defined]
     return exchange

@@ -15,7 +15,7 @@ from idempotency.models import LedgerEntry
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
-KEY = {"Idempotency-Key": "k1"}
+KEY, OTHER, THIRD = ({"Idempotency-Key": f"8e03978e-40d5-43dd-bc93-6894a57f932{n}"} for n in range(3))
 
 
 @pytest.fixture(autouse=True)
@@ -47,16 +47,16 @@ async def test_async_refusals_and_faults_are_undone(visitor: httpx.AsyncClient) 
     first = await visitor.post("/async?answer=409", headers=KEY)
     again = await visitor.post("/async?answer=409", headers=KEY)
     assert (first.status_code, again.status_code, again.headers["Idempotent-Replayed"]) == (409, 409, "true")
-    broken = await visitor.post("/async?answer=500", headers={"Idempotency-Key": "k2"})
+    broken = await visitor.post("/async?answer=500", headers=OTHER)
     assert broken.status_code == 500
-    gone = [await visitor.post("/async?answer=404", headers={"Idempotency-Key": "k3"}) for _ in range(2)]
+    gone = [await visitor.post("/async?answer=404", headers=THIRD) for _ in range(2)]
     assert [answer.status_code for answer in gone] == [404, 404]
     assert gone[1].headers["Idempotent-Replayed"] == "true"
     assert await Group.objects.acount() == 0
 
 
 async def test_async_twins_on_one_event_loop_do_not_share_a_transaction(visitor: httpx.AsyncClient) -> None:
-    await visitor.post("/async", headers={"Idempotency-Key": "first"})  # the guest's session exists now
+    await visitor.post("/async", headers=OTHER)
     answers = await asyncio.gather(*(visitor.post("/async", headers=KEY) for _ in range(8)))
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert 201 in {answer.status_code for answer in answers}

@@ -1,11 +1,20 @@
 """System checks that need addresses or the database."""
 
+import re
+
 import pytest
 from django.core.checks import run_checks
 from django.db import connection, connections
 from django.test import override_settings
 
-from idempotency.checks import UNIQUE, check_atomic_requests, check_constraint, check_server_log
+from idempotency.checks import (
+    MIDDLEWARE,
+    UNIQUE,
+    check_atomic_requests,
+    check_callers,
+    check_constraint,
+    check_server_log,
+)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
@@ -15,9 +24,38 @@ def test_keyed_drf_methods_inside_atomic_requests_are_named(monkeypatch: pytest.
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     messages = check_atomic_requests(None)
     named = {message.msg.split()[0].rsplit(".", 1)[1] for message in messages}
-    assert named == {"Things", "HeldThings", "PhasedThings", "Steps"}  # not Mixed, not the plain views
+    assert named == {"Things", "HeldThings", "PhasedThings", "Steps", "Open"}  # not Mixed, not the plain views
     assert {message.id for message in messages} == {"idempotency.E005"}
     assert all("IdempotentMixin" in str(message.hint) for message in messages)
+
+
+def told() -> dict[str, set[str]]:
+    """The last part of each view's name, by id."""
+    found: dict[str, set[str]] = {}
+    for message in check_callers(None):
+        (name,) = re.findall(r"tests\.integration\.idempotency\.urls\.(\w+)", message.msg)
+        found.setdefault(str(message.id), set()).add(name)
+    return found
+
+
+def test_views_that_anonymous_callers_may_use_are_named() -> None:
+    assert told() == {"idempotency.W003": {"Open"}}
+    with override_settings(IDEMPOTENCY={"ANONYMOUS": "refuse"}):
+        assert told() == {}
+    with override_settings(IDEMPOTENCY={"PRINCIPAL": "tests.integration.idempotency.urls.everyone"}):
+        assert told() == {}
+
+
+def test_views_without_any_caller_are_named_also_beside_rest_framework() -> None:
+    with override_settings(MIDDLEWARE=[MIDDLEWARE]):
+        found = told()
+    assert {"plain", "asynchronous", "Open"} <= found["idempotency.W001"]
+    assert not {"Things", "Mixed", "MixedSet", "thanks"} & found["idempotency.W001"]
+
+
+@override_settings(ROOT_URLCONF=None)
+def test_without_addresses_nobody_calls() -> None:
+    assert check_callers(None) == []
 
 
 def test_a_missing_constraint_is_an_error() -> None:

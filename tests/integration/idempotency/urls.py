@@ -1,5 +1,7 @@
 """A small API whose business table is Django's own `auth_group`: each effect is one more row."""
 
+import os
+import signal
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +13,10 @@ from django.http.response import HttpResponseBase
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.gzip import gzip_page
-from rest_framework import serializers
+from rest_framework import authentication, serializers
 from rest_framework.exceptions import APIException, NotFound, Throttled
 from rest_framework.parsers import JSONParser, MultiPartParser
-from rest_framework.permissions import BasePermission, IsAuthenticated
+from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -222,6 +224,42 @@ def session(request: HttpRequest) -> HttpResponse:
     return response
 
 
+@idempotent
+def checkout(request: HttpRequest) -> HttpResponse:
+    """Order, note the order in the session, and lead to a page that reads it there; dies between on request."""
+    request.session["order"] = effect("order").pk
+    if request.headers.get("X-Die"):
+        transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return HttpResponse(status=303, headers={"Location": "/thanks"})
+
+
+def thanks(request: HttpRequest) -> HttpResponse:
+    order = request.session.get("order")
+    return HttpResponse(f"order {order}", status=404 if order is None else 200)
+
+
+class Credentials(authentication.BaseAuthentication):
+    """As an API knows its callers that has no users: by what is in the header, or in the token."""
+
+    def authenticate(self, request: Request) -> Any:
+        given = request.META.get("HTTP_AUTHORIZATION")
+        return (PLAN.get("user"), PLAN["credentials"][given]) if given else None
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class Open(APIView):
+    """For everybody, by sessions, by credentials, or by nothing."""
+
+    permission_classes = (AllowAny,)
+    throttle_classes = ()
+
+    @idempotent_method
+    def post(self, request: Request) -> Response:
+        return Response({"id": effect("open").pk}, status=201)
+
+
 @idempotent()
 def raising(request: HttpRequest) -> HttpResponse:
     effect("raising")
@@ -320,6 +358,12 @@ urlpatterns = [
     path("upload", csrf_exempt(upload)),
     path("bodyless", csrf_exempt(bodyless)),
     path("session", csrf_exempt(session)),
+    path("checkout", csrf_exempt(checkout)),
+    path("thanks", thanks),
+    path("open/default", Open.as_view()),
+    path("open/credentials", Open.as_view(authentication_classes=[Credentials])),
+    path("open/nobody", Open.as_view(authentication_classes=[])),
+    path("open/tokens", TokenList.as_view(permission_classes=[AllowAny])),
     path("raising", csrf_exempt(raising)),
     path("hooked", csrf_exempt(hooked)),
     path("slow", csrf_exempt(slow)),

@@ -27,6 +27,10 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"TOMBSTONE_SECONDS": 60, "BODY_SECONDS": 60}, "TOMBSTONE_SECONDS.*TOKEN_SECONDS"),
         ({"PRINCIPAL": "no.such.function"}, "PRINCIPAL"),
         ({"PRINCIPAL": "idempotency.fastpath.breaker"}, "must name a function"),
+        ({"ANONYMOUS": "reject"}, "'accept' or 'refuse'"),
+        ({"ANONYMOUS": ["refuse"]}, "'accept' or 'refuse'"),
+        ({"PROBLEM_TYPE_BASE": "docs/problems#"}, "http"),
+        ({"PROBLEM_TYPE_BASE": 'https://shop.example/"><script>'}, "http"),
         ({"REDIS_CLIENT": 7}, "REDIS_CLIENT"),
         ({"REDACT": "card"}, "REDACT"),
         ({"SUBJECT_ADMIN": {"order": 1}}, "SUBJECT_ADMIN"),
@@ -58,10 +62,6 @@ def test_settings_changes_are_seen() -> None:
         ),
         ({"MIDDLEWARE": [MIDDLEWARE, GZIP]}, ["idempotency.E003"]),
         (
-            {"MIDDLEWARE": [MIDDLEWARE], "INSTALLED_APPS": ["django.contrib.contenttypes", "idempotency"]},
-            ["idempotency.W001"],
-        ),
-        (
             {
                 "CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
                 "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.fastpath.client"},
@@ -79,11 +79,13 @@ def test_settings_changes_are_seen() -> None:
             },
             [],
         ),
-        ({"SESSION_ENGINE": SIGNED_COOKIES}, ["idempotency.E008"]),
+        ({"SESSION_ENGINE": SIGNED_COOKIES}, ["idempotency.E008", "idempotency.I001"]),
         (
             {"SESSION_ENGINE": SIGNED_COOKIES, "IDEMPOTENCY": {"PRINCIPAL": "idempotency.fastpath.client"}},
-            [],
+            ["idempotency.I001"],
         ),
+        ({"SESSION_ENGINE": "django.contrib.sessions.backends.cached_db"}, ["idempotency.I001"]),
+        ({"SESSION_ENGINE": "django.contrib.sessions.backends.cache"}, ["idempotency.I001"]),
     ],
 )
 def test_checks_explain_mistakes(changed: dict[str, Any], expected: list[str]) -> None:

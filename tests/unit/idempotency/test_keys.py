@@ -1,11 +1,13 @@
 """The Idempotency-Key header: what is a key, what is not, which spellings are the same key."""
 
+import secrets
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from idempotency.errors import Problem
-from idempotency.keys import digest_of, parse_key, scope_of
+from idempotency.keys import digest_of, is_hard_to_guess, parse_key, scope_of
 
 VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=255)
 
@@ -55,6 +57,48 @@ def test_not_a_key(header: str) -> None:
     with pytest.raises(Problem) as caught:
         parse_key(header)
     assert (caught.value.status, caught.value.code) == (400, "idempotency_key_invalid")
+
+
+def test_a_key_in_quotes_may_have_a_comma() -> None:
+    assert parse_key('"a,b"') == "a,b"
+
+
+@given(
+    st.one_of(
+        st.uuids(version=4).map(str),
+        st.uuids(version=4).map(lambda key: key.hex.upper()),
+        st.builds(lambda: secrets.token_urlsafe(16)),
+        st.builds(lambda: secrets.token_hex(16)[1:]),
+    ).filter(lambda key: len(set(key)) > 9)  # hypothesis likes UUIDs of zeros
+)
+def test_random_keys_are_hard_to_guess(key: str) -> None:
+    assert is_hard_to_guess(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "k1",
+        secrets.token_urlsafe(15)[:20] + "A",  # 21 characters
+        "0a1b2c3d4e5f60718293a4b5c6d7e8",  # 30 hexadecimal digits
+        "20261124081607000000000001",
+        "2026-11-24_08-16-07_000000_0001",
+        "a" * 64,
+        "abc" * 10,
+        "0123456789abcdef" * 2,
+        "deadbeef" * 4,
+        "order-000000000000000000001",
+        "00000000-0000-0000-0000-000000000000",
+        "00000000-0000-4000-8000-000000000001",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "11111111-2222-4333-8444-555555555555",
+        "8f3c2c5e 7f0b 4f57 9f0a 6f1a7f6e3b11",
+        "{8f3c2c5e-7f0b-4f57-9f0a-6f1a7f6e3b11}",
+        "user@example.com:order:17:payment",
+    ],
+)
+def test_keys_that_can_be_guessed(key: str) -> None:
+    assert not is_hard_to_guess(key)
 
 
 def test_255_characters_are_allowed() -> None:

@@ -1,0 +1,166 @@
+"""Who a keyed call belongs to: users, credentials, sessions, and callers that nothing names."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import AnonymousUser, Group, User
+from django.contrib.sessions.models import Session
+from django.db import connections
+from django.test import AsyncClient, Client, override_settings
+from django.test.client import RequestFactory
+from rest_framework.test import APIClient
+
+from idempotency.models import LedgerEntry
+from idempotency.principal import principal_of
+from tests.integration.idempotency.urls import PLAN
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+Effects = Callable[[], int]
+WITHOUT_A_CALLER = pytest.mark.parametrize("path", ["/open/default", "/open/nobody", "/long", "/async"])
+
+
+def post(path: str, key: str, client: Any = None, **headers: str) -> Any:
+    headers["Idempotency-Key"] = key
+    return (client or Client()).post(path, {}, content_type="application/json", headers=headers)
+
+
+@WITHOUT_A_CALLER
+def test_a_retry_without_a_cookie_is_the_same_call(effects: Effects, path: str) -> None:
+    key = str(uuid4())
+    first, again = post(path, key), post(path, key)
+    assert (again.content, again["Idempotent-Replayed"], effects()) == (first.content, "true", 1)
+    assert not first.cookies
+    assert not again.cookies
+    assert Session.objects.count() == 0
+    assert "Idempotent-Replayed" not in post(path, str(uuid4()))
+    assert effects() == 2
+
+
+@WITHOUT_A_CALLER
+def test_the_key_of_an_anonymous_caller_must_be_hard_to_guess(effects: Effects, path: str) -> None:
+    answer = post(path, "order-1")
+    assert (answer.status_code, answer.json()["code"]) == (400, "idempotency_key_weak")
+    assert "at least 22 random characters" in answer.json()["detail"]
+    assert (effects(), LedgerEntry.objects.count(), Session.objects.count()) == (0, 0, 0)
+    assert post(path, secrets.token_urlsafe(16)).status_code < 300
+
+
+async def test_async_calls_make_no_session_either(transactional_db: None) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    first, again = [await AsyncClient().post("/async", headers=key) for _ in range(2)]
+    assert (again.content, again["Idempotent-Replayed"]) == (first.content, "true")
+    assert not first.cookies
+    assert (await Group.objects.acount(), await Session.objects.acount()) == (1, 0)
+    await sync_to_async(connections.close_all)()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "header"),
+    [
+        ("/open/credentials", 401, "Bearer"),  # as the view's first authentication class says
+        ("/open/default", 401, "Token"),
+        ("/open/nobody", 403, None),
+        ("/open/tokens", 401, "Token"),
+        ("/long", 403, None),
+        ("/async", 403, None),
+    ],
+)
+def test_anonymous_callers_are_turned_away_as_the_view_does(
+    effects: Effects, path: str, status: int, header: str | None
+) -> None:
+    with override_settings(IDEMPOTENCY={"ANONYMOUS": "refuse"}):
+        for key in (str(uuid4()), "weak", ""):  # authentication comes before the key
+            answer = post(path, key)
+            assert (answer.status_code, answer.headers.get("WWW-Authenticate")) == (status, header)
+            assert answer["Content-Type"] == "application/problem+json"
+        guest = Client()
+        assert guest.session.session_key
+        assert post("/long", "k1", guest).status_code == 200
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("user", [None, AnonymousUser()], ids=["no user", "an anonymous one"])
+@pytest.mark.parametrize(
+    ("mine", "renewed", "others"),
+    [
+        ("key-1", "key-1", "key-2"),
+        (b"\xff\x01", b"\xff\x01", b"\xff\x02"),
+        ({"sub": "ann", "exp": 1, "jti": "a"}, {"jti": "b", "exp": 2, "sub": "ann"}, {"sub": "bob", "exp": 1}),
+        ({"iss": "a", "sub": "ann"}, {"iss": "a", "sub": "ann", "exp": 2}, {"iss": "b", "sub": "ann"}),
+        ({"client": "ann", "n": uuid4}, None, {"client": "bob"}),
+        (Group(pk=1), Group(pk=1), Group(pk=2)),
+    ],
+    ids=["text", "bytes", "claims", "issuers", "other claims", "a model"],
+)
+def test_a_credential_is_the_caller_where_there_is_no_user(
+    effects: Effects, user: Any, mine: Any, renewed: Any, others: Any
+) -> None:
+    PLAN.update(user=user, credentials={"mine": mine, "renewed": renewed or mine, "others": others})
+    first, again, other = (
+        post("/open/credentials", "k1", Authorization=who) for who in ("mine", "renewed", "others")
+    )
+    assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
+    assert "Idempotent-Replayed" not in other
+    assert effects() == 2
+    assert {entry.scope.partition(":")[0] for entry in LedgerEntry.objects.all()} == {"auth"}
+    assert "key-1" not in LedgerEntry.objects.values_list("scope", flat=True)[0]
+
+
+def test_a_user_counts_before_the_credential_and_it_before_a_session(user: User) -> None:
+    request: Any = RequestFactory().post("/")
+    request.session = Client().session
+    assert principal_of(request).startswith("session:")
+    request.auth = "credential"
+    assert principal_of(request).startswith("auth:")
+    request.user = user
+    assert principal_of(request) == f"user:{user.pk}"
+
+
+@pytest.mark.parametrize("auth", [None, "", True, {}])
+def test_a_credential_that_names_nobody_is_none(auth: Any) -> None:
+    request: Any = RequestFactory().post("/")
+    request.auth = auth
+    assert principal_of(request) == "anonymous"
+
+
+@pytest.mark.parametrize("auth", [object(), {"who": object()}], ids=["an object", "a claim"])
+def test_a_credential_without_a_stable_text_is_an_error_and_not_a_new_caller_each_time(auth: Any) -> None:
+    request: Any = RequestFactory().post("/")
+    request.auth = auth
+    with pytest.raises(RuntimeError, match=r"IDEMPOTENCY\['PRINCIPAL'\]"):
+        principal_of(request)
+
+
+def test_a_session_that_is_gone_names_nobody(effects: Effects) -> None:
+    for path in ("/long", "/open/default", "/open/nobody"):
+        guest = Client()
+        guest.cookies["sessionid"] = "x" * 32
+        assert post(path, "k1", guest).json()["code"] == "idempotency_key_weak"
+        made_up = post(path, str(uuid4()), guest)
+        assert made_up.status_code < 300
+    assert Session.objects.count() == 0
+
+
+def test_a_session_that_the_call_itself_began_is_the_same_caller(effects: Effects) -> None:
+    key, guest = str(uuid4()), Client()
+    first = post("/session", key, guest)
+    assert guest.session["visits"] == 1
+    again, lost = post("/session", key, guest), post("/session", key, Client())
+    assert [answer.content for answer in (again, lost)] == [first.content] * 2
+    assert not lost.cookies
+    assert effects() == 1
+    assert "Idempotent-Replayed" not in post("/session", str(uuid4()), guest)
+
+
+def test_a_token_is_good_for_who_holds_it_also_once_they_have_a_session(effects: Effects) -> None:
+    token = APIClient().post("/open/tokens").json()["token"]
+    assert Session.objects.count() == 0
+    guest = Client()
+    assert guest.session.session_key
+    first, again = (who.post("/long", headers={"Idempotency-Token": token}) for who in (Client(), guest))
+    assert (first.status_code, again["Idempotent-Replayed"], effects()) == (200, "true", 1)
