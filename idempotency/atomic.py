@@ -82,8 +82,9 @@ class AtomicExchange(Exchange):
         answer = self._stored(response)
         self._settling = True
         if not self._settle(verdict, self._sealed(answer)):
+            self._settling = False
             self._conflict("lost_race")
-            replay = self._undo() or self._replay_entry(self._find())
+            replay = self._undo() or self._replay_instead(self._find())
             return replay.replay()
         self._show(answer)
         self._count("executed" if verdict is Verdict.EFFECT else "refused")
@@ -102,7 +103,13 @@ class AtomicExchange(Exchange):
             entry = self._find()
         finally:
             self._let_twins_in()
-        return None if entry is None else self._replay_entry(entry)
+        return None if entry is None else self._replay_instead(entry)
+
+    def _replay_instead(self, entry: ledger.Found | None) -> StoredResponse:
+        """The winner's answer for this run's own; unless that is who committed, and failed after it."""
+        if not self._settling:
+            self._visit.undo()
+        return self._replay_entry(entry)
 
     def _let_twins_in(self) -> None:
         claimed, self._claimed = self._claimed, None
@@ -143,6 +150,7 @@ class AtomicExchange(Exchange):
         if verdict is Verdict.REFUSAL:
             self._leave(commit=False)
             return self._record_alone(answer)
+        self._visit.save()
         if not ledger.record(self._identity, answer, subject=self._subject):
             self._leave(commit=False)
             return False

@@ -1,0 +1,10 @@
+"""Settings of the small API in urls.py, for servers of their own over the tests' database."""
+# ruff: noqa: F403, F405
+
+import os
+
+from tests.settings import *
+
+ROOT_URLCONF = "tests.integration.idempotency.urls"
+ALLOWED_HOSTS = ["127.0.0.1"]
+DATABASES["default"]["NAME"] = os.environ["SERVED_DATABASE"]
