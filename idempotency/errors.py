@@ -25,6 +25,12 @@ from typing import Any
 
 from django.http import JsonResponse
 
+from idempotency.conf import config
+
+URN = "urn:payonce:problem:"
+DRAFT = "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html#section-2.7"
+LINKED = frozenset({400, 409, 422})
+
 
 class Problem(Exception):
     """An answer of status 400 or above, raised instead of returned.
@@ -57,10 +63,31 @@ class Problem(Exception):
         self.extra = extra
 
 
+def type_of(code: str) -> str:
+    """URI of a kind of problem: under ``IDEMPOTENCY["PROBLEM_TYPE_BASE"]`` where it is documented, else a URN.
+
+    No address is the default, because only the project can say where it has such a page.
+    """
+    return f"{config().problem_type_base or URN}{code}"
+
+
+def link_of(problem: Problem) -> dict[str, str]:
+    """The `Link` header to the problem's documentation: its type's page, or for the key's own problems the draft.
+
+    Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.7, and RFC 8288 (October 2017).
+    """
+    if problem.status not in LINKED:
+        return {}
+    target = type_of(problem.code)
+    if target.startswith(URN):
+        target = DRAFT if problem.code.startswith("idempotency_") else ""
+    return {"Link": f'<{target}>; rel="describedby"; type="text/html"'} if target else {}
+
+
 def problem_document(problem: Problem, *, request_id: str | None = None) -> dict[str, Any]:
     """The members of the problem as a dict in the order of RFC 9457, `code` and `request_id` added."""
     document: dict[str, Any] = {
-        "type": f"urn:payonce:problem:{problem.code}",
+        "type": type_of(problem.code),
         "title": problem.title,
         "status": problem.status,
         "detail": problem.detail,
@@ -80,7 +107,7 @@ def problem_response(problem: Problem, request: Any) -> JsonResponse:
     return JsonResponse(
         problem_document(problem, request_id=getattr(request, "request_id", None)),
         status=problem.status,
-        headers=problem.headers,
+        headers={**link_of(problem), **problem.headers},
         content_type="application/problem+json",
         json_dumps_params={"ensure_ascii": False},
     )

@@ -11,6 +11,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, inline_serializer
 from rest_framework import serializers
 
+from idempotency.errors import type_of
 from shop.serializers import ProblemResponse
 
 IDEMPOTENCY_KEY = OpenApiParameter(
@@ -187,8 +188,7 @@ COUPON_EXAMPLE = OpenApiExample(
 
 def problem_example(code: str, detail: str, **more: str) -> OpenApiExample:
     """A refusal with status 409, as the API shows it."""
-    kind = f"urn:payonce:problem:{code}"
-    value = {"type": kind, "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
+    value = {"type": type_of(code), "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
     return OpenApiExample(code, value=value, response_only=True, status_codes=["409"], media_type=_PROBLEM)
 
 

@@ -312,6 +312,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 IDEMPOTENCY: dict[str, Any] = {
+    "PROBLEM_TYPE_BASE": f"{PUBLIC_URL}/api/docs/#",  # the page that names each call's problems
     "SUBJECT_ADMIN": {"order": "admin:shop_order_change", "payment": "admin:payments_payment_change"},
 }
 if redis_url.is_cluster(REDIS_URL):

@@ -1,6 +1,7 @@
 """Plain Django views, in a plain sync project: forms, streams, refusals, faults."""
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -8,7 +9,7 @@ from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooB
 from django.db import connection
 from django.http import Http404
 from django.http.multipartparser import MultiPartParserError
-from django.test import Client
+from django.test import Client, override_settings
 from django.test.client import RequestFactory
 
 from idempotency import tokens
@@ -62,6 +63,40 @@ def test_a_refusal_is_undone_and_replayed(client: Client, effects: Effects) -> N
 def test_key_problems_are_problem_documents(client: Client) -> None:
     answer = client.post("/plain")
     assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+
+
+@pytest.mark.parametrize("base", [None, "https://shop.example/docs#", "/problems/"])
+@pytest.mark.parametrize(
+    ("key", "fields", "status", "code"),
+    [
+        ("", {}, 400, "idempotency_key_missing"),
+        ("a,b", {}, 400, "idempotency_key_invalid"),
+        ("k1", {}, 400, "idempotency_key_weak"),
+        (KEY["Idempotency-Key"], {"a": "2"}, 422, "idempotency_key_reused"),
+    ],
+)
+def test_a_problem_of_the_key_links_to_its_documentation(
+    client: Client, base: str | None, key: str, fields: dict[str, str], status: int, code: str
+) -> None:
+    with override_settings(IDEMPOTENCY={"PROBLEM_TYPE_BASE": base}):
+        client.post("/plain", {"a": "1"}, headers=KEY)
+        answer = client.post("/plain", fields, headers={"Idempotency-Key": key})
+    kind = f"{base or 'urn:payonce:problem:'}{code}"
+    assert (answer.status_code, answer.json()["code"], answer.json()["type"]) == (status, code, kind)
+    link = kind if base else "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html"
+    assert answer["Link"].startswith(f"<{link}")
+    assert 'rel="describedby"' in answer["Link"]
+
+
+def test_a_problem_of_the_projects_own_links_where_the_project_says(client: Client) -> None:
+    """The draft knows nothing of it."""
+    with override_settings(IDEMPOTENCY={}):
+        assert "Link" not in client.post("/plain", {"refuse": "1"}, headers=KEY)
+    with override_settings(IDEMPOTENCY={"PROBLEM_TYPE_BASE": "/problems/"}):
+        answer = client.post("/streamed", {"refuse": "1"}, headers=KEY)
+        assert "Link" not in answer  # 200
+        refused = client.post("/plain", {"refuse": "1"}, headers={"Idempotency-Key": str(uuid4())})
+    assert refused["Link"] == '</problems/refused>; rel="describedby"; type="text/html"'
 
 
 def test_a_stream_is_done_once_but_not_kept(client: Client, effects: Effects) -> None:
