@@ -3,9 +3,11 @@
 import asyncio
 import gzip
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import Group, User
@@ -117,6 +119,29 @@ def test_cookies_and_sessions_belong_to_the_one_exchange(guest: Client, effects:
     stranger = Client()
     assert stranger.session.session_key
     assert "Idempotent-Replayed" not in post(stranger, "/session")  # another session's equal key is another key
+
+
+@pytest.mark.parametrize("has_session", [True, False], ids=["its own session", "a new one"])
+def test_a_run_that_lost_the_race_leaves_nothing_in_the_session(
+    guest: Client, effects: Effects, redis_server: redis.Redis, has_session: bool
+) -> None:
+    twin = Client()
+    if has_session:
+        twin.cookies["sessionid"] = guest.session.session_key
+
+    def be_overtaken() -> None:
+        redis_server.flushall()
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: (post(twin, "/checkout"), connection.close())).result()
+
+    PLAN["during"] = be_overtaken
+    lost = post(guest, "/checkout")
+    assert (lost.status_code, lost["Idempotent-Replayed"], effects()) == (303, "true", 1)
+    assert twin.session["order"] == Group.objects.get().pk
+    if has_session:
+        assert guest.session["order"] == Group.objects.get().pk
+    else:
+        assert not lost.cookies
 
 
 def test_a_stream_is_done_and_not_given_again(guest: Client, effects: Effects) -> None:

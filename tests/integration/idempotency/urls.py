@@ -228,6 +228,8 @@ def session(request: HttpRequest) -> HttpResponse:
 def checkout(request: HttpRequest) -> HttpResponse:
     """Order, note the order in the session, and lead to a page that reads it there; dies between on request."""
     request.session["order"] = effect("order").pk
+    if hook := PLAN.pop("during", None):
+        hook()
     if request.headers.get("X-Die"):
         transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
     return HttpResponse(status=303, headers={"Location": "/thanks"})
