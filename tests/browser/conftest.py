@@ -38,10 +38,15 @@ def shop() -> Iterator[RunningShop]:
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
+def program() -> str:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
         pytest.skip("no Chromium on this machine; get it with: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="package")
+def browser(program: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=program, args=FLAGS)
         yield launched

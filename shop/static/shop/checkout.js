@@ -3,6 +3,24 @@
   "use strict";
   const { busy, wait } = window.payonce;
 
+  // A navigation of the page's own would cancel the one that the shopper has begun, which may take its time: until
+  // they come back, it waits.
+  let leaving = false;
+  let postponed = null;
+  const navigate = (go) => {
+    if (leaving) postponed = go;
+    else go();
+  };
+  const renew = ({ dataset }) => navigate(() => location.replace(dataset.page)); // may stand at a form's address
+  const leave = (event) => {
+    leaving ||= !event.defaultPrevented;
+  };
+  addEventListener("submit", leave);
+  addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]:not([target], [href^='#'])");
+    if (link && !(event.ctrlKey || event.metaKey || event.shiftKey)) leave(event);
+  });
+
   // Disable what was pressed, after the browser has taken the form's fields.
   for (const form of document.querySelectorAll("form[data-once]")) {
     form.addEventListener("submit", (event) => setTimeout(() => busy(form, true, event.submitter), 0));
@@ -15,6 +33,9 @@
       location.reload();
       return;
     }
+    leaving = false;
+    postponed?.();
+    postponed = null;
     for (const form of document.querySelectorAll("form[data-once]")) busy(form, false);
   });
 
@@ -46,7 +67,8 @@
     } catch {
       count = MOST_RESENDS; // no storage, no counting: leave it to the button
     }
-    if (count < MOST_RESENDS) setTimeout(() => waiting.submit(), wait(count, { least: 1000, most: 6000 }));
+    const send = () => navigate(() => waiting.submit());
+    if (count < MOST_RESENDS) setTimeout(send, wait(count, { least: 1000, most: 6000 }));
   }
 
   for (const time of document.querySelectorAll("time[data-local]")) {
@@ -70,7 +92,7 @@
       try {
         const answer = await fetch(address, { headers: { Accept: "application/json" }, cache: "no-store" });
         if (answer.status === 401 || answer.status === 404) {
-          location.reload();
+          navigate(() => location.reload());
           return;
         }
         over = answer.ok && take(await answer.json());
@@ -97,7 +119,7 @@
   if (order && !("final" in order.dataset)) {
     const look = ({ state }) => {
       if (state === order.dataset.state) return false;
-      location.replace(order.dataset.page); // this one may stand at the address of a form
+      renew(order);
       return true;
     };
     if (order.dataset.live && window.EventSource) {
@@ -134,7 +156,7 @@
     const follow = () =>
       poll(sale.dataset.sale, (found) => {
         if (found.state !== sale.dataset.state) {
-          location.replace(sale.dataset.page);
+          renew(sale);
           return true;
         }
         for (const part of sale.querySelectorAll("[data-show]")) {
@@ -155,7 +177,7 @@
       unitDisplay: "long",
     });
     const opens = performance.now() + Number(clock.dataset.opensIn);
-    setTimeout(() => location.replace(sale.dataset.page), RENEW_MS); // the form's token does not live for ever
+    setTimeout(() => renew(sale), RENEW_MS); // the form's token does not live for ever
     const tick = () => {
       const left = Math.ceil((opens - performance.now()) / 1000);
       if (left <= 0) {
