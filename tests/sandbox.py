@@ -44,6 +44,10 @@ class Sandbox:
                 raise RuntimeError("the sandbox did not start")
             time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def stop(self) -> None:
         """End the process and wait for it."""
         self.http.close()

@@ -1,53 +1,28 @@
-"""`python -m payments.sandbox --port 8001 --data-dir DIR`: run the sandbox until it is told to stop."""
+"""`python -m payments.sandbox --port 8001 --data-dir DIR`: run the sandbox until it is ended."""
 
 import argparse
 import os
+import signal
 from pathlib import Path
-from typing import Any
-
-from gunicorn.app.base import BaseApplication
-
-THREADS = 32
 
 
-class Sandbox(BaseApplication):  # type: ignore[misc]
-    """gunicorn with one process of many threads: the delivery thread must exist once."""
+def serve(*, port: int, folder: Path, shop: str) -> None:
+    """Serve from one process: the thread that sends notifications must exist once. Never returns."""
+    os.environ["DJANGO_SETTINGS_MODULE"] = "payments.sandbox.settings"
+    from django.core.wsgi import get_wsgi_application  # noqa: PLC0415  after Django's settings are chosen
 
-    def __init__(self, *, port: int, folder: Path, shop: str) -> None:
-        self.port = port
-        self.folder = folder
-        self.shop = shop
-        super().__init__()
+    application = get_wsgi_application()
+    from payments.sandbox import delivery, faults, state  # noqa: PLC0415
+    from payments.sandbox.server import Server  # noqa: PLC0415
 
-    def load_config(self) -> None:
-        options: dict[str, Any] = {
-            "bind": f"127.0.0.1:{self.port}",
-            "workers": 1,
-            "worker_class": "gthread",
-            "threads": THREADS,
-            "keepalive": 15,
-            "loglevel": "warning",
-            "control_socket_disable": True,
-            "post_worker_init": _start_delivery,
-        }
-        for name, value in options.items():
-            self.cfg.set(name, value)
-
-    def load(self) -> Any:
-        """The WSGI application, in the worker process."""
-        from payments.sandbox import faults, state  # noqa: PLC0415  after Django's settings are chosen
-
-        state.open_folder(self.folder, shop=self.shop)
-        faults.seed_dice()
-        from django.core.wsgi import get_wsgi_application  # noqa: PLC0415
-
-        return get_wsgi_application()
-
-
-def _start_delivery(worker: Any) -> None:
-    from payments.sandbox import delivery  # noqa: PLC0415
-
+    state.open_folder(folder, shop=shop)
+    faults.seed_dice()
+    # At once: what is cut off is as after a crash, and a notification without a receipt is sent again.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda *_: os._exit(0))
+    server = Server(port, application)
     delivery.start()
+    server.serve_for_ever()
 
 
 def main() -> None:
@@ -57,8 +32,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True, help="keys and store; made if missing")
     parser.add_argument("--shop", default="", help="address of the shop, to be led from to a page that is paid")
     given = parser.parse_args()
-    os.environ["DJANGO_SETTINGS_MODULE"] = "payments.sandbox.settings"
-    Sandbox(port=given.port, folder=given.data_dir, shop=given.shop).run()
+    serve(port=given.port, folder=given.data_dir, shop=given.shop)
 
 
 if __name__ == "__main__":

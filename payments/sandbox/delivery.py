@@ -16,14 +16,13 @@ from idempotency.background import Worker
 from payments.sandbox import alipay, faults, state, stripe_documents, wechat
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
-IDLE_SECONDS = 0.02
 STATES = ("due", "done", "lost", "given up")
 BATCH = 200
 
 
 def start() -> None:
     """Send from a background thread for the rest of the process's life."""
-    Worker("delivery", _run).start()
+    Worker("delivery", _run, wake=state.store().written.set).start()
 
 
 def counts() -> dict[str, int]:
@@ -33,21 +32,31 @@ def counts() -> dict[str, int]:
 
 
 def _run(worker: Worker) -> None:
+    store = state.store()
     with httpx.Client(timeout=10, trust_env=False) as client, ThreadPoolExecutor(max_workers=64) as pool:
-        while not worker.stopping.is_set():
-            due = state.store().rows(
+        while True:
+            store.written.clear()  # before it looks: what is queued from now on wakes it, and so does `stop`
+            if worker.stopping.is_set():
+                return
+            due = store.rows(
                 "SELECT * FROM deliveries WHERE state = 'due' AND due_at <= ? ORDER BY due_at, id LIMIT ?",
                 time.time(),
                 BATCH,
             )
             if not due:
-                worker.stopping.wait(IDLE_SECONDS)
+                store.written.wait(_seconds_to_next())
                 continue
             if faults.current()["reorder"]:
                 faults.reorder_dice.shuffle(due)
             senders = faults.senders()
             for start_at in range(0, len(due), senders):
                 list(pool.map(lambda row: _send(client, row), due[start_at : start_at + senders]))
+
+
+def _seconds_to_next() -> float | None:
+    """How long nothing is due; None for as long as nothing is queued."""
+    (found,) = state.store().rows("SELECT min(due_at) AS at FROM deliveries WHERE state = 'due'")
+    return None if found["at"] is None else max(0.0, float(found["at"]) - time.time())
 
 
 def _send(client: httpx.Client, row: sqlite3.Row) -> None:

@@ -41,6 +41,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from payments.sandbox import state
+from payments.sandbox.server import SOCKET
 
 NONE: dict[str, Any] = {
     "duplicates": 0,
@@ -209,6 +210,6 @@ def _answer_is_lost() -> bool:
 
 def _hang_up(request: HttpRequest) -> None:
     """Drop the connection without an answer, as a network does."""
-    connection = request.META.get("gunicorn.socket")
+    connection = request.META.get(SOCKET)
     if connection is not None:
         connection.shutdown(socket.SHUT_RDWR)

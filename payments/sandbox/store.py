@@ -6,6 +6,7 @@ seconds since the epoch.
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -79,10 +80,15 @@ CREATE TABLE IF NOT EXISTS faults (id INTEGER PRIMARY KEY CHECK (id = 1), value 
 
 
 class Store:
-    """One file; every call opens a connection of its own, so any thread may call."""
+    """One file; every call opens a connection of its own, so any thread may call.
+
+    Attributes:
+        written: set after each write, for the thread that waits for one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.written = threading.Event()
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._connected() as connection:
             connection.executescript(_SCHEMA)
@@ -110,6 +116,7 @@ class Store:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+        self.written.set()
 
     def rows(self, sql: str, *parameters: Any) -> list[sqlite3.Row]:
         """Read."""
