@@ -5,8 +5,8 @@ sends what it finds, so a message that is lost costs at most `BEAT_SECONDS`. Wit
 itself.
 
 A stream occupies a thread, and threads are few: so each ends after `STREAM_SECONDS` (the browser comes again by
-itself), and a process has `STREAMS_MAX` at most. Whoever finds none free hears 204, which tells a browser not to
-come again; it polls, as it does where there is no event stream.
+itself), and a process has at most `STREAMS_MAX`, of one user at most `STREAMS_MAX_A_USER`. One more is answered
+204, which tells a browser not to come again; the page polls, as it does where there is no event stream.
 
 Source: WHATWG HTML, "Server-sent events" (read 2026-11).
 """
@@ -15,6 +15,7 @@ import contextlib
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 from uuid import UUID
@@ -34,11 +35,13 @@ from shop.changes import topic
 from shop.orderview import view_of
 
 STREAMS_MAX = 4  # of the eight threads that a process has
+STREAMS_MAX_A_USER = 2
 STREAM_SECONDS = 60.0
 BEAT_SECONDS = 2.0  # also how long a reader that went away is not noticed
 COME_AGAIN_MS = 2000
 
-_free = threading.BoundedSemaphore(STREAMS_MAX)
+_taken = Counter[int]()  # by user
+_changing = threading.Lock()
 
 
 class EventStreamRenderer(BaseRenderer):
@@ -52,15 +55,22 @@ class EventStreamRenderer(BaseRenderer):
 
 
 class AllTakenError(RuntimeError):
-    """Every stream of this process is taken."""
+    """Every stream that this process has for the user is taken."""
 
 
 class Stream:
-    """The bytes of one stream, in one of the process's few places; the place is free again when it is closed."""
+    """The bytes of one stream, in one of the process's few places; the place is free again when it is closed.
+
+    Raises:
+        AllTakenError: there is no place for this user.
+    """
 
     def __init__(self, *, order_id: UUID, user_id: int, known: str, is_let_in: Callable[[], bool]) -> None:
-        if not _free.acquire(blocking=False):
-            raise AllTakenError
+        with _changing:
+            if _taken.total() >= STREAMS_MAX or _taken[user_id] >= STREAMS_MAX_A_USER:
+                raise AllTakenError
+            _taken[user_id] += 1
+        self._user_id = user_id
         self._closed = False
         self._lines = _lines(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)
 
@@ -70,9 +80,12 @@ class Stream:
     def close(self) -> None:
         """End it; any number of times."""
         self._lines.close()
-        if not self._closed:
-            self._closed = True
-            _free.release()
+        with _changing:
+            if not self._closed:
+                self._closed = True
+                _taken.subtract([self._user_id])
+                if not _taken[self._user_id]:
+                    del _taken[self._user_id]  # or it would have an entry of everybody who was ever here
 
 
 def _lines(
@@ -141,7 +154,8 @@ class OrderEvents(APIView):
         summary="Watch an order",
         description="Server-sent events named `status`, the present one first: `{order, status, version, state, "
         "final}`. `Last-Event-ID` leaves out what is known. The stream ends when the order is final, or after a "
-        "minute; come again then. 204: every stream is taken; ask for the order itself instead.",
+        "minute; come again then. 204: two of yours are open, or every stream is taken; ask for the order itself "
+        "instead.",
         parameters=[schema.LAST_EVENT_ID, schema.NO_FORMAT],
         responses={
             (200, "text/event-stream"): OpenApiResponse(schema.EVENT, description="the stream, event by event"),

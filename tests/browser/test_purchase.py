@@ -189,6 +189,22 @@ def test_two_tabs_of_one_order_are_one_charge(page: Page, shop: RunningShop, api
 
 
 @pytest.mark.parametrize("size", ["phone"], indirect=True)
+def test_every_tab_sees_the_payment_though_only_two_are_streams(
+    page: Page, shop: RunningShop, api: httpx.Client
+) -> None:
+    order_id = buy(page)
+    choose(page, "wechat")
+    expect(page.locator(".qr")).to_be_visible()
+    tabs = [page, *(page.context.new_page() for _ in range(3))]
+    for tab in tabs[1:]:
+        tab.goto(f"/orders/{order_id}")
+    payment = api.get(f"/api/v1/payments/{api.get(f'/api/v1/orders/{order_id}').json()['payment']}").json()
+    control(shop, "pay", {"out_trade_no": payment["attempts"][0]["out_trade_no"]})
+    for tab in tabs:
+        expect(tab.get_by_text("Paid. Thank you!")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", ["phone"], indirect=True)
 def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Page, shop: RunningShop) -> None:
     page.goto("/products/poster")
     left = int(page.locator("#id_quantity").get_attribute("max") or "0")

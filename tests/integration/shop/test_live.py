@@ -17,6 +17,7 @@ from rest_framework.authtoken.models import Token
 from shop import changes, lifecycle, live, orders
 from shop.models import Order, OrderStatus, Product
 from tests.conftest import hanging
+from tests.running import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,10 +79,7 @@ def pay(order: Order) -> None:
 @pytest.fixture(autouse=True)
 def _all_places_are_free_again() -> Iterator[None]:
     yield
-    taken = [live._free.acquire(timeout=10) for _ in range(live.STREAMS_MAX)]
-    for _ in filter(None, taken):
-        live._free.release()
-    assert all(taken), "a stream has kept its place"
+    until(lambda: not live._taken)  # else a stream has kept its place
 
 
 def test_the_page_is_told_when_the_order_is_paid(
@@ -135,19 +133,41 @@ def test_without_redis_it_looks_by_itself(
         reader.ended()
 
 
-def test_only_so_many_at_a_time_and_a_reader_that_goes_leaves_its_place(owner: User, order: Order) -> None:
+def opened_by(user: User) -> Any:
+    """The answer to one more reader of the user's newest order, which nobody reads yet."""
     client = Client()
-    client.force_login(owner)
-    path = f"/api/v1/orders/{order.id.hex}/events"
-    opened = [client.get(path) for _ in range(live.STREAMS_MAX)]
-    refused = client.get(path, headers={"Accept": "text/event-stream"})
-    assert (refused.status_code, refused.content) == (204, b"")  # a browser does not come again, and polls
+    client.force_login(user)
+    order = Order.objects.filter(user=user).latest("id")
+    return client.get(f"/api/v1/orders/{order.id.hex}/events", headers={"Accept": "text/event-stream"})
+
+
+def test_one_user_has_two_at_most_and_leaves_room_for_others(owner: User, order: Order) -> None:
+    opened = [opened_by(owner) for _ in range(live.STREAMS_MAX_A_USER)]
+    third = opened_by(owner)
+    assert (third.status_code, third.content) == (204, b"")  # a browser does not come again, and polls
+    other = User.objects.create_user("bob", password="bob")
+    with transaction.atomic():
+        orders.create_order(user_id=other.pk, quantities={"mug": 1})
+    opened.append(opened_by(other))
+    assert opened[-1].status_code == 200
     for response in opened:
         response.close()  # none of them was ever read
         response.close()
-    once_more = client.get(path)
+    once_more = opened_by(owner)
     assert once_more.status_code == 200
     once_more.close()
+
+
+def test_a_process_has_only_so_many(owner: User, order: Order) -> None:
+    opened = []
+    for name in "cdefg":
+        user = User.objects.create_user(name, password=name)
+        with transaction.atomic():
+            orders.create_order(user_id=user.pk, quantities={"mug": 1})
+        opened.append(opened_by(user))
+    assert [response.status_code for response in opened] == [200] * live.STREAMS_MAX + [204]
+    for response in opened:
+        response.close()
 
 
 def test_the_headers_alone_take_no_place(owner: User, order: Order) -> None:
