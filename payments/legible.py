@@ -45,6 +45,8 @@ ASKED_AGAIN = "asked the provider to send it again"
 
 def money(amount_minor: int, currency: str) -> str:
     """`1990, "CNY"` → ``19.90 CNY``, with its sign; of a currency that we do not know, the minor units."""
+    if not amount_minor and not currency:
+        return "0"
     if currency not in EXPONENTS:
         return f"{amount_minor:,} minor units of {currency}"
     return f"{Decimal(plain(amount_minor, currency)):,} {currency}"
@@ -60,9 +62,8 @@ def plain(amount_minor: int, currency: str) -> str:
 
 
 def refund_money(refund: Refund) -> str:
-    """Its amount, in the currency that was charged: what we give back by policy may have come in another one."""
-    about = refund.anomaly.detail if refund.anomaly is not None else {}
-    return money(refund.amount_minor, about.get("currency") or refund.payment.currency)
+    """Its amount as money."""
+    return money(refund.amount_minor, refund.currency)
 
 
 def at_stake(anomaly: Anomaly) -> str:

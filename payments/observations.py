@@ -22,6 +22,7 @@ from procrastinate.contrib.django import app
 from idempotency.statements import Statement, send
 from payments import anomalies, inbox, journal, position, recording, sequence
 from payments.known import KnownAttempt, KnownFact, KnownPayment, columns
+from payments.legible import refund_money
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.position import Position, as_id
 from payments.providers.base import Fact, FactKind
@@ -272,11 +273,12 @@ def _count_early_refunds(stands: Position, attempt: KnownAttempt) -> list[Statem
 def _end_refund(attempt: KnownAttempt, fact: Fact) -> None:
     """The refund of ours that the fact is about has succeeded, whatever was said of it before."""
     refund_id = as_id(fact.out_refund_no)
-    refund = refund_id and Refund.objects.filter(pk=refund_id, attempt=attempt.id).first()
+    ours = Refund.objects.select_related("payment", "anomaly").filter(attempt=attempt.id)
+    refund = refund_id and ours.filter(pk=refund_id).first()
     if not refund:
         return
     Refund.objects.filter(pk=refund.pk).update(status=RefundStatus.SUCCEEDED.value, next_query_at=None, message="")
-    resolution = f"refunded {refund.amount_minor} under {refund.out_refund_no}"
+    resolution = f"refunded {refund_money(refund)} under {refund.out_refund_no}"
     anomalies.resolve(refund.anomaly_id, resolution=resolution)
     anomalies.resolve_told(
         Kind.REFUND_FAILED, channel=attempt.channel, reference=refund.out_refund_no, resolution=resolution

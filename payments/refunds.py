@@ -249,12 +249,13 @@ def _stand(refund: Refund, row: QuerySet[Refund], *, message: str, **after: obje
 
 
 def _file(refund: Refund, *, message: str) -> None:
+    of_policy = {"currency": refund.currency} if refund.anomaly_id else {}
     file_anomaly(
         Anomaly.Kind.REFUND_FAILED,
         channel=refund.attempt.channel,
         reference=refund.out_refund_no,
         payment_id=refund.payment_id,
-        detail={"amount_minor": refund.amount_minor, "message": message},
+        detail={"amount_minor": refund.amount_minor, **of_policy, "message": message},
     )
 
 

@@ -18,13 +18,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from idempotency.ids import new_id
 from idempotency.inbox import consume_once
+from payments.admin.forms import in_minor
 from payments.legible import money
-from payments.money import EXPONENTS
+from payments.money import EXPONENTS, to_decimal
 from shop import catalog, stock, window
 from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
 
 ARRANGED = ("strategy", "segments")
-SALT = "shop.admin.product"
+SALT = "shop.admin.product.2"  # pages of the first kind have their price in minor units
 FORM_SECONDS = 86_400  # far less than an inbox remembers a number (`TOMBSTONE_SECONDS`)
 
 
@@ -36,6 +37,22 @@ class TooFewUnits(NotSaved):
     """The form can be sent again with another difference, so what was typed is kept."""
 
 
+class PriceField(forms.Field):
+    """Minor units that are shown and typed as money, ``19.90``.
+
+    Attributes:
+        currency: ISO 4217; set by the form.
+    """
+
+    currency = "CNY"
+
+    def prepare_value(self, value: Any) -> Any:
+        return to_decimal(value, self.currency) if isinstance(value, int) else value
+
+    def to_python(self, value: Any) -> int | None:
+        return in_minor(str(value), self.currency) if value else None
+
+
 class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
     """A product; for an existing one, its stock is moved by a difference.
 
@@ -45,6 +62,11 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
     """
 
     refused = ""
+    price_minor = PriceField(
+        label="Price",
+        help_text="As in 19.90, in the currency below.",
+        widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12}),
+    )
     stock_difference = forms.IntegerField(
         label="Stock difference",
         required=False,
@@ -69,14 +91,15 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Product
         fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
-        labels = {"price_minor": "Price, in minor units"}
-        help_texts = {"price_minor": "1990 is 19.90 CNY."}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.number = ""
         self.initial["strategy"] = self.instance.stock_strategy
         self.initial["segments"] = self.instance.stock_segments
+        currency = self.data.get(self.add_prefix("currency"), self.instance.currency)
+        if "price_minor" in self.fields and currency in EXPONENTS:
+            self.fields["price_minor"].currency = currency  # type: ignore[attr-defined]
         if self.instance.pk is None:
             return
         if self.is_bound:
@@ -148,14 +171,15 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return money(product.price_minor, product.currency)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
-        return () if obj is None else ("sku", "units", "version")
+        return () if obj is None else ("sku", "price", "units", "version")
 
     def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
         shown = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
         if obj is None:
             return (*shown, "stock", "strategy", "segments")
         if not self.has_change_permission(request, obj):  # the columns: what the form adds is nothing to look at
-            return (*shown, "units", "stock_strategy", "stock_segments", "version")
+            seen = ("price" if name == "price_minor" else name for name in shown)
+            return (*seen, "units", "stock_strategy", "stock_segments", "version")
         return (*shown, "units", "stock_difference", "strategy", "segments", "version", "seen")
 
     def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:

@@ -57,7 +57,7 @@ class RefundForm(ReasonForm):
 
     def clean_amount(self) -> int:
         """In minor units, above zero; whether so much is left is judged when it is reserved."""
-        amount_minor = _in_minor(self.cleaned_data["amount"], self.payment.currency)
+        amount_minor = in_minor(self.cleaned_data["amount"], self.payment.currency)
         if not 0 < amount_minor <= self.payment.paid_minor:
             raise forms.ValidationError("It must be more than nothing and not more than was paid.")
         return amount_minor
@@ -102,7 +102,12 @@ class TellForm(ReasonForm):
         return given
 
 
-def _in_minor(text: str, currency: str) -> int:
+def in_minor(text: str, currency: str) -> int:
+    """What was typed as money, in minor units.
+
+    Raises:
+        ValidationError: it is no amount of this currency.
+    """
     try:
         return from_decimal(text.strip(), currency)
     except ValueError:

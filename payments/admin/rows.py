@@ -79,7 +79,7 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
     list_select_related = ("payment", "anomaly")
     search_fields = ("id",)
     search_help_text = "Our number of the refund, or of the payment."
-    ordering = ("-pk",)
+    ordering = ("-created_at", "-pk")  # a policy refund's number follows from its anomaly's, not from the time
     fields = (
         *(
             "out_refund_no",
@@ -122,7 +122,7 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
     def amount(self, refund: Refund) -> str:
         return refund_money(refund)
 
-    @admin.display(description="asked for (UTC)")
+    @admin.display(description="asked for (UTC)", ordering="created_at")
     def asked_for(self, refund: Refund) -> str:
         return utc(refund.created_at)
 

@@ -181,6 +181,12 @@ class Refund(models.Model):
         return self.out_refund_no
 
     @property
+    def currency(self) -> str:
+        """That of the charge it takes back: one that our policy refunds may have come in another than ours."""
+        about = self.anomaly.detail if self.anomaly is not None else {}
+        return str(about.get("currency") or self.payment.currency)
+
+    @property
     def out_refund_no(self) -> str:
         """Our number of the refund at the provider: 32 characters."""
         return self.id.hex

@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from payments import tasks
+from payments.legible import money
 from payments.models import Anomaly, Observation, Payment, Refund
 from shop import lifecycle
 from shop.models import Order
@@ -37,7 +38,10 @@ def test_m07_paid_after_the_order_was_closed(till: Till, channel: str) -> None:
     till.settle()
     assert (till.state(attempt), till.moved(attempt)) == (CLOSED, ALL_BACK)
     assert till.anomalies() == [("paid_after_close", True)]
-    assert resolution("paid_after_close") == f"refunded {PRICE_MINOR} under {Refund.objects.get().out_refund_no}"
+    assert (
+        resolution("paid_after_close")
+        == f"refunded {money(PRICE_MINOR, 'CNY')} under {Refund.objects.get().out_refund_no}"
+    )
     till.witness()
 
 

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from payments import bills, channels
 from payments.errors import ChannelUnavailable, ProviderError
+from payments.legible import money
 from payments.models import Difference
 
 
@@ -43,8 +44,8 @@ class Command(BaseCommand):
                 continue
             found = bills.open_differences(compared).count()
             self.stdout.write(
-                f"{compared}: {compared.lines} lines, theirs {compared.theirs_minor}, ours {compared.ours_minor}, "
-                f"{found} open differences"
+                f"{compared}: {compared.lines} lines, theirs {money(compared.theirs_minor, compared.currency)}, "
+                f"ours {money(compared.ours_minor, compared.currency)}, {found} open differences"
             )
         if failed:
             raise CommandError(f"No bill of {', '.join(failed)}; try again later.")

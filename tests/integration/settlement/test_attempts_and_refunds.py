@@ -376,7 +376,7 @@ def test_a_success_that_is_told_after_the_refusal_settles_it(
     refund.refresh_from_db()
     assert refund.status == "succeeded"
     assert dict(Anomaly.objects.values_list("reference", "resolution")) == {
-        refund.out_refund_no: f"refunded 500 under {refund.out_refund_no}",
+        refund.out_refund_no: f"refunded 5.00 CNY under {refund.out_refund_no}",
         other.out_refund_no: "",
     }
 

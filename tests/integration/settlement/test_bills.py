@@ -498,7 +498,7 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(
 def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank, capsys: Any) -> None:
     bank.lines = (line(open_attempt(), out_trade_no="=1+2", provider_txn_id="4200-unknown"),)
     call_command("bills", "compare", "--day", "2026-11-20")
-    assert "1 lines, theirs 1990, ours 0, 1 open differences" in capsys.readouterr().out
+    assert "1 lines, theirs 19.90 CNY, ours 0.00 CNY, 1 open differences" in capsys.readouterr().out
     call_command("bills", "export", "--open", "--channel", "wechat", "--day", "2026-11-20")
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert (row["kind"], row["theirs_minor"], row["ours_minor"], row["day"]) == (

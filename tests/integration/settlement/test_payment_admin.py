@@ -151,6 +151,18 @@ class TestPages:
                 assert admin_client.post(page(row, more), {"post": "yes"}).status_code == 403
         assert list(apps.get_model("payments", model).objects.all()) == rows
 
+    @pytest.mark.usefixtures("channels")
+    def test_refunds_are_listed_by_the_time_at_which_they_were_asked(
+        self, admin_client: Client, open_attempt: OpenAttempt
+    ) -> None:
+        for number in range(3):  # by policy, whose numbers have no order
+            letter(open_attempt(), charged_minor=5, notification_id=f"n-{number}").send()
+        newest_first = list(Refund.objects.order_by("pk"))
+        for age, row in enumerate(newest_first):
+            Refund.objects.filter(pk=row.pk).update(created_at=timezone.now() - timedelta(hours=age))
+        told = shown(admin_client, "/admin/payments/refund/")
+        assert in_this_order(told, [page(row) for row in newest_first])
+
     @pytest.mark.usefixtures("payment", "anomaly")
     @pytest.mark.parametrize("model", MODELS)
     def test_no_list_counts_its_table(self, admin_client: Client, model: str) -> None:

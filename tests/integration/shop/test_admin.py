@@ -57,7 +57,7 @@ def test_a_product_is_added_with_its_first_stock(operator: Client) -> None:
         "name": "Bag",
         "description": "",
         "picture": "parcel",
-        "price_minor": "100",
+        "price_minor": "1.00",
         "currency": "CNY",
         "stock": "7",
     }
@@ -67,10 +67,21 @@ def test_a_product_is_added_with_its_first_stock(operator: Client) -> None:
 
 def test_price_is_edited_and_stock_moved_by_a_difference(operator: Client, mug: Product) -> None:
     Product.objects.update(stock=60)  # sold while the page was open
-    edit(operator, mug, price_minor="2500", stock_difference="-10", stock="100")
+    edit(operator, mug, price_minor="25.00", stock_difference="-10", stock="100")
 
     mug.refresh_from_db()
     assert (mug.price_minor, mug.stock, mug.sku) == (2500, 50, "mug")
+
+
+def test_a_price_is_typed_and_shown_as_money(operator: Client, mug: Product) -> None:
+    assert page(operator, mug)["price_minor"] == "19.90"
+    assert "Write the amount in digits, as in 19.90." in edit(operator, mug, price_minor="19.901")
+    assert "Write the amount in digits, as in 1990." in edit(operator, mug, price_minor="19.90", currency="JPY")
+    edit(operator, mug, price_minor="1999", currency="JPY")
+    mug.refresh_from_db()
+    assert (mug.price_minor, mug.currency) == (1999, "JPY")
+    assert page(operator, mug)["price_minor"] == "1999"
+    assert "1,999 JPY" in operator.get("/admin/shop/product/").content.decode()
 
 
 def test_taking_away_more_than_there_is_is_refused(operator: Client, mug: Product) -> None:
@@ -90,13 +101,13 @@ def test_taking_away_more_than_there_is_is_refused(operator: Client, mug: Produc
 
 def test_an_editor_puts_nothing_back_that_another_saved_meanwhile(operator: Client, mug: Product) -> None:
     first, second, third = (page(operator, mug) for _ in range(3))
-    send(operator, mug, second | {"price_minor": "2490", "flash_only": "on", "strategy": "version"})
+    send(operator, mug, second | {"price_minor": "24.90", "flash_only": "on", "strategy": "version"})
     send(operator, mug, first | {"description": "White."})
     mug.refresh_from_db()
     assert (mug.price_minor, mug.flash_only, mug.stock_strategy) == (2490, True, "version")
     assert mug.description == "White."
 
-    for change in ({"price_minor": "2600", "stock_difference": "5"}, {"strategy": "row_lock"}):
+    for change in ({"price_minor": "26", "stock_difference": "5"}, {"strategy": "row_lock"}):
         assert "Somebody else edited this product" in send(operator, mug, third | change)
     mug.refresh_from_db()
     assert (mug.price_minor, mug.stock, mug.stock_strategy) == (2490, 100, "version")
@@ -127,6 +138,7 @@ def test_who_may_only_look_is_given_no_page_to_send(client: Client, mug: Product
     client.force_login(viewer)
     shown = client.get(f"/admin/shop/product/{mug.pk}/change/")
     assert (shown.status_code, b"Mug" in shown.content, b"seen" in shown.content.lower()) == (200, True, False)
+    assert b"19.90 CNY" in shown.content
     assert client.post(f"/admin/shop/product/{mug.pk}/change/", {"name": "Cup"}).status_code == 403
 
 
@@ -264,7 +276,7 @@ def test_a_product_is_added_in_segments(operator: Client) -> None:
         "sku": "bag",
         "name": "Bag",
         "picture": "parcel",
-        "price_minor": "100",
+        "price_minor": "1.00",
         "currency": "CNY",
         "stock": "7",
     }
