@@ -17,12 +17,13 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
-from payments.models import Payment, Refund
+from payments.models import Attempt, Payment, Refund
 from payments.providers.base import NextActionType
 from payments.serializers import represent_attempt
-from payments.states import OPEN_REFUNDS, RefundStatus
+from payments.states import AttemptStatus
 from shop import orders
 from shop.models import Order, OrderItem, OrderStatus
+from shop.refundview import NotTaken, RefundView, Standing, not_taken_of, refunds_of
 
 PAGE_SIZE = 20  # orders on a page of the history
 
@@ -40,14 +41,6 @@ class Stage(StrEnum):
 
 
 FINAL = frozenset({Stage.PAID, Stage.CLOSED, Stage.REFUNDED})
-
-REFUND_WORDS = {
-    RefundStatus.REQUESTED: _("Requested"),
-    RefundStatus.PROCESSING: _("Being processed"),
-    RefundStatus.UNCERTAIN: _("Being processed"),
-    RefundStatus.SUCCEEDED: _("Done"),
-    RefundStatus.FAILED: _("Refused"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +85,6 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class RefundView:
-    """A refund as the shopper sees it."""
-
-    refund: Refund
-
-    @property
-    def words(self) -> Any:
-        """Where it stands."""
-        return REFUND_WORDS[RefundStatus(self.refund.status)]
-
-    @property
-    def open(self) -> bool:
-        """Whether it may still succeed or fail."""
-        return self.refund.status in OPEN_REFUNDS
-
-    @property
-    def currency(self) -> str:
-        """Of a payment that was not taken: what came in, which may be another than the order's."""
-        anomaly = self.refund.anomaly
-        return str(anomaly.detail["currency"]) if anomaly else self.refund.payment.currency
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """An order in the history.
 
@@ -135,6 +105,8 @@ class OrderView:
     Attributes:
         state: changes whenever the page would look different; means nothing else.
         newest: whether `action` is the newest one, which is shown where nobody asks for another.
+        open_attempts: how many may still be paid.
+        not_taken: payments that came in and do not count.
         refundable_minor: what was paid and is neither back nor on its way back.
     """
 
@@ -145,18 +117,30 @@ class OrderView:
     action: Action | None
     newest: bool
     minutes_left: int
+    open_attempts: int
     refunds: list[RefundView]
+    not_taken: list[NotTaken]
     refundable_minor: int
 
     @property
-    def not_taken(self) -> list[RefundView]:
-        """Payments that came in and do not count: of another amount, too late, or a second one."""
-        return [one for one in self.refunds if one.refund.anomaly_id]
+    def asked_back(self) -> list[RefundView]:
+        """Refunds of what the order was paid with."""
+        return [one for one in self.refunds if not one.refund.anomaly_id]
 
     @property
     def going_back(self) -> bool:
-        """Whether all that the order was paid with is on its way back."""
+        """Whether all that the order was paid with is asked back."""
         return self.stage is Stage.PAID and not self.refundable_minor
+
+    @property
+    def delayed(self) -> bool:
+        """Whether a refund of what the order was paid with is not carried out by its provider."""
+        return any(one.standing is Standing.DELAYED for one in self.asked_back)
+
+    @property
+    def charged_once(self) -> bool:
+        """Whether no other payment has come in, and none may."""
+        return not self.not_taken and not self.open_attempts
 
     @property
     def timed_out(self) -> bool:
@@ -165,8 +149,8 @@ class OrderView:
 
     @property
     def final(self) -> bool:
-        """Whether the page may stop asking."""
-        return self.stage in FINAL and not any(refund.open for refund in self.refunds)
+        """Whether nothing more can come, so that the page may stop asking."""
+        return self.stage in FINAL and not self.open_attempts and not any(one.open for one in self.refunds)
 
     @property
     def payable(self) -> bool:
@@ -202,11 +186,15 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     """
     order = orders.get_order(order_id=order_id, user_id=user_id)
     payment = Payment.objects.filter(order_id=order_id).first()
-    actions, uncertain = _attempts_of(payment)
+    attempts = list(payment.attempts.order_by("id")) if payment else []
+    actions = _actions(attempts)
     newest = actions[-1] if actions else None
     named = [action for action in actions if by and f"{action.channel}.{action.method}".startswith(by)]
+    uncertain = any(attempt.status == AttemptStatus.UNCERTAIN for attempt in attempts)
     stage = _stage(order, action=newest, uncertain=uncertain)
-    refunds = [RefundView(refund) for refund in payment.refunds.select_related("anomaly")] if payment else []
+    open_attempts = sum(attempt.is_live for attempt in attempts)
+    refunds = refunds_of(payment) if payment else []
+    not_taken = not_taken_of(payment, refunds) if payment else []
     return OrderView(
         order=order,
         items=order.lines,
@@ -217,13 +205,17 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
                 str(order.version),
                 str(payment.version) if payment else "",
                 newest.out_trade_no if newest else "",
-                *(one.refund.status for one in refunds),
+                *(one.state for one in refunds),
+                *(str(one.anomaly.pk) for one in not_taken),
+                *([f"{open_attempts} open"] if stage in FINAL and open_attempts else []),
             ]
         ),
         action=named[-1] if named else newest,
         newest=not named or named[-1] is newest,
         minutes_left=max(0, int((order.expires_at - timezone.now()).total_seconds()) // 60),
+        open_attempts=open_attempts,
         refunds=refunds,
+        not_taken=not_taken,
         refundable_minor=payment.paid_minor - payment.refunded_minor - payment.reserved_minor if payment else 0,
     )
 
@@ -232,26 +224,29 @@ def rows_of(shown: Sequence[Order]) -> list[Row]:
     """The orders as the history shows them."""
     # of what the order was paid with; a payment that it did not need goes back without its history
     refunds = Refund.objects.filter(payment__order_id__in=[order.id for order in shown], anomaly__isnull=True)
-    newest = {refund.payment.order_id: refund for refund in refunds.select_related("payment").order_by("id")}
+    asked = refunds.select_related("payment").order_by("created_at", "id")
+    newest = {refund.payment.order_id: RefundView(refund) for refund in asked}
     return [_row(order, newest.get(order.id)) for order in shown]
 
 
-def _row(order: Order, refund: Refund | None) -> Row:
+def _row(order: Order, refund: RefundView | None) -> Row:
     if refund is None or order.status != OrderStatus.PAID:
         return Row(order, order.status, order.get_status_display())
-    if refund.status in OPEN_REFUNDS:
-        return Row(order, OrderStatus.PENDING.value, _("Refund on its way"))
-    if refund.status == RefundStatus.FAILED:
-        return Row(order, order.status, _("Paid, refund refused"))
-    return Row(order, OrderStatus.REFUNDED.value, _("Partly refunded"))
+    match refund.standing:
+        case Standing.UNDER_WAY:
+            return Row(order, OrderStatus.PENDING.value, _("Refund on its way"))
+        case Standing.DELAYED:
+            return Row(order, OrderStatus.PENDING.value, _("Refund delayed"))
+        case Standing.REFUSED:
+            return Row(order, order.status, _("Paid, refund refused"))
+        case Standing.DONE:
+            return Row(order, OrderStatus.REFUNDED.value, _("Partly refunded"))
 
 
-def _attempts_of(payment: Payment | None) -> tuple[list[Action], bool]:
-    """What the shopper can go on with, oldest first, and whether any attempt's outcome is missing."""
-    if payment is None:
-        return [], False
-    attempts = [(represent_attempt(row), row.next_action_expires_at) for row in payment.attempts.order_by("id")]
-    actions = [
+def _actions(attempts: Sequence[Attempt]) -> list[Action]:
+    """What the shopper can go on with, oldest first."""
+    shown = [(represent_attempt(row), row.next_action_expires_at) for row in attempts]
+    return [
         Action(
             channel=attempt["channel"],
             method=attempt["method"],
@@ -260,13 +255,12 @@ def _attempts_of(payment: Payment | None) -> tuple[list[Action], bool]:
             url=attempt["next_action"]["url"],
             expires_at=expires_at,
         )
-        for attempt, expires_at in attempts
+        for attempt, expires_at in shown
         # a page inside the wallet goes on by its own script, not by ours
         if attempt["status"] == "pending"
         and attempt["next_action"]
         and attempt["next_action"]["type"] != NextActionType.JSAPI
     ]
-    return actions, any(attempt["status"] == "uncertain" for attempt, _ in attempts)
 
 
 def _stage(order: Order, *, action: Action | None, uncertain: bool) -> Stage:

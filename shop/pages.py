@@ -262,7 +262,7 @@ def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -
 def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> HttpResponse:
     """The form with what was typed and what is left by now, or the order, where nothing is."""
     if not found.refundable_minor:
-        messages.info(request, _("All that was paid is back or on its way back. Nothing more was moved."))
+        messages.info(request, _("A refund of all that was paid was asked for before. Nothing more was moved."))
         return redirect("order", order_id=found.order.id)
     form = _refund_form(found, request.POST)
     form.add_error("amount", problems.words_for(problem.code).text)

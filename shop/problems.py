@@ -55,11 +55,9 @@ _WORDS = {
     ),
     "refund_refused": Words(
         _("The refund was refused"),
-        _("The payment service did not take it. Nothing was moved; we were told and will look at it."),
+        _("The payment service refused it, and no money was moved. We were notified and are looking into it."),
     ),
-    "order_paid": Words(
-        _("Already paid"), _("This order is paid. You were charged once; there is nothing left to do.")
-    ),
+    "order_paid": Words(_("Already paid"), _("This order is paid; there is nothing left to do.")),
     "order_closed": Words(
         _("This order is closed"),
         _("It was cancelled or its time ran out, so it cannot be paid. Nothing was charged; you can order again."),

@@ -48,6 +48,7 @@ class ScriptedProvider:
     failing: frozenset[str] = frozenset()
     failure: Exception | None = None
     before_close: Callable[[str], None] | None = None
+    refund_result: RefundResult = field(default_factory=lambda: RefundResult(status=RefundStatus.PROCESSING))
 
     def _begin(self, method: str, out_trade_no: str) -> None:
         self.calls.append((method, out_trade_no))
@@ -135,11 +136,11 @@ class ScriptedProvider:
         reference: str = "",
     ) -> RefundResult:
         self._begin("refund", out_trade_no)
-        return RefundResult(status=RefundStatus.PROCESSING)
+        return self.refund_result
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         self._begin("query_refund", out_trade_no)
-        return RefundResult(status=RefundStatus.PROCESSING)
+        return self.refund_result
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         raise NotImplementedError("bills are tested with the real providers")

@@ -10,9 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from payments import refunds
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment, Refund
-from payments.providers.base import FactKind
+from payments.providers.base import FactKind, RefundResult, RefundStatus
 from shop import lifecycle
 from shop.models import Order, Product
 from tests.integration.shop.settling import number_of, settle
@@ -108,7 +109,7 @@ def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(
     assert ask(shopper, paid, "29.80").status_code == 302
     nothing_left = ask(shopper, paid, "39.80", second_tab)
     assert nothing_left["Location"] == path
-    assert "All that was paid is back or on its way back. Nothing more was moved." in page_of(shopper, paid)
+    assert "A refund of all that was paid was asked for before. Nothing more was moved." in page_of(shopper, paid)
     assert sorted(Refund.objects.values_list("amount_minor", flat=True)) == [1000, 2980]
 
 
@@ -119,13 +120,55 @@ def test_refusals_are_sentences(shopper: Client, paid: Order, channels: Any) -> 
     assert (refused.status_code, b"The refund was refused" in refused.content) == (409, True)
     assert b"internal words" not in refused.content
     assert "Paid, refund refused" in shopper.get("/orders").content.decode()
-    assert "¥1.00 · too small Refused" in page_of(shopper, paid)
+    told = "It was refused, and no money was moved. We were notified. You can ask again. Refused"
+    assert f"¥1.00 · too small {told}" in page_of(shopper, paid)
 
     wechat.failure = ProviderUnavailable("connection refused")
     assert ask(shopper, paid, "2")["Location"] == f"/orders/{paid.id.hex}"
     noted = page_of(shopper, paid)
     assert "Your refund is noted" in noted
     assert "¥2.00 · too small Requested" in noted
+
+
+@pytest.mark.parametrize("status", [RefundStatus.UNFUNDED, RefundStatus.STUCK])
+def test_a_refund_that_is_not_carried_out_is_not_shown_as_on_its_way(
+    shopper: Client, paid: Order, channels: Any, status: RefundStatus
+) -> None:
+    path = f"/orders/{paid.id.hex}"
+    channels["wechat"].refund_result = RefundResult(status=status, message="NOT_ENOUGH")
+    assert ask(shopper, paid, "39.80").status_code == 302
+    page, before = page_of(shopper, paid), shopper.get(f"{path}/status").json()
+    assert "Refund delayed ¥39.80 The payment service has not carried out this refund yet. We keep trying" in page
+    assert "¥39.80 · too small The payment service has not" in page
+    assert "on its way" not in page
+    assert "NOT_ENOUGH" not in page
+    assert "Refund delayed" in shopper.get("/orders").content.decode()
+    assert before["final"] is False
+
+    given_back(Refund.objects.get(), channels)
+    assert "Refunded ¥39.80 The whole amount went back" in page_of(shopper, paid)
+    assert shopper.get(f"{path}/status").json()["final"] is True
+
+
+def test_a_refund_that_is_delayed_renews_the_open_page(shopper: Client, paid: Order, channels: Any) -> None:
+    path = f"/orders/{paid.id.hex}"
+    assert ask(shopper, paid, "39.80").status_code == 302
+    assert "The whole amount is on its way back" in page_of(shopper, paid)
+    before = shopper.get(f"{path}/status").json()["state"]
+    channels["wechat"].refund_result = RefundResult(status=RefundStatus.STUCK, message="account closed")
+    refunds.submit_refund(Refund.objects.get().pk)
+    assert shopper.get(f"{path}/status").json()["state"] != before
+
+
+def test_refunds_are_listed_in_the_order_in_which_they_were_asked(
+    shopper: Client, paid: Order, channels: Any
+) -> None:
+    for amount in ("1", "2"):
+        assert ask(shopper, paid, amount).status_code == 302
+    newest = Refund.objects.order_by("pk")[0]  # as a policy refund's number may be, above or below all others
+    Refund.objects.exclude(pk=newest.pk).update(created_at=newest.created_at - timedelta(hours=1))
+    page = page_of(shopper, paid)
+    assert page.index("¥2.00 · too small") < page.index("¥1.00 · too small")
 
 
 def test_only_the_owner_and_only_what_is_paid(
@@ -246,19 +289,19 @@ class TestMoneyThatDoesNotCount:
         pay(shopper, order, "wechat")
         before = shopper.get(f"/orders/{order.id.hex}/status").json()["state"]
         settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), amount_minor=1000))
-        told = "A payment of ¥10.00 came in that does not count for this order."
+        told = "A payment came in that does not count for this order."
         page = page_of(shopper, order)
-        assert f"{told} It is on its way back to you. The order itself is not paid yet." in page
+        assert f"{told} We are refunding the payment of ¥10.00. The order itself is not paid yet." in page
         assert "Pay ¥39.80" in page
         assert shopper.get(f"/orders/{order.id.hex}/status").json()["state"] != before, "the open page is renewed"
 
         self.given_back(order, channels)
-        assert f"{told} It has been given back to you." in page_of(shopper, order)
+        assert f"{told} We refunded the payment of ¥10.00." in page_of(shopper, order)
 
     def test_of_another_currency_is_named_in_that(self, shopper: Client, order: Order, channels: Any) -> None:
         pay(shopper, order, "wechat")
         settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), currency="USD"))
-        assert "A payment of $39.80 came in" in page_of(shopper, order)
+        assert "We are refunding the payment of $39.80." in page_of(shopper, order)
 
     def test_after_the_order_was_closed(self, shopper: Client, demo: User, order: Order, channels: Any) -> None:
         pay(shopper, order, "wechat")
@@ -267,18 +310,69 @@ class TestMoneyThatDoesNotCount:
         assert "It was cancelled. If a payment still comes in for it, it is refunded by itself." in page
         settle(channels["wechat"].fact(FactKind.PAID, number_of(order.id.hex, "wechat")))
         page = page_of(shopper, order)
-        assert "A payment of ¥39.80 came in that does not count for this order. It is on its way back" in page
+        assert "A payment came in after this order was closed. We are refunding the payment of ¥39.80." in page
         assert "If a payment still comes in" not in page
         assert shopper.get(f"/orders/{order.id.hex}/status").json()["final"] is False
         self.given_back(order, channels)
-        assert "It has been given back to you." in page_of(shopper, order)
+        assert "We refunded the payment of ¥39.80." in page_of(shopper, order)
         assert shopper.get(f"/orders/{order.id.hex}/status").json()["final"] is True
 
-    def test_that_could_not_be_given_back(self, shopper: Client, order: Order, channels: Any) -> None:
+    @pytest.mark.parametrize(
+        ("status", "told"),
+        [
+            (
+                RefundStatus.UNFUNDED,
+                "The payment service has not carried out the refund of the payment of ¥10.00 yet.",
+            ),
+            (RefundStatus.FAILED, "The refund of the payment of ¥10.00 was refused. We were notified"),
+        ],
+    )
+    def test_that_could_not_be_given_back(
+        self, shopper: Client, order: Order, channels: Any, status: RefundStatus, told: str
+    ) -> None:
         pay(shopper, order, "wechat")
         settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), amount_minor=1000))
-        Refund.objects.update(status="failed")
-        assert "It could not be given back yet; we were told and will see to it." in page_of(shopper, order)
+        channels["wechat"].refund_result = RefundResult(status=status, message="no")
+        refunds.submit_refund(Refund.objects.get().pk)
+        page = page_of(shopper, order)
+        assert told in page
+        assert "on its way" not in page
+
+    def test_that_a_person_decides_about_is_told(self, shopper: Client, order: Order, channels: Any) -> None:
+        pay(shopper, order, "wechat")
+        fact = channels["wechat"].pay(number_of(order.id.hex, "wechat"))
+        settle(fact)
+        assert "You were charged once." in page_of(shopper, order)
+        before = shopper.get(f"/orders/{order.id.hex}/status").json()["state"]
+        settle(replace(fact, merchant="1999999999", provider_txn_id="another"))
+        page = page_of(shopper, order)
+        assert "We were notified of the payment of ¥39.80 and are looking into it." in page
+        assert "charged once" not in page
+        assert shopper.get(f"/orders/{order.id.hex}/status").json()["state"] != before
+
+
+def test_a_paid_page_is_live_and_promises_nothing_while_a_second_payment_may_come(
+    shopper: Client, order: Order, channels: Any
+) -> None:
+    path = f"/orders/{order.id.hex}/status"
+    for channel in ("wechat", "alipay"):
+        pay(shopper, order, channel)
+    settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+    page, paid = page_of(shopper, order), shopper.get(path).json()
+    assert ("Paid. Thank you!" in page, "charged once" in page) == (True, False)
+    assert (paid["status"], paid["final"]) == ("paid", False)
+
+    settle(channels["alipay"].fact(FactKind.CLOSED, number_of(order.id.hex, "alipay")))
+    closed = shopper.get(path).json()
+    assert (closed["final"], closed["state"] != paid["state"]) == (True, True)
+    assert "You were charged once." in page_of(shopper, order)
+
+    settle(channels["alipay"].fact(FactKind.PAID, number_of(order.id.hex, "alipay")))  # it was under way
+    twice = shopper.get(path).json()
+    assert (twice["final"], twice["state"] != closed["state"]) == (False, True)
+    page = page_of(shopper, order)
+    assert "You paid twice. We are refunding the second payment of ¥39.80." in page
+    assert "charged once" not in page
 
 
 def test_an_order_whose_time_ran_out_says_so(shopper: Client, order: Order) -> None:
