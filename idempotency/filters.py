@@ -21,6 +21,7 @@ class Newest(admin.SimpleListFilter):
     """By a field without an index, among the newest rows alone."""
 
     field: ClassVar[str]
+    by: ClassVar[str]
     values: ClassVar[Sequence[tuple[str, Any]]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
@@ -29,13 +30,13 @@ class Newest(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if not is_offered(self):
             return queryset
-        return searching.newest(queryset).filter(**{self.field: self.value()})
+        return searching.newest(queryset, by=self.by).filter(**{self.field: self.value()})
 
 
-def newest(name: str, values: Sequence[tuple[str, Any]]) -> type[Newest]:
-    """A filter by the field `name` with these values and their words."""
+def newest(name: str, values: Sequence[tuple[str, Any]], *, by: str = "pk") -> type[Newest]:
+    """A filter by the field `name` with these values and their words, among the newest rows by the column `by`."""
     about = f"{name.replace('_', ' ')} (of the newest {searching.LOOKED_AT:,})"
-    fields = {"title": about, "parameter_name": name, "field": name, "values": values}
+    fields = {"title": about, "parameter_name": name, "field": name, "by": by, "values": values}
     return type(f"Newest{name.title()}", (Newest,), fields)
 
 

@@ -51,11 +51,11 @@ class _Digest(Func):
         super().__init__(*columns, output_field=CharField())
 
 
-def newest(rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Those among the first `LOOKED_AT` rows of the table by its primary key, backwards."""
-    end = rows.model._default_manager.order_by("-pk").values_list("pk", flat=True)
+def newest(rows: QuerySet[Row], *, by: str = "pk") -> QuerySet[Row]:
+    """Those among the first `LOOKED_AT` rows of the table by its primary key, or another index, backwards."""
+    end = rows.model._default_manager.order_by(f"-{by}").values_list(by, flat=True)
     beyond = list(end[LOOKED_AT : LOOKED_AT + 1])
-    return rows.filter(pk__gt=beyond[0]) if beyond else rows
+    return rows.filter(**{f"{by}__gt": beyond[0]}) if beyond else rows
 
 
 def numbers_of(rows: QuerySet[Any], *order: str) -> set[Any]:

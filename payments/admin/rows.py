@@ -75,7 +75,7 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
     """Money on its way back."""
 
     list_display = ("number", "status", "amount", "reason", "payment_link", "asked_for")
-    list_filter = (newest("status", choices(RefundStatus)),)
+    list_filter = (newest("status", choices(RefundStatus), by="created_at"),)
     list_select_related = ("payment", "anomaly")
     search_fields = ("id",)
     search_help_text = "Our number of the refund, or of the payment."

@@ -152,8 +152,8 @@ class TestPages:
         assert list(apps.get_model("payments", model).objects.all()) == rows
 
     @pytest.mark.usefixtures("channels")
-    def test_refunds_are_listed_by_the_time_at_which_they_were_asked(
-        self, admin_client: Client, open_attempt: OpenAttempt
+    def test_refunds_are_listed_and_filtered_by_the_time_at_which_they_were_asked(
+        self, admin_client: Client, open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for number in range(3):  # by policy, whose numbers have no order
             letter(open_attempt(), charged_minor=5, notification_id=f"n-{number}").send()
@@ -162,6 +162,9 @@ class TestPages:
             Refund.objects.filter(pk=row.pk).update(created_at=timezone.now() - timedelta(hours=age))
         told = shown(admin_client, "/admin/payments/refund/")
         assert in_this_order(told, [page(row) for row in newest_first])
+        monkeypatch.setattr(searching, "LOOKED_AT", 1)
+        told = shown(admin_client, "/admin/payments/refund/", status="requested")
+        assert [row for row in newest_first if page(row) in told] == newest_first[:1]
 
     @pytest.mark.usefixtures("payment", "anomaly")
     @pytest.mark.parametrize("model", MODELS)
