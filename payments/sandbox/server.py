@@ -29,4 +29,5 @@ class Server(ThreadedWSGIServer):
 
     def serve_for_ever(self) -> None:
         """Until an exception, as of a signal, ends it."""
-        self.serve_forever(poll_interval=None)  # type: ignore[arg-type]  a selector's "until something happens"
+        # None is a selector's "until something happens"; the default wakes up twice a second to see a shutdown
+        self.serve_forever(poll_interval=None)  # type: ignore[arg-type]
