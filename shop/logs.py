@@ -34,6 +34,16 @@ def json_formatter() -> logging.Formatter:
     )
 
 
+class RefusalFilter(logging.Filter):
+    """Log what Django refuses as one line: a traceback would show a fault of the caller as one of ours."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always True; a record of `django.request` below status 500 loses its traceback."""
+        if getattr(record, "status_code", 500) < 500:
+            record.exc_info = record.exc_text = None
+        return True
+
+
 def _cut_details(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
     for name in ("event", "exception"):
         if isinstance(line.get(name), str):

@@ -50,6 +50,21 @@ class ProbesMiddleware:
         return self.get_response(request) if probe is None else probe(request)
 
 
+class ReadableMiddleware:
+    """Refuse a request whose Content-Type cannot be read (see `shop.handlers`), at every address."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if getattr(request, "is_readable", True):
+            return self.get_response(request)
+        response = fallbacks.bad_request(request, malformed())
+        for name, value in _usual_headers(request.is_secure()):
+            response[name] = value
+        return _after_the_rest(request, response)
+
+
 class BodyMiddleware:
     """A body in chunks gets the length that it has, up to the limit of all bodies; above it, 413.
 
@@ -71,7 +86,7 @@ class BodyMiddleware:
         return _after_the_rest(request, self.get_response(request))
 
 
-def _after_the_rest(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def _after_the_rest(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """`response`, when up to `REST_MAX_BYTES` of the body have been read."""
     left = REST_MAX_BYTES if isinstance(request, WSGIRequest) and request.META.get("wsgi.input_terminated") else 0
     with contextlib.suppress(Exception):  # each server has its own for a caller who went away

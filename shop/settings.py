@@ -144,6 +144,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "shop.middleware.RequestIdMiddleware",
+    "shop.middleware.ReadableMiddleware",
     "shop.middleware.ProbesMiddleware",
     "shop.middleware.CallbacksMiddleware",
     "shop.middleware.PermissionsPolicyMiddleware",
@@ -397,12 +398,16 @@ PAYMENT_CHANNELS = {channel: settings for channel in _CHANNELS if (settings := _
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"context": {"()": "idempotency.logs.ContextFilter"}},
+    "filters": {
+        "context": {"()": "idempotency.logs.ContextFilter"},
+        "refusals": {"()": "shop.logs.RefusalFilter"},
+    },
     "formatters": {"json": {"()": "shop.logs.json_formatter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["context"]}},
     "root": {"handlers": ["console"], "level": _log_level("LOG_LEVEL")},
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("httpx", "procrastinate", "stripe")},
+        "django.request": {"filters": ["refusals"]},
         "django": {"level": "INFO", "handlers": []},  # not its own too, which with DEBUG writes plain lines
     },
 }

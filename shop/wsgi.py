@@ -2,11 +2,13 @@
 
 import os
 
-from django.core.wsgi import get_wsgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
-application = get_wsgi_application()
+django.setup(set_prefix=False)  # as get_wsgi_application does it
 
 from payments.checks import must_be_sound  # noqa: E402  after the settings are loaded
+from shop.handlers import TextWSGIHandler  # noqa: E402
 
+application = TextWSGIHandler()
 must_be_sound()  # a wrong key stops the start, and not the first shopper
