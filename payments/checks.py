@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 from idempotency.checks import check_settings
 from payments.providers import registry, stripe_settings
 from payments.providers.alipay_certificates import leaves
+from payments.providers.settings_fields import is_loopback
 
 ENDS_SOON = timedelta(days=30)
 
@@ -46,6 +47,7 @@ def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     for channel, fields in settings.PAYMENT_CHANNELS.items():
         told = dict.fromkeys(map(str, registry.problems(channel, fields)))  # a file that two parts need, once
         found += [Error(problem, id="payments.E003") for problem in told]
+        found += _plain_http(channel, fields)
         found += _live_key_towards_sandbox(channel, fields)
         found += _readable_by_others(channel, fields)
         found += _ending_certificates(channel, fields)
@@ -61,6 +63,17 @@ def must_be_sound() -> None:
     told = [*check_settings(None), *check_channels(None)]
     if errors := [message.msg for message in told if message.is_serious()]:
         raise ImproperlyConfigured("\n".join(errors))
+
+
+def _plain_http(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+    """A provider's address that anybody on the way could read and answer in place of the provider."""
+    told = {field: fields.get(field, "") for field in ("API_URL", "GATEWAY_URL")}
+    plain = {field: url for field, url in told.items() if url.lower().startswith("http://")}
+    return [
+        Error(f"{channel.upper()}_{field} must begin with https://; {url} is plain http.", id="payments.E005")
+        for field, url in plain.items()
+        if not settings.DEBUG and not is_loopback(url) and "@" not in url  # told already, and not to be shown
+    ]
 
 
 def _live_key_towards_sandbox(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:

@@ -3,12 +3,11 @@
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import environ
 
+from payments.providers.settings_fields import is_loopback
 from payments.sandbox import keys
 
 PORT_MAX = 65_535
@@ -98,22 +97,13 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     for url, path in _SANDBOX_PATHS.items():
         channel = url.partition("_")[0] + "_"
         names = [name for name in made if name.startswith(channel)]
-        elsewhere = full.get(url) and not _is_loopback(full[url])
+        elsewhere = full.get(url) and not is_loopback(full[url])
         if elsewhere or any(full.get(name) or full.get(f"{name}_FILE") for name in names):
             continue
         full |= {name: made[name] for name in names}
         full[url] = full.get(url) or plan.sandbox_url + path
         full["SANDBOX_URL"] = plan.sandbox_url
     return full
-
-
-def _is_loopback(url: str) -> bool:
-    """Of this machine: something that stands before the sandbox and hands on to it."""
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_debug(environment: Mapping[str, str]) -> bool:

@@ -159,7 +159,7 @@ def _web_command(port: int) -> list[str]:
         *(PYTHON, "-m", "gunicorn", "shop.wsgi:application"),
         *("--bind", f"127.0.0.1:{port}", "--workers", "1", "--worker-class", "gthread", "--threads", str(THREADS)),
         *("--keep-alive", "15", "--graceful-timeout", "5", "--log-level", "warning", "--no-control-socket"),
-        *("--logger-class", "shop.weblog.Logger"),
+        *("--logger-class", "shop.weblog.Logger", "--forwarder-headers", ""),
     ]
 
 

@@ -37,10 +37,14 @@ def _secret(name: str, *, minimum_length: int) -> str:
     value: str = env.str(name, default=DEMO_SECRET_KEY if DEBUG else "")
     if not value:
         raise ImproperlyConfigured(f"{name} is not set; set it to at least {minimum_length} random characters.")
-    _not_demo(name, value)
-    if len(value) < minimum_length:
-        raise ImproperlyConfigured(f"{name} has {len(value)} characters; at least {minimum_length} are needed.")
+    _sound(name, value, minimum_length=minimum_length)
     return value
+
+
+def _sound(name: str, secret: str, *, minimum_length: int) -> None:
+    _not_demo(name, secret)
+    if len(secret) < minimum_length:
+        raise ImproperlyConfigured(f"{name} has {len(secret)} characters; at least {minimum_length} are needed.")
 
 
 def _not_demo(name: str, value: str) -> None:
@@ -105,10 +109,11 @@ def _log_level(name: str) -> str:
     return level
 
 
-SECRET_KEY = _secret("SECRET_KEY", minimum_length=50)
+_SECRET_LENGTH = 50  # a former key signs as well as the current one, so it must be as hard to guess
+SECRET_KEY = _secret("SECRET_KEY", minimum_length=_SECRET_LENGTH)
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 for _fallback in SECRET_KEY_FALLBACKS:
-    _not_demo("SECRET_KEY_FALLBACKS", _fallback)
+    _sound("SECRET_KEY_FALLBACKS", _fallback, minimum_length=_SECRET_LENGTH)
 
 PUBLIC_URL = env.str("PUBLIC_URL", default="http://127.0.0.1:8000" if DEBUG else "").rstrip("/")
 if not PUBLIC_URL:
@@ -255,10 +260,17 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else Non
 # whose X-Forwarded-For is believed (shop.clientip)
 TRUSTED_PROXIES = _networks("TRUSTED_PROXIES")
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
-SECURE_HSTS_PRELOAD = _https
+# both bind names that may not be the shop's, and preloading takes months to undo: the owner of the domain decides
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("HSTS_SUBDOMAINS", default=False)
+SECURE_HSTS_PRELOAD = env.bool("HSTS_PRELOAD", default=False)
+if SECURE_HSTS_PRELOAD and not SECURE_HSTS_INCLUDE_SUBDOMAINS:
+    raise ImproperlyConfigured("HSTS_PRELOAD needs HSTS_SUBDOMAINS too: browsers preload no domain without them.")
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # which ask for the two
 SESSION_COOKIE_SECURE = _https
 CSRF_COOKIE_SECURE = _https
+LANGUAGE_COOKIE_SECURE = _https
+LANGUAGE_COOKIE_HTTPONLY = True
+LANGUAGE_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
 
 # the sandbox's address where the channels point at it: pages then link to the shopper's pretended phone

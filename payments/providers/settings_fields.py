@@ -1,6 +1,7 @@
 """Reading the fields of a channel's settings: every mistake is told with the name of its environment setting."""
 
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +21,15 @@ def url(channel: str, field: str, settings: Settings) -> str:
     if parts.username is not None or parts.password is not None:  # it would be told in logs
         raise ConfigError(f"{name} must not hold a user or password.")
     return value.rstrip("/")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether `url` is of this machine; False for what is no address."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def secret(channel: str, field: str, settings: Settings) -> str:

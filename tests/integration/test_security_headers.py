@@ -11,7 +11,7 @@ from django.test import Client
 
 SETTINGS = Path(__file__).resolve().parent.parent.parent / "shop" / "settings.py"
 TAKEN_OVER = re.compile(
-    r"SECURE_.*|.*_COOKIE_SECURE|X_FRAME_OPTIONS|CONTENT_SECURITY_POLICY|MIDDLEWARE|ALLOWED_HOSTS"
+    r"SECURE_.*|.*_COOKIE_SECURE|LANGUAGE_COOKIE_.*|X_FRAME_OPTIONS|CONTENT_SECURITY_POLICY|MIDDLEWARE|ALLOWED_HOSTS"
 )
 YEAR_SECONDS = 31_536_000
 
@@ -36,6 +36,8 @@ def https(settings: Any, monkeypatch: pytest.MonkeyPatch, db: None) -> Client:
     """A browser that asks a shop whose PUBLIC_URL is https, through the proxy that ends TLS."""
     monkeypatch.setenv("PUBLIC_URL", "https://shop.example")
     monkeypatch.setenv("DEBUG", "0")
+    monkeypatch.setenv("HSTS_SUBDOMAINS", "1")
+    monkeypatch.setenv("HSTS_PRELOAD", "1")
     for name, value in runpy.run_path(str(SETTINGS)).items():
         if TAKEN_OVER.fullmatch(name):
             setattr(settings, name, value)
@@ -112,6 +114,35 @@ def test_the_documentation_of_the_api_alone_may_write_its_own_styles(https: Clie
     assert "script-src" not in policy
     assert policy["style-src"] == ["'self'", "'unsafe-inline'"]
     assert policy["default-src"] == ["'self'"]
+
+
+def test_the_language_cookie_goes_over_https_alone(https: Client) -> None:
+    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', https.get("/").content.decode())[0]
+    body = {"language": "zh-hans", "csrfmiddlewaretoken": csrf}
+    answer = https.post("/i18n/setlang/", body, headers={"Referer": "https://shop.example/"})
+    cookie = answer.cookies["django_language"]
+    assert (answer.status_code, cookie.value) == (302, "zh-hans")
+    assert (cookie["secure"], cookie["httponly"], cookie["samesite"]) == (True, True, "Lax")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({}, ""),
+        ({"HSTS_SUBDOMAINS": "1"}, "; includeSubDomains"),
+        ({"HSTS_SUBDOMAINS": "1", "HSTS_PRELOAD": "1"}, "; includeSubDomains; preload"),
+    ],
+)
+def test_subdomains_and_preloading_are_chosen(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, client: Client, chosen: dict[str, str], told: str
+) -> None:
+    for name, value in {"PUBLIC_URL": "https://shop.example", **chosen}.items():
+        monkeypatch.setenv(name, value)
+    for name, value in runpy.run_path(str(SETTINGS)).items():
+        if TAKEN_OVER.fullmatch(name):
+            setattr(settings, name, value)
+    answer = client.get("/nowhere", headers={"Host": "shop.example", "X-Forwarded-Proto": "https"})
+    assert answer["Strict-Transport-Security"] == f"max-age={YEAR_SECONDS}{told}"
 
 
 def test_plain_http_is_led_to_https_and_a_missing_header_is_told(https: Client) -> None:

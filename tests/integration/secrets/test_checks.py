@@ -261,6 +261,23 @@ def test_an_address_that_is_none_or_holds_a_password(files: Files, channel: str,
 
 
 @pytest.mark.parametrize(
+    ("channel", "field"), [("wechat", "API_URL"), ("alipay", "GATEWAY_URL"), ("stripe", "API_URL")]
+)
+def test_an_address_of_plain_http(files: Files, settings: Any, channel: str, field: str) -> None:
+    for url in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "https://api.example"):
+        files.channels[channel][field] = url
+        assert told() == []
+    for url in ("http://api.example", "http://10.0.0.7:8001", "HTTP://api.example", "http://localhost.example"):
+        files.channels[channel][field] = url
+        only(f"E005 {channel.upper()}_{field} must begin with https://; {url} is plain http.")
+        with pytest.raises(ImproperlyConfigured, match="must begin with https://"):
+            checks.must_be_sound()
+        settings.DEBUG = True
+        assert told() == []
+        settings.DEBUG = False
+
+
+@pytest.mark.parametrize(
     ("field", "name"),
     [
         ("WECHAT_MCH_KEY_FILE", "merchant.pem"),
