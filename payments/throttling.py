@@ -17,7 +17,7 @@ from payments.sharing import shared
 
 INTERVAL_SECONDS = 60.0
 
-THROTTLED = Counter("payonce_throttled", "API calls that were refused with 429.")
+THROTTLED = Counter("payonce_throttled", "API calls, forms and logins that were refused with 429.")
 
 
 class CallerThrottle(BaseThrottle):

@@ -16,6 +16,7 @@ from django.contrib.sessions.models import Session
 from shop.errors import BasketChanged, BasketFull, FlashSaleOnly, ProductNotFound
 from shop.models import Product
 from shop.serializers import MAX_ITEMS
+from shop.sessions import SessionStore
 
 KEY = "basket"
 MAX_UNITS = 99  # of one product; who wants more of it asks the API
@@ -76,13 +77,13 @@ def look(quantities: Mapping[str, int]) -> Basket:
     return Basket([_line(sku, quantity, products.get(sku)) for sku, quantity in quantities.items()])
 
 
-def add(session: SessionBase, *, sku: str, quantity: int) -> None:
+def add(session: SessionStore, *, sku: str, quantity: int) -> None:
     """Put `quantity` more units of a product in, `MAX_UNITS` in all at most.
 
     Raises:
         ProductNotFound, FlashSaleOnly, BasketFull: nothing was put in.
 
-    Transaction: needs the caller's; the session's row is locked until it ends.
+    Transaction: needs the caller's; the session's row, a guest's first one too, is locked until it ends.
     """
     flash_only = Product.objects.filter(sku=sku).values_list("flash_only", flat=True).first()
     if flash_only is None:
@@ -95,6 +96,7 @@ def add(session: SessionBase, *, sku: str, quantity: int) -> None:
             raise BasketFull(sku)
         return {**units, sku: min(units.get(sku, 0) + quantity, MAX_UNITS)}
 
+    session.begin()
     _change(session, more)
 
 

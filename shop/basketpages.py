@@ -60,7 +60,8 @@ def add(request: HttpRequest, *, sku: str) -> HttpResponse:
     if not form.is_valid():
         item = catalog.get_product(sku=sku, user_id=request.user.pk)
         return render(request, "shop/product.html", {"product": item, "form": form}, status=400)
-    basket.add(request.session, sku=sku, quantity=form.cleaned_data["quantity"])
+    session: Any = request.session  # a `shop.sessions.SessionStore`
+    basket.add(session, sku=sku, quantity=form.cleaned_data["quantity"])
     return redirect("basket")
 
 

@@ -5,7 +5,7 @@ as those who wrote it are `TRUSTED_PROXIES`: what stands further left may be mad
 """
 
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
 from django.conf import settings
@@ -32,6 +32,12 @@ def client_ip(meta: Mapping[str, Any]) -> str:
             if not _is_trusted(seen):
                 return str(seen)
     return str(address)
+
+
+def client_network(meta: Mapping[str, Any]) -> str:
+    """Whose rate a guest's request counts to: `client_ip`, of IPv6 its /64, which one line is given."""
+    address = client_ip(meta)
+    return str(ip_network((address, 64), strict=False)) if ":" in address and _address(address) else address
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

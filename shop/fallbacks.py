@@ -19,6 +19,11 @@ from idempotency.middleware import problem_of
 API = "/api/"
 
 
+def is_of_api(path: str) -> bool:
+    """Whether an address is the API's, whose callers see no page."""
+    return f"{path}/".startswith(API)
+
+
 @csrf_exempt
 def no_such_call(request: HttpRequest, address: str = "") -> HttpResponseBase:
     """404 under the API, by an address of its own: with `DEBUG` on nobody asks `not_found`."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
+from django.http import HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.utils.http import parse_header_parameters
 
@@ -29,7 +30,7 @@ def text_encoding(charset: str) -> str | None:
     return name if name in _OF_TEXT else None
 
 
-class TextRequest:
+class TextRequest(HttpRequest):
     """Mixed into Django's requests.
 
     Attributes:
@@ -38,8 +39,6 @@ class TextRequest:
     """
 
     is_readable = True
-    content_type: str | None
-    content_params: dict[str, str] | None
 
     def _set_content_type_params(self, meta: Any) -> None:
         """As Django's, which both kinds of request call when they are made, and which looks up any codec."""
@@ -56,7 +55,7 @@ class TextRequest:
     def parse_file_upload(self, META: Any, post_data: Any) -> Any:  # noqa: N803  Django's name
         """As Django's. Raises MultiPartParserError, which becomes 400, also for a part's charset."""
         try:
-            return super().parse_file_upload(META, post_data)  # type: ignore[misc]
+            return super().parse_file_upload(META, post_data)
         except (LookupError, UnicodeError) as error:
             raise MultiPartParserError("A part names a charset that is none of text.") from error
 

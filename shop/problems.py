@@ -77,6 +77,10 @@ _WORDS = {
         _("This was done before"),
         _("We did this once already and will not do it again. You find the result in your orders."),
     ),
+    "throttled": Words(
+        _("Too many attempts"),
+        _("This was not done. Wait a little, then try once more."),
+    ),
     "service_unavailable": Words(
         _("We are away for a moment"),
         _("We do not know yet whether it was done. Please try again in a few seconds: nothing is done twice."),

@@ -163,9 +163,11 @@ MIDDLEWARE = [
     "shop.middleware.LanguageMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
+    "shop.sessions.GuestsMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "shop.middleware.MessagesMiddleware",
     "shop.middleware.QueryMiddleware",
+    "shop.rates.FormRateMiddleware",
     "idempotency.middleware.IdempotencyMiddleware",
     "shop.middleware.DatabaseAwayMiddleware",
 ]
@@ -223,7 +225,7 @@ try:
 except ValueError as error:
     raise ImproperlyConfigured(f"REDIS_URL {error}.") from None
 
-SESSION_ENGINE = "django.contrib.sessions.backends.db"  # a login must not hang on Redis
+SESSION_ENGINE = "shop.sessions"  # in the database: a login must not hang on Redis
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -305,6 +307,11 @@ REST_FRAMEWORK = {
 # counted over all processes (payments.throttling); far above what a person or a sound program does
 API_CALLS_PER_MINUTE = _count("API_CALLS_PER_MINUTE", default=60_000)
 API_CALLS_PER_MINUTE_OVERALL = _count("API_CALLS_PER_MINUTE_OVERALL", default=600_000)
+
+# of the pages (shop.rates): forms of one member, or of all guests of one address; passwords that were wrong
+FORM_POSTS_PER_MINUTE = _count("FORM_POSTS_PER_MINUTE", default=600)
+LOGIN_FAILURES_PER_NAME = _count("LOGIN_FAILURES_PER_NAME", default=10)
+LOGIN_FAILURES_PER_ADDRESS = _count("LOGIN_FAILURES_PER_ADDRESS", default=60)
 
 SPECTACULAR_SETTINGS = {
     "TITLE": "PayOnce API",

@@ -19,6 +19,7 @@ from shop.decorators import posted_only
 from shop.fallbacks import no_such_call, no_such_page
 from shop.login import LoginView
 from shop.schemaview import SchemaView
+from shop.rates import limits_guesses
 
 handler400 = "shop.fallbacks.bad_request"
 handler404 = "shop.fallbacks.not_found"
@@ -43,8 +44,9 @@ urlpatterns = [
     path("api/", no_such_call),
     path("api/<path:address>", no_such_call),
     path("webhooks/", include(payments.urls.webhook_urlpatterns)),
+    path("admin/login/", limits_guesses(admin.site.login)),
     path("admin/", admin.site.urls),
-    path("accounts/login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/login/", limits_guesses(LoginView.as_view(redirect_authenticated_user=True)), name="login"),
     path(
         "accounts/logout/",
         posted_only(back_to="catalogue", named=False)(auth_views.LogoutView.as_view()),

@@ -14,7 +14,7 @@ from idempotency.locks.steps import Ask, Pause, Steps, operation
 from idempotency.locks.tasks import OnTasks
 from idempotency.locks.threads import OnThreads
 
-_LIMIT = Script("ratelimit")
+_LIMIT, _GIVE_BACK = Script("ratelimit"), Script("giveback")
 FOR_EVER = 2**53 - 1  # microseconds; the script's numbers are doubles
 
 
@@ -78,10 +78,7 @@ class Limiter:
             RateExceeded: it would be longer; nothing was taken.
             LockUnavailable: Redis did not answer; who limits for protection decides what that means.
         """
-        key = tagged("rate", self.name)
-        limits = {key: self._permits}
-        if caller is not None and self._per_client is not None:
-            limits[f"{key}:{caller}"] = self._per_client
+        limits = self._limits(caller)
         if not 1 <= permits <= min(limits.values()):
             raise ValueError(f"permits must be 1 to {min(limits.values())}, not {permits}")
         longest = FOR_EVER if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, FOR_EVER))
@@ -91,6 +88,26 @@ class Limiter:
             raise RateExceeded(self.name, wait / MICROSECONDS)
         if wait:
             yield Pause(wait / MICROSECONDS)
+
+    @operation
+    def give_back(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:
+        """Take the newest permits back, because what they were for does not count after all.
+
+        Args:
+            permits, caller: as `acquire` was given them.
+
+        Raises:
+            LockUnavailable: Redis did not answer; they count until their interval is over.
+        """
+        yield Ask(_GIVE_BACK, list(self._limits(caller)), [permits])
+
+    def _limits(self, caller: str | None) -> dict[str, int]:
+        """Key -> permits an interval, of everybody and of this caller."""
+        key = tagged("rate", self.name)
+        limits = {key: self._permits}
+        if caller is not None and self._per_client is not None:
+            limits[f"{key}:{caller}"] = self._per_client
+        return limits
 
 
 class RateLimiter(OnThreads, Limiter):

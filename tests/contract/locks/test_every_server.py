@@ -203,6 +203,10 @@ class TestOthers:
         actor.do(lambda: limiter.acquire(caller="two"))
         with pytest.raises(RateExceeded):
             actor.do(lambda: limiter.acquire(caller="three"))
+        actor.do(lambda: limiter.give_back(2, caller="one"))
+        actor.do(lambda: limiter.acquire(2, caller="one"))
+        with pytest.raises(RateExceeded):
+            actor.do(lambda: limiter.acquire(caller="three"))
 
     def test_rate_that_is_waited_for(self, bench: Bench) -> None:
         limiter = bench.make("RateLimiter", permits=1, interval_seconds=0.05)

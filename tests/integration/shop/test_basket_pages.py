@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from shop import basket, orders, tasks
 from shop.models import Order, Product
+from shop.sessions import SessionStore, guest_key
 from tests.integration.shop.test_pages import INLINE, form_of
 from tests.threads import at_once
 
@@ -53,7 +54,14 @@ def put(client: Client, sku: str, quantity: int) -> Any:
 
 
 def held(client: Client) -> dict[str, int]:
-    return basket.contents(client.session)
+    return basket.contents(session_of(client))
+
+
+def session_of(client: Client) -> SessionStore:
+    """The session of the browser, by its session cookie or as the guest of its CSRF cookie."""
+    if "sessionid" in client.cookies:
+        return client.session  # type: ignore[return-value]
+    return SessionStore(guest=lambda: guest_key(client.cookies["csrftoken"].value))
 
 
 def order_all(client: Client, **changed: str) -> tuple[dict[str, str], Any]:
@@ -123,7 +131,7 @@ def test_a_login_sent_again_keeps_the_basket(demo: User, mug: Product) -> None:
     put(client, "mug", 2)
     csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
     twin.cookies = client.cookies.copy()  # type: ignore[assignment]
-    as_guest = client.session.session_key
+    as_guest = session_of(client).session_key
     login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo", "next": "/basket"}
     for browser in (client, twin):
         assert browser.post("/accounts/login/", login)["Location"] == "/basket"
@@ -131,6 +139,72 @@ def test_a_login_sent_again_keeps_the_basket(demo: User, mug: Product) -> None:
     assert len({as_guest, client.session.session_key, twin.session.session_key}) == 3, "no login keeps a key"
     order_all(twin)
     assert Session.objects.get(pk=as_guest).get_decoded() == {"basket": {"mug": 2}}, "nothing of the member"
+
+
+def test_looking_leaves_no_session_and_the_first_form_begins_one(mug: Product, poster: Product) -> None:
+    client = guest()
+    for path in ("/", "/products/mug", "/basket", "/accounts/login/", "/nowhere", "/admin/login/", "/"):
+        client.get(path)
+    assert not Session.objects.exists()
+    put(client, "mug", 2)
+    assert (held(client), Session.objects.count()) == ({"mug": 2}, 1)
+    assert client.cookies["sessionid"]["httponly"]
+    assert '<span class="count">2</span>' in client.get("/").content.decode()
+    assert held(guest_with(client)) == {"mug": 2}
+
+
+def test_copies_of_a_guests_first_form_and_tabs_opened_before_it_meet(mug: Product, poster: Product) -> None:
+    """A double click before any session is there; and a tab that was drawn when there was none."""
+    client = guest()
+    tabs = {sku: client.get(f"/products/{sku}") for sku in ("mug", "poster")}
+    fields = {sku: form_of(page, f"/basket/{sku}/add") | {"quantity": "2"} for sku, page in tabs.items()}
+    browsers = [guest_with(client) for _ in range(4)]
+    answers = at_once(*[lambda each=each: each.post(ADD_MUG, fields["mug"]) for each in browsers])
+    assert {answer.status_code for answer in answers} <= {302, 409}
+    assert client.post("/basket/poster/add", fields["poster"])["Location"] == "/basket"
+    assert held(client) == {"mug": 2, "poster": 2}
+    assert Session.objects.count() == 1
+    del client.cookies["sessionid"]  # no answer of these came back, and the shopper looks by themselves
+    assert "Poster" in client.get("/basket").content.decode()
+    assert '<span class="count">4</span>' in client.get("/").content.decode()
+
+
+def test_a_guest_whose_session_is_over_begins_another(mug: Product) -> None:
+    client = guest()
+    put(client, "mug", 1)
+    Session.objects.update(expire_date=timezone.now())
+    assert held(client) == {}
+    put(client, "mug", 3)
+    assert held(client) == {"mug": 3}
+    client.cookies["sessionid"] = "x" * 32  # of a session that is gone
+    assert '<span class="count">3</span>' in client.get("/basket").content.decode()
+    put(client, "mug", 1)
+    del client.cookies["sessionid"]
+    assert held(client) == {"mug": 4}
+
+
+def test_who_logs_in_or_out_leaves_the_guests_key_behind(demo: User, mug: Product) -> None:
+    client = guest()
+    put(client, "mug", 1)
+    as_guest = guest_with(client)
+    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/accounts/login/").content.decode())
+    login = {"csrfmiddlewaretoken": csrf[0], "username": "demo", "password": "demo"}
+    client.post("/accounts/login/", login)
+    assert b"Your orders" in client.get("/").content
+    assert b"Your orders" not in as_guest.get("/").content, "the guest's cookie is no member's"
+    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get("/").content.decode())
+    client.post("/accounts/logout/", {"csrfmiddlewaretoken": csrf[0]})
+    as_guest.post("/accounts/logout/", {"csrfmiddlewaretoken": as_guest.cookies["csrftoken"].value})
+    assert as_guest.cookies["sessionid"].value == ""
+    assert b"Your orders" not in client.get("/").content
+    assert b'class="count"' not in client.get("/").content
+
+
+def guest_with(client: Client) -> Client:
+    """The same browser, for what it does at the same moment."""
+    browser = guest()
+    browser.cookies = client.cookies.copy()  # type: ignore[assignment]
+    return browser
 
 
 def test_what_another_tab_put_in_meanwhile_stays(shopper: Client, mug: Product, poster: Product) -> None:
@@ -295,7 +369,7 @@ def test_sessions_that_are_over_are_removed(mug: Product) -> None:
     for client in clients:
         put(client, "mug", 1)
     assert tasks.clear_sessions(timestamp=0) == 0
-    Session.objects.filter(pk=clients[0].session.session_key).update(expire_date=timezone.now())
+    Session.objects.filter(pk=session_of(clients[0]).session_key).update(expire_date=timezone.now())
     assert tasks.clear_sessions(timestamp=0) == 1
     assert held(clients[1]) == {"mug": 1}
 
