@@ -1,12 +1,18 @@
 # The shop as one image: web by default, worker and migrations by another command (compose.yaml).
-FROM python:3.13-slim AS build
+# A tag can be moved and a digest cannot. To renew: docker buildx imagetools inspect python:3.13-slim
+ARG PYTHON=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
+FROM ${PYTHON} AS build
 WORKDIR /srv/payonce
 RUN python -m venv .venv
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+# every package by the hash of its wheel, before the source: pip asks for nothing else, nor runs a build of theirs
+COPY deploy/requirements.txt deploy/requirements.txt
+RUN .venv/bin/pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r deploy/requirements.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY idempotency idempotency
 COPY payments payments
 COPY shop shop
-RUN .venv/bin/pip install --no-cache-dir -e '.[shop]' -c constraints.txt
+RUN .venv/bin/pip install --no-cache-dir --no-deps --no-index --no-build-isolation -e . \
+    && .venv/bin/pip check && .venv/bin/pip uninstall --yes pip setuptools
 COPY manage.py ./
 COPY deploy/gunicorn.conf.py deploy/gunicorn.conf.py
 # the start refuses missing settings; collecting static files needs none of their values
@@ -14,7 +20,7 @@ RUN SECRET_KEY=$(head -c 64 /dev/urandom | base64 | tr -d '\n') PUBLIC_URL=https
     DATABASE_URL=postgresql://nobody@nowhere/none REDIS_URL=redis://nowhere \
     .venv/bin/python manage.py collectstatic --noinput --verbosity 0
 
-FROM python:3.13-slim
+FROM ${PYTHON}
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin payonce \
     && install -d -o 10001 /var/lib/payonce/wechat-platform
 COPY --from=build /srv/payonce /srv/payonce

@@ -2,11 +2,14 @@
 
     python deploy/dependencies.py check        every package that an extra brings has the version of its pin
     python deploy/dependencies.py sbom FILE    CycloneDX 1.6 of what the shop runs on in production
+    python deploy/dependencies.py lock FILE    requirements of the image with hashes; after each change of a pin
 
-Only what is installed is asked, no network. The bill has neither time nor address in it: the same packages make
-the same bytes. Source: CycloneDX 1.6 JSON reference; PEP 508 for the markers of requirements.
+`check` and `sbom` ask only what is installed, `lock` the package index. The bill has neither time nor address in
+it: the same packages make the same bytes. Source: CycloneDX 1.6 JSON reference; PEP 508 for markers.
 """
 
+import json
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
@@ -25,6 +28,7 @@ from packaging.utils import canonicalize_name
 PROJECT = "payonce"
 ROOT = Path(__file__).resolve().parent.parent
 IN_PRODUCTION = ("shop",)
+IMAGE_PYTHON = "3.13"  # of the Dockerfile
 NOT_PINNED = {PROJECT, "setuptools"}  # the environment's own, of which one package wants any version
 
 
@@ -76,6 +80,37 @@ def faults(installed: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]
     ]
 
 
+def lock(extras: Iterable[str]) -> str:
+    """Requirements of the image's Python with the hashes of its wheels, for `pip install --require-hashes`.
+
+    Asks the package index that pip is set to. setuptools is in it because the image builds the project with it.
+
+    Raises:
+        CalledProcessError: pip finds no wheel of a pinned version.
+    """
+    pinned = pins((ROOT / "constraints.txt").read_text())
+    wanted = [f"{name}=={pinned[name]}" for name in needed(extras).keys() - NOT_PINNED]
+    hashes: dict[str, set[str]] = {}
+    for machine in ("x86_64", "aarch64"):
+        tags = [f"--platform=manylinux{tag}_{machine}" for tag in ("2014", "_2_28")]
+        asked = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
+        asked += [
+            "--only-binary=:all:",
+            f"--python-version={IMAGE_PYTHON}",
+            "--target=/nowhere",
+            "--report=-",
+            *tags,
+        ]
+        done = subprocess.run([*asked, "setuptools>=77", *wanted], check=True, capture_output=True, text=True)
+        for one in json.loads(done.stdout)["install"]:
+            name = f"{canonicalize_name(one['metadata']['name'])}=={one['metadata']['version']}"
+            hashes.setdefault(name, set()).add(one["download_info"]["archive_info"]["hashes"]["sha256"])
+    lines = [f"{name} --hash=sha256:{' --hash=sha256:'.join(sorted(found))}" for name, found in hashes.items()]
+    return (
+        "# made by: python deploy/dependencies.py lock deploy/requirements.txt\n" + "\n".join(sorted(lines)) + "\n"
+    )
+
+
 def bill(extras: Iterable[str]) -> str:
     """CycloneDX JSON of what `extras` bring."""
     links = needed(extras)
@@ -121,6 +156,9 @@ def main(arguments: list[str]) -> int:
             told = faults(installed, pins((ROOT / "constraints.txt").read_text()))
             sys.stderr.writelines(f"{line}\n" for line in told)
             return 1 if told else 0
+        case ["lock", path]:
+            Path(path).write_text(lock(IN_PRODUCTION))
+            return 0
         case ["sbom", path]:
             Path(path).write_text(bill(IN_PRODUCTION))
             return 0

@@ -133,6 +133,7 @@ class Deployment:
         folder.mkdir()
         servers = [f"server 127.0.0.1:{each} max_fails=1 fail_timeout=2s;" for each in self._web_ports]
         given = {"PAYONCE_LISTEN": f"127.0.0.1:{port}", "PAYONCE_SERVERS": " ".join(servers)}
+        given["PAYONCE_EDGE"] = "127.0.0.1"
         template = Template((DEPLOY / "nginx" / "payonce.conf.template").read_text())
         # as `envsubst` does it: what it is not given, nginx's own variables, stays
         (folder / "payonce.conf").write_text(template.safe_substitute(given))

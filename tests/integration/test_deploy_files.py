@@ -1,10 +1,25 @@
 """The files under deploy/, the image and compose.yaml: what they promise, read by the programs that use them."""
 
+import asyncio
+import configparser
+import contextlib
+import ipaddress
+import json
 import os
+import re
+import shutil
+import socket
+import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import httpx
+import pytest
+import yaml
 
 from shop.guardian import Guardian
 from tests.ports import free_port
@@ -12,6 +27,26 @@ from tests.running import until
 from tests.sandbox import ROOT
 
 DEPLOY = ROOT / "deploy"
+EDGE, NO_EDGE = "127.0.0.1", "127.0.0.2"
+UNITS = ["payonce-web@.service", "payonce-worker.service"]
+HARDENED = {
+    "User": "payonce",
+    "UMask": "0077",
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "ProtectSystem": "strict",
+    "ProtectProc": "invisible",
+    "RestrictNamespaces": "yes",
+    "MemoryDenyWriteExecute": "yes",
+    "SystemCallArchitectures": "native",
+}
+
+
+@pytest.fixture
+def guardian() -> Iterator[Guardian]:
+    guardian = Guardian()
+    yield guardian
+    guardian.stop_all()
 
 
 def is_up(url: str) -> bool:
@@ -21,20 +56,238 @@ def is_up(url: str) -> bool:
         return False
 
 
-def test_no_header_moves_the_shop_to_another_path(tmp_path: Path) -> None:
+def test_no_header_moves_the_shop_to_another_path(tmp_path: Path, guardian: Guardian) -> None:
     (tmp_path / "echo.py").write_text(
         "def application(environ, start):\n"
         "    start('200 OK', [])\n"
         "    return [f\"{environ['SCRIPT_NAME']}|{environ['PATH_INFO']}\".encode()]\n"
     )
     url = f"http://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "gunicorn", "--config", str(DEPLOY / "gunicorn.conf.py")]
+    command = [sys.executable, "-m", "gunicorn", "--config", str(DEPLOY / "gunicorn.conf.py"), "echo:application"]
     environment = {**os.environ, "BIND": url.removeprefix("http://"), "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    guardian = Guardian()
+    guardian.start(command, log=tmp_path / "log", environment=environment, cwd=tmp_path)
+    until(lambda: is_up(url), 60)
+    told = httpx.get(f"{url}/shop/x", headers={"SCRIPT_NAME": "/shop", "PATH_INFO": "/y"}, trust_env=False)
+    assert told.text == "|/shop/x"
+
+
+class Web:
+    """In place of a web process: answers with the headers that it was sent; holds what is asked of `/hold`."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._held: list[asyncio.StreamWriter] = []
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=[self._serve()])
+        self._thread.start()
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._answer, "127.0.0.1", self.port)
+        await self._over.wait()
+        server.close()
+        for writer in self._held:
+            await _closed(writer)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+        if " /hold" in line:
+            self._held.append(writer)
+            return
+        headers = dict(each.split(": ", 1) for each in lines)
+        body = json.dumps({name.lower(): value for name, value in headers.items()}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        await _closed(writer)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+    yield web
+    web.close()
+
+
+@pytest.fixture
+def nginx(open_folder: Path, web: Web, guardian: Guardian) -> str:
+    """Its address, with `EDGE` for its edge."""
+    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("no nginx on this machine; get it with: apt-get install nginx")
+    listen = f"127.0.0.1:{free_port()}"
+    given = {
+        "PAYONCE_LISTEN": listen,
+        "PAYONCE_SERVERS": f"server 127.0.0.1:{web.port};",
+        "PAYONCE_EDGE": EDGE,
+    }
+    template = Template((DEPLOY / "nginx" / "payonce.conf.template").read_text())
+    (open_folder / "payonce.conf").write_text(template.safe_substitute(given))
+    shutil.copy(DEPLOY / "nginx" / "nginx.conf", open_folder)
+    command = [program, "-c", str(open_folder / "nginx.conf"), "-p", str(open_folder)]
+    subprocess.run([*command, "-t"], check=True, capture_output=True)
+    guardian.start([*command, "-g", "daemon off;"], log=open_folder / "log")
+    until(lambda: is_up(f"http://{listen}/"), 60)
+    return f"http://{listen}"
+
+
+def caller(nginx: str, *, source: str = EDGE, shopper: str = "203.0.113.7", proto: str = "https") -> httpx.Client:
+    """Connects from `source` and says that it passes on what `shopper` asked by `proto`."""
+    headers = {"X-Forwarded-For": shopper, "X-Forwarded-Proto": proto}
+    return httpx.Client(base_url=nginx, transport=httpx.HTTPTransport(local_address=source), headers=headers)
+
+
+def statuses(client: httpx.Client, method: str, path: str, times: int) -> list[int]:
+    return [client.request(method, path).status_code for _ in range(times)]
+
+
+def test_nginx_believes_the_edge_that_it_is_told_of(nginx: str) -> None:
+    with caller(nginx) as edge:
+        told = edge.get("/").json()
+        assert told["x-forwarded-proto"] == "https"
+        assert told["x-forwarded-for"] == "203.0.113.7, 203.0.113.7"
+        assert edge.get("/", headers={"X-Forwarded-Proto": "http"}).json()["x-forwarded-proto"] == "http"
+
+
+def test_nginx_believes_nobody_else(nginx: str) -> None:
+    with caller(nginx, source=NO_EDGE) as stranger:
+        told = stranger.get("/").json()
+    assert told["x-forwarded-proto"] == "http"
+    assert told["x-forwarded-for"].rpartition(", ")[2] == NO_EDGE
+
+
+@pytest.mark.parametrize("path", ["/accounts/login/", "/admin/login/"])
+def test_nginx_limits_logins_of_an_address(nginx: str, path: str) -> None:
+    with caller(nginx) as guesser, caller(nginx, shopper="203.0.113.8") as other:
+        told = statuses(guesser, "POST", path, 30)
+        assert told[:20] == [200] * 20
+        assert 429 in told
+        refused = guesser.post(path)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+        assert refused.json()["code"] == "throttled"
+        assert set(statuses(guesser, "GET", path, 30)) == {200}
+        assert other.post(path).status_code == 200
+
+
+def test_nginx_limits_forms_and_neither_the_api_nor_webhooks(nginx: str) -> None:
+    with caller(nginx) as sender:
+        for path in ("/api/v1/orders", "/webhooks/wechat"):
+            assert set(statuses(sender, "POST", path, 200)) == {200}
+        assert set(statuses(sender, "GET", "/basket", 200)) == {200}
+        told = statuses(sender, "POST", "/basket/mug/add", 400)
+        assert told[:100] == [200] * 100
+        assert 429 in told
+
+
+def test_nginx_limits_connections_of_an_address(nginx: str, web: Web) -> None:
+    host, _, port = nginx.removeprefix("http://").rpartition(":")
+    request = b"GET /hold HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n"
+    held = [socket.create_connection((host, int(port))) for _ in range(200)]
     try:
-        guardian.start([*command, "echo:application"], log=tmp_path / "log", environment=environment, cwd=tmp_path)
-        until(lambda: is_up(url), 60)
-        told = httpx.get(f"{url}/shop/x", headers={"SCRIPT_NAME": "/shop", "PATH_INFO": "/y"}, trust_env=False)
-        assert told.text == "|/shop/x"
+        for each in held:
+            each.sendall(request)
+        until(lambda: web.held == 200, 60)
+        with caller(nginx) as one_more, caller(nginx, shopper="203.0.113.8") as other:
+            assert one_more.get("/").status_code == 429
+            assert other.get("/").status_code == 200
     finally:
-        guardian.stop_all()
+        for each in held:
+            each.close()
+
+
+def unit(name: str) -> dict[str, str]:
+    read = configparser.RawConfigParser(strict=False)
+    read.optionxform = str  # type: ignore[assignment, method-assign]
+    read.read(DEPLOY / "systemd" / name)
+    return dict(read["Service"])
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_may_do_what_it_needs(name: str) -> None:
+    text = (DEPLOY / "systemd" / name).read_text()
+    assert HARDENED.items() <= unit(name).items()
+    assert re.findall("SystemCallFilter=(.*)", text) == ["@system-service", "~@privileged @resources"]
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_takes_a_unit(name: str, tmp_path: Path) -> None:
+    if (analyze := shutil.which("systemd-analyze")) is None:
+        pytest.skip("no systemd on this machine; get it with: apt-get install systemd")
+    copy = tmp_path / name.replace("@", "@8000")
+    text = (DEPLOY / "systemd" / name).read_text()
+    text = text.replace("User=payonce\nGroup=payonce\n", f"User={os.getuid()}\nGroup={os.getgid()}\n")
+    copy.write_text(re.sub("ExecStart=\\S+", f"ExecStart={sys.executable}", text))
+    verified = subprocess.run([analyze, "verify", copy], capture_output=True, text=True, check=False)
+    assert [line for line in verified.stderr.splitlines() if tmp_path.name in line] == []
+    rated = subprocess.run(
+        [analyze, "security", "--offline=true", "--threshold=25", copy],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert rated.returncode == 0, rated.stdout
+
+
+def test_the_image_is_of_one_digest_and_installs_by_hash() -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
+    [base] = re.findall("^ARG PYTHON=(.*)$", text, re.M)
+    assert re.fullmatch("python:3[.]13-slim@sha256:[0-9a-f]{64}", base)
+    assert set(re.findall(r"^FROM (\S+)", text, re.M)) == {"${PYTHON}"}
+    for command in re.findall("pip install (.*?)(?:&&|$)", text, re.M):
+        assert "--no-deps" in command
+        assert "--require-hashes" in command or "--no-index" in command
+    assert re.search("^USER [1-9]", text, re.M)
+
+
+def compose() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    return read
+
+
+def test_every_container_is_closed() -> None:
+    for name, service in compose()["services"].items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["read_only"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        assert service.get("cap_add", []) == (["CHOWN", "SETGID", "SETUID"] if name == "nginx" else []), name
+
+
+def test_the_stores_are_reached_by_who_needs_them_with_a_password() -> None:
+    file = compose()
+    services = file["services"]
+    assert file["networks"]["stores"] == {"internal": True}
+    for store in ("postgres", "redis"):
+        assert services[store]["networks"] == ["stores"]
+    assert list(services["nginx"]["networks"]) == ["front"]
+    assert [name for name, service in services.items() if "front" in service["networks"]] == ["web", "nginx"]
+    environment = services["web"]["environment"]
+    assert "${REDIS_PASSWORD:?" in environment["REDIS_URL"]
+    assert "${POSTGRES_PASSWORD:?" in environment["DATABASE_URL"]
+    assert "requirepass" in " ".join(services["redis"]["command"])
+
+
+def test_web_believes_nginx_and_not_the_gateway() -> None:
+    file = compose()
+    [front] = file["networks"]["front"]["ipam"]["config"]
+    nginx = file["services"]["nginx"]
+    address = ipaddress.ip_address(nginx["networks"]["front"]["ipv4_address"])
+    for name in ("TRUSTED_PROXIES", "FORWARDED_ALLOW_IPS"):
+        assert file["services"]["web"]["environment"][name] == str(address)
+    assert address in ipaddress.ip_network(front["subnet"])
+    assert address not in ipaddress.ip_network(front["ip_range"])
+    assert nginx["environment"]["PAYONCE_EDGE"] == front["gateway"] != str(address)

@@ -1,6 +1,7 @@
 """`deploy/dependencies.py`: a missing pin is told, and the bill of materials is of production alone, always the same."""
 
 import json
+import re
 from importlib import metadata
 
 import pytest
@@ -23,6 +24,17 @@ def test_a_planted_fault_is_told() -> None:
 def test_a_line_that_pins_nothing_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match="pins nothing"):
         dependencies.pins(f"{PINS}{line}\n")
+
+
+def test_the_image_installs_what_is_pinned_and_only_by_its_hash() -> None:
+    constraints = dependencies.pins((dependencies.ROOT / "constraints.txt").read_text())
+    lines = (dependencies.ROOT / "deploy" / "requirements.txt").read_text().splitlines()[1:]
+    hashed = dependencies.pins("\n".join(line.partition(" ")[0] for line in lines))
+    needed = dependencies.needed(dependencies.IN_PRODUCTION).keys() - dependencies.NOT_PINNED
+    assert hashed.pop("setuptools") >= "77"
+    assert hashed == {name: constraints[name] for name in needed}, "run: deploy/dependencies.py lock"
+    for line in lines:
+        assert re.fullmatch(r"\S+( --hash=sha256:[0-9a-f]{64})+", line), line
 
 
 def test_the_bill_is_of_what_runs_in_production() -> None:
