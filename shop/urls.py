@@ -18,8 +18,8 @@ from idempotency.drf import TokenList
 from shop.decorators import posted_only
 from shop.fallbacks import no_such_call, no_such_page
 from shop.login import LoginView
-from shop.schemaview import SchemaView
 from shop.rates import limits_guesses
+from shop.schemaview import SchemaView
 
 handler400 = "shop.fallbacks.bad_request"
 handler404 = "shop.fallbacks.not_found"
