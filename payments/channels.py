@@ -80,6 +80,12 @@ def current() -> dict[str, Provider]:
     return _channels.current()
 
 
+def charges_again(channel: str) -> bool:
+    """Whether one number of ours may be charged more than once there; not where the channel is switched off."""
+    found = current().get(channel)
+    return found is not None and found.charges_again
+
+
 def look_now() -> None:
     """Have the next `current` look at the files."""
     _channels.look_now()

@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
 
 from idempotency.statements import Statement, send
-from payments import anomalies, inbox, journal, position, recording, sequence
+from payments import anomalies, channels, inbox, journal, position, recording, sequence
 from payments.known import KnownAttempt, KnownFact, KnownPayment, columns
 from payments.legible import refund_money
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
@@ -31,8 +31,8 @@ from payments.states import NEXT, AttemptStatus, PaymentStatus, RefundStatus
 
 Kind = Anomaly.Kind
 
-# a trade of another account there is another trade, whatever number its metadata has: ours may still be paid
-_NUMBERED_BY_ACCOUNT = frozenset({"stripe"})
+# not about money under our number: left to a person, and neither kept as a fact nor booked; ours may still be paid
+_NOT_OURS = frozenset({Kind.MERCHANT_MISMATCH, Kind.CONTENT_CHANGED})
 
 # what somebody does something about, in order; the others only wait for a provider
 ACTED_ON = frozenset(PaymentStatus) - {PaymentStatus.PENDING, PaymentStatus.UNCERTAIN}
@@ -140,8 +140,8 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
     if (told := stands.confirms(attempt, fact)) is not None:
         return _confirm(stands.payment, attempt, told, fact, source=source)
     refused = _why_not_credited(stands, attempt, fact)
-    if refused is Kind.MERCHANT_MISMATCH and fact.channel in _NUMBERED_BY_ACCOUNT:
-        _file(refused, stands.payment, attempt, fact)
+    if refused in _NOT_OURS:
+        _file(refused, stands, attempt, fact)
         return Outcome.ANOMALY, []
     first, writes = list[Statement](), list[Statement]()
     if refused is None and fact.kind is FactKind.PAID:  # the order is asked last, because it then is paid
@@ -149,14 +149,11 @@ def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[S
     credited = refused is None and (fact.kind is FactKind.PAID or stands.takes_back_what_counts(attempt, fact))
     known = _known(fact, attempt, credited=credited, source=source)
     stands.facts.append(known)
-    is_ours = fact.merchant == attempt.merchant
-    writes.append(
-        journal.kept(known, occurred_at=fact.occurred_at, booked_minor=fact.amount_minor if is_ours else 0)
-    )
+    writes.append(journal.kept(known, occurred_at=fact.occurred_at, booked_minor=fact.amount_minor))
     if refused is not None:
         send(*writes)  # what is filed about a fact comes after it, also in time
         writes = []
-        _file(refused, stands.payment, attempt, fact)
+        _file(refused, stands, attempt, fact)
     if fact.kind is FactKind.PAID:
         writes += recording.end_attempt(attempt, AttemptStatus.SUCCEEDED)
         _have_others_closed(stands, attempt)
@@ -208,6 +205,9 @@ def _why_not_credited(stands: Position, attempt: KnownAttempt, fact: Fact) -> An
         # another account's word neither pays nor closes our trade, nor gives our money back
         return Kind.MERCHANT_MISMATCH
     if fact.kind is FactKind.PAID:
+        if stands.charges(attempt) and not channels.charges_again(fact.channel):
+            # a refund goes by our number there: it would take back the one charge that there is
+            return Kind.CONTENT_CHANGED
         if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
             return Kind.AMOUNT_MISMATCH
         return Kind.PAID_TWICE if stands.payment.paid_minor else None
@@ -227,11 +227,15 @@ def _ask_order(stands: Position) -> tuple[Anomaly.Kind | None, list[Statement]]:
     return None if listener(order_id=order_id, event="paid") else Kind.PAID_AFTER_CLOSE, []
 
 
-def _file(kind: Anomaly.Kind, payment: KnownPayment, attempt: KnownAttempt, fact: Fact) -> None:
-    detail = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else None
-    anomaly = anomalies.file_anomaly(kind, fact=fact, payment_id=payment.id, detail=detail)
+def _file(kind: Anomaly.Kind, stands: Position, attempt: KnownAttempt, fact: Fact) -> None:
+    detail = dict[str, Any]()
+    if fact.kind is FactKind.PAID:
+        detail["expected_minor"] = attempt.amount_minor
+    if kind is Kind.CONTENT_CHANGED:
+        detail["charged_as"] = stands.charges(attempt)[0].provider_txn_id
+    anomaly = anomalies.file_anomaly(kind, fact=fact, payment_id=stands.payment.id, detail=detail)
     if fact.kind is FactKind.PAID and kind in anomalies.REFUNDED_BY_POLICY and fact.amount_minor:
-        _give_back(payment, attempt, anomaly, amount_minor=fact.amount_minor)
+        _give_back(stands.payment, attempt, anomaly, amount_minor=fact.amount_minor)
 
 
 def _give_back(payment: KnownPayment, attempt: KnownAttempt, anomaly: Anomaly, *, amount_minor: int) -> None:

@@ -96,7 +96,7 @@ class Position:
 
     def charges(self, attempt: KnownAttempt, *, paid_txn_id: str = "") -> list[KnownFact]:
         """What it was paid with; of several charges, that of the number, or the operator's word of it."""
-        charges = self.of(attempt, FactKind.PAID)
+        charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.merchant == attempt.merchant]
         named = (fact for fact in charges if fact.provider_txn_id == paid_txn_id)
         return [self.confirms(attempt, fact) or fact for fact in named] or charges
 

@@ -25,12 +25,14 @@ from payments.providers.base import (
     NEEDED,
     NOBODY,
     Fact,
+    FactKind,
     NextAction,
     Payer,
     PayMethod,
     Provider,
     Trade,
     TradeStatus,
+    closed_fact,
 )
 from payments.states import LIVE_ATTEMPTS, AttemptStatus, attempts_before
 
@@ -260,6 +262,16 @@ def _close(channel: Provider, attempt: Attempt) -> None:
         # before it counts as closed, so that no crash comes between
         app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
     fold(trade.facts, source="close")
+    paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
+    if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
+        # its own number was paid to another account: nobody can pay it to ours any more
+        ended = closed_fact(
+            channel=attempt.channel,
+            merchant=attempt.merchant,
+            out_trade_no=attempt.out_trade_no,
+            currency=attempt.currency,
+        )
+        fold((ended,), source="close")
 
 
 def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:

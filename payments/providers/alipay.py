@@ -97,6 +97,7 @@ class Alipay:
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
+    charges_again = False
 
     def __init__(
         self,

@@ -236,6 +236,7 @@ class Provider(Protocol):
     methods: tuple[PayMethod, ...]  # the first is the one that is used where none is asked for
     currencies: frozenset[str]  # in which it can be paid
     zone: tzinfo  # in which its days begin
+    charges_again: bool  # whether a number of ours may be charged more than once, each charge under its own number
 
     def create(
         self,

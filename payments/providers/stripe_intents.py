@@ -101,6 +101,7 @@ class StripeIntents:
     methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)
     currencies = frozenset(EXPONENTS)
     zone: tzinfo = UTC
+    charges_again = True
 
     def __init__(
         self,

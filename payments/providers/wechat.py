@@ -84,6 +84,7 @@ class WeChatPay(SignedCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
+    charges_again = False
 
     def create(
         self,

@@ -202,6 +202,77 @@ def test_another_merchant_is_never_credited_and_left_to_a_person(open_attempt: O
     assert payment_of(attempt).paid_minor == 0
 
 
+@pytest.mark.parametrize("channel", ["wechat", "alipay"])
+@pytest.mark.parametrize(
+    "changed", [{}, {"amount_minor": 5}, {"currency": "USD"}], ids=["same", "less", "dollars"]
+)
+def test_a_second_charge_where_a_number_is_charged_once_is_held_for_a_person(
+    open_attempt: OpenAttempt, channel: str, changed: dict[str, Any]
+) -> None:
+    """A refund goes by our number there: it would give back the one charge that is real."""
+    attempt = open_attempt(channel)
+    second = paid(attempt, provider_txn_id="4200-other", **changed)
+    assert fold(paid(attempt), second, second) == [Outcome.APPLIED, Outcome.ANOMALY, Outcome.ANOMALY]
+    assert (payment_of(attempt).status, payment_of(attempt).paid_minor) == ("succeeded", 1990)
+    anomaly = Anomaly.objects.get()
+    assert (anomaly.kind, anomaly.reference) == ("content_changed", f"{attempt.merchant}/4200-other")
+    assert (anomaly.resolved_at, anomaly.detail["charged_as"]) == (None, paid(attempt).provider_txn_id)
+    assert (Refund.objects.count(), Observation.objects.get().provider_txn_id) == (
+        0,
+        paid(attempt).provider_txn_id,
+    )
+    held = JournalLine.objects.filter(account="held")
+    assert not held.exists()
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay"])
+def test_a_second_charge_after_one_in_another_amount_is_not_credited(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    assert (
+        fold(paid(attempt, amount_minor=5), paid(attempt, provider_txn_id="4200-other")) == [Outcome.ANOMALY] * 2
+    )
+    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
+    assert Refund.objects.get().amount_minor == 5
+    assert [*Anomaly.objects.order_by("id").values_list("kind", flat=True)] == [
+        "amount_mismatch",
+        "content_changed",
+    ]
+
+
+def test_a_refund_that_names_a_foreign_charge_gives_nothing_back(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("alipay")
+    back = replace(refunded(attempt, 90, ONE, implies_payment=True), paid_txn_id="4200-other")
+    assert fold(paid(attempt), back) == [Outcome.APPLIED, Outcome.APPLIED]
+    assert (payment_of(attempt).refunded_minor, Refund.objects.count()) == (90, 0)
+    assert Anomaly.objects.get().kind == "content_changed"
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])
+def test_another_merchants_word_leaves_our_attempt_and_its_siblings_as_they_are(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    sibling = open_attempt("alipay" if channel == "wechat" else "wechat", order_of(attempt))
+    before = Attempt.objects.get(pk=sibling.pk).next_query_at
+    foreign = {"merchant": "1900000999", "provider_txn_id": "4200-other"}
+    facts = [
+        paid(attempt, **foreign),
+        replace(refunded(attempt, 90, ONE), **foreign),
+        replace(closed(attempt), merchant="1900000999"),
+    ]
+    assert fold(*facts) == [Outcome.ANOMALY] * 3
+    for row in (attempt, sibling):
+        row.refresh_from_db()
+        assert (row.status, row.next_query_at is None) == ("pending", False)
+    assert sibling.next_query_at == before
+    assert {anomaly.kind for anomaly in Anomaly.objects.all()} == {"merchant_mismatch"}
+    assert not Observation.objects.exists()
+    assert fold(paid(attempt)) == [Outcome.APPLIED]
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+
+
 def test_paid_after_the_order_was_closed_goes_back(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     order = order_of(attempt)
