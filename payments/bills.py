@@ -170,10 +170,12 @@ def _take(provider: Provider, line: BillLine) -> None:
         currency=line.currency,
         occurred_at=line.occurred_at,
         out_refund_no=line.out_refund_no,
+        paid_txn_id=line.paid_txn_id,
     )
     if as_id(line.out_trade_no) is None or line.refund_status is not RefundStatus.SUCCEEDED:
         return
-    if not all(is_keepable(number, most=NUMBER_MAX) for number in (line.provider_txn_id, line.out_refund_no)):
+    numbers = (line.provider_txn_id, line.out_refund_no, line.paid_txn_id)
+    if not all(is_keepable(number, most=NUMBER_MAX) for number in numbers):
         return
     with transaction.atomic():
         if apply_observation(fact, source="bill") is Outcome.APPLIED:

@@ -7,6 +7,7 @@ from typing import Any
 from django.db.models import Sum
 
 from idempotency.statements import Statement, send
+from payments import channels
 from payments.known import BY_HAND, KnownAttempt, KnownFact, KnownPayment, columns
 from payments.models import Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact, FactKind
@@ -95,10 +96,16 @@ class Position:
         return by_hand
 
     def charges(self, attempt: KnownAttempt, *, paid_txn_id: str = "") -> list[KnownFact]:
-        """What it was paid with; of several charges, that of the number, or the operator's word of it."""
+        """What it was paid with; of several charges, that of the number, or the operator's word of it.
+
+        Empty where a number may be charged again and the named charge is not known yet.
+        """
         charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.merchant == attempt.merchant]
-        named = (fact for fact in charges if fact.provider_txn_id == paid_txn_id)
-        return [self.confirms(attempt, fact) or fact for fact in named] or charges
+        named = [self.confirms(attempt, fact) or fact for fact in charges if fact.provider_txn_id == paid_txn_id]
+        by_hand_alone = all(fact.source == BY_HAND for fact in charges)  # its number is not known yet
+        if named or (paid_txn_id and not by_hand_alone and channels.charges_again(attempt.channel)):
+            return named
+        return charges
 
     def uncounted_refunds(self, attempt: KnownAttempt) -> list[KnownFact]:
         """Refunds that came before their payment, if that counts; those of another account, currency or charge

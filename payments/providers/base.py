@@ -209,6 +209,8 @@ class BillLine:
         amount_minor: above zero for both kinds.
         occurred_at: the provider's time, aware; None where the bill gives none.
         refund_status: of a refund, where it stands as far as the bill tells; only a `SUCCEEDED` one is a fact.
+        paid_txn_id: of a refund, the provider's number of its charge, where a number of ours may be charged again
+            (`Provider.charges_again`); else empty.
         takes_back: of money that came back from a refund, for `PAID`, the provider's number of that refund; else
             empty.
     """
@@ -221,6 +223,7 @@ class BillLine:
     currency: str
     occurred_at: datetime | None
     refund_status: RefundStatus = RefundStatus.SUCCEEDED
+    paid_txn_id: str = ""
     takes_back: str = ""
 
 

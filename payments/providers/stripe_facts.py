@@ -136,6 +136,7 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
         currency=currency_of(source),
         occurred_at=time_of(entry),
         refund_status=refund_status_of(source) if refunded else RefundStatus.SUCCEEDED,
+        paid_txn_id=text_of(intent, "id") if refunded and intent else "",
     )
 
 

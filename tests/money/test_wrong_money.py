@@ -129,6 +129,20 @@ def test_m09_at_stripe_a_second_intent_of_our_number_is_paid(till: Till) -> None
     till.witness()
 
 
+def test_m09_at_stripe_the_second_charge_goes_back_by_hand_and_the_bill_tells_it(till: Till) -> None:
+    """The bill's line names the intent, so the charge that counts stays paid."""
+    attempt = till.bought("stripe")
+    copy = till.copy_intent(attempt)
+    till.sandbox.pay(copy)
+    till.all_told()
+    hand = {"out_trade_no": copy, "amount_minor": PRICE_MINOR}
+    till.sandbox.http.post("/_control/refund", json=hand).raise_for_status()
+    till.compare_today("stripe")
+    assert till.state(attempt) == PAID
+    assert Observation.objects.get(kind="refunded").paid_txn_id == copy
+    till.witness()
+
+
 @EVERY
 def test_m10_paid_in_another_amount(till: Till, channel: str) -> None:
     till.sandbox.faults(wrong_amount=True)

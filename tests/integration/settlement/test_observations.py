@@ -410,6 +410,15 @@ def test_the_database_refuses_a_second_payment_attempt_or_fact(open_attempt: Ope
             row.save(force_insert=True)
 
 
+def test_a_refund_of_a_charge_that_nobody_told_yet_is_not_taken_from_another(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    back = replace(refunded(attempt, 90, ONE), paid_txn_id="pi_other")
+    assert fold(paid(attempt), back, back) == [Outcome.APPLIED, Outcome.APPLIED, Outcome.DUPLICATE]
+    assert fold(paid(attempt, provider_txn_id="pi_other")) == [Outcome.ANOMALY]
+    payment = payment_of(attempt)
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("succeeded", 1990, 0)
+
+
 def test_a_refund_of_a_charge_that_does_not_count_never_counts(open_attempt: OpenAttempt) -> None:
     """At Stripe an attempt may have two charges; what went back of the one was not taken from the other."""
     attempt = open_attempt("stripe")
