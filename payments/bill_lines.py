@@ -61,9 +61,13 @@ class Compared:
         return None if same else Kind.AMOUNT
 
 
-def numbers_of(line: BillLine) -> tuple[str, str]:
-    """Of a fact that tells the same: the provider's, and ours, under which an operator told it before."""
-    return line.provider_txn_id, line.out_refund_no if line.kind is FactKind.REFUNDED else line.out_trade_no
+def numbers_of(line: BillLine) -> tuple[str, ...]:
+    """Of a fact that tells the same: the provider's, and ours, under which an operator told it before.
+
+    A refund may have been told with all others of its trade, under the trade's number (`Fact.is_whole`).
+    """
+    refunded = (line.out_refund_no,) if line.kind is FactKind.REFUNDED else ()
+    return line.provider_txn_id, *refunded, line.out_trade_no
 
 
 def of_account(provider: Provider) -> QuerySet[Observation]:

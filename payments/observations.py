@@ -92,6 +92,8 @@ def observe(fact: Fact, *, source: str, stands: Position | None = None) -> tuple
     known = stands.find(fact)
     if known is not None:
         return _told_again(known, fact), []
+    if fact.kind is FactKind.REFUNDED:
+        return _fold_refund(stands, fact, source=source)
     return _fold(stands, fact, source=source)
 
 
@@ -133,6 +135,22 @@ def order_listener() -> Callable[..., bool]:
     """
     listener: Callable[..., bool] = import_string(settings.PAYMENT_ORDER_LISTENER)
     return listener
+
+
+def _fold_refund(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
+    """As `_fold`; once all went back, single refunds and their sum are the same money, whichever is told first."""
+    attempt = stands.attempt_of(fact)
+    if fact.merchant == attempt.merchant and stands.went_back_whole(attempt):
+        known = _known(fact, attempt, credited=False, source=source)
+        send(journal.kept(known, occurred_at=fact.occurred_at, booked_minor=0))
+        _end_refund(attempt, fact)
+        return Outcome.DUPLICATE, []
+    if fact.is_whole and fact.merchant == attempt.merchant:
+        left_minor = stands.left_minor(attempt, fact)
+        if not left_minor:
+            return Outcome.DUPLICATE, []
+        fact = replace(fact, amount_minor=left_minor)
+    return _fold(stands, fact, source=source)
 
 
 def _fold(stands: Position, fact: Fact, *, source: str) -> tuple[Outcome, list[Statement]]:
@@ -331,7 +349,7 @@ def _settle(stands: Position, *writes: Statement, always: bool = False) -> list[
 
 
 def _told_again(known: KnownFact, fact: Fact) -> Outcome:
-    if (known.amount_minor, known.currency, known.attempt_id) == (
+    if fact.is_whole or (known.amount_minor, known.currency, known.attempt_id) == (
         fact.amount_minor,
         fact.currency,
         as_id(fact.out_trade_no),

@@ -129,6 +129,19 @@ class Position:
         charges = self.charges(attempt, paid_txn_id=refund.paid_txn_id)
         return any(charge.credited and charge.currency == refund.currency for charge in charges)
 
+    def went_back_whole(self, attempt: KnownAttempt) -> bool:
+        """Whether it was told that all went back (`Fact.is_whole`): then any single refund is part of that."""
+        refunds = self.of(attempt, FactKind.REFUNDED)
+        return any((one.provider_txn_id, one.out_refund_no) == (attempt.out_trade_no, "") for one in refunds)
+
+    def left_minor(self, attempt: KnownAttempt, whole: Fact) -> int:
+        """What of a credited charge went back by refunds that nobody told of, now that all of it has; 0 where a
+        refund of ours is open, of which only its own answer tells how it stands.
+        """
+        paid_minor = self.total_minor(FactKind.PAID)
+        counts = self.takes_back_what_counts(attempt, whole) and whole.amount_minor == paid_minor
+        return paid_minor - self.total_minor(FactKind.REFUNDED) if counts and not self.reserved_minor() else 0
+
     def total_minor(self, kind: FactKind) -> int:
         """The sum of what counts."""
         return sum(

@@ -316,4 +316,5 @@ def _told(fact: Fact) -> list[str | int | None]:
         fact.out_refund_no,
         fact.paid_txn_id,
         fact.paid_minor,
+        *(["whole"] if fact.is_whole else []),  # rows from before it was told have no such member
     ]

@@ -5,6 +5,7 @@ Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "a
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from payments import money
@@ -31,16 +32,35 @@ def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) ->
 def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, ...]:
     """A partial refund notifies TRADE_SUCCESS again and a full one TRADE_CLOSED; both imply the payment.
 
-    `refund_fee` is the sum of all refunds so far, so only the first one's own amount can be read from it;
-    for any other the refund's own query tells (our timer asks for every refund that is open).
+    `refund_fee` is the sum of all refunds so far, so a single one's amount cannot be read from it: a part is told
+    by the refund's own query (our timer asks for every refund that is open) or the bill, and all of it by the sum.
     """
     refunded = "refund_fee" in given or "gmt_refund" in given
     paid = given["trade_status"] in PAID_STATES or (given["trade_status"] == "TRADE_CLOSED" and refunded)
     if paid:
-        return (paid_fact(given, seller_id=seller_id),)
+        payment = paid_fact(given, seller_id=seller_id)
+        return (payment, *_all_back(given, payment))
     if given["trade_status"] == "TRADE_CLOSED":
         return (ended_unpaid(out_trade_no=text_of(given, "out_trade_no"), seller_id=seller_id),)
     return ()
+
+
+def _all_back(given: Mapping[str, str], payment: Fact) -> tuple[Fact, ...]:
+    if given["trade_status"] != "TRADE_CLOSED" or "refund_fee" not in given:
+        return ()
+    if money.from_decimal(given["refund_fee"], CURRENCY) != payment.amount_minor:
+        return ()
+    when = given.get("gmt_refund", "").partition(".")[0]  # it has fractions of a second
+    return (
+        replace(
+            payment,
+            kind=FactKind.REFUNDED,
+            provider_txn_id=payment.out_trade_no,
+            occurred_at=china_time(when) if when else None,
+            paid_txn_id=payment.provider_txn_id,
+            is_whole=True,
+        ),
+    )
 
 
 def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:

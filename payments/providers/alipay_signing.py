@@ -17,16 +17,22 @@ from payments.providers.documents import UNREADABLE
 _NOT_NOTIFIED = frozenset({"sign", "sign_type"})
 CERT_SN = "alipay_cert_sn"
 
+# an application may have its notifications in another encoding than we ask in
+_ENCODINGS = {"utf-8": "utf-8", "gbk": "gbk", "gb2312": "gbk", "gb18030": "gb18030"}
 
-def signed_text(parameters: Mapping[str, str], *, without: frozenset[str] = frozenset({"sign"})) -> bytes:
+
+def signed_text(
+    parameters: Mapping[str, str], *, without: frozenset[str] = frozenset({"sign"}), encoding: str = "utf-8"
+) -> bytes:
     """What an RSA2 signature covers: ``name=value`` sorted by name, joined by ``&``; empty values left out.
 
     Args:
         parameters: decoded once.
         without: names not covered: ``sign`` for requests, ``sign`` and ``sign_type`` for notifications.
+        encoding: in which the platform signs and sends.
     """
     pairs = sorted((name, value) for name, value in parameters.items() if name not in without and value)
-    return "&".join(f"{name}={value}" for name, value in pairs).encode()
+    return "&".join(f"{name}={value}" for name, value in pairs).encode(encoding)
 
 
 def signed_member(answer: str, name: str) -> str:
@@ -117,7 +123,7 @@ def genuine_form(body: bytes, trust: Trust, *, app_id: str, now: float) -> dict[
         SignatureInvalid: another application's, or signed by no key of `trust`.
     """
     try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=200)
+        pairs, encoding = _decoded(body)
     except ValueError:
         raise NotificationMalformed("not a form") from None
     given = dict(pairs)
@@ -125,14 +131,30 @@ def genuine_form(body: bytes, trust: Trust, *, app_id: str, now: float) -> dict[
         raise SignatureInvalid("a parameter is given twice")
     if given.get("sign_type") != "RSA2":
         raise SignatureInvalid("sign_type is not RSA2")
-    if not _form_verifies(given, trust, now=now):
+    if not _form_verifies(given, trust, now=now, encoding=encoding):
         raise SignatureInvalid("the signature does not verify")
     if given.get("app_id") != app_id:
         raise SignatureInvalid("for another application")
     return given
 
 
-def _form_verifies(given: Mapping[str, str], trust: Trust, *, now: float) -> bool:
+def _decoded(body: bytes) -> tuple[list[tuple[str, str]], str]:
+    """The parameters of a form, and the encoding that its ``charset`` names; raises ValueError for none.
+
+    Names and ``charset`` are ASCII, so that can be read before the rest is decoded.
+    """
+    raw = parse_qsl(
+        body.decode("latin-1"), keep_blank_values=True, strict_parsing=True, max_num_fields=200, encoding="latin-1"
+    )
+    charset = dict(raw).get("charset", "").lower() or "utf-8"
+    if charset not in _ENCODINGS:
+        raise ValueError(f"the charset {charset!r} is none of {', '.join(_ENCODINGS)}")
+    encoding = _ENCODINGS[charset]
+    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in raw]
+    return [(name.decode(encoding), value.decode(encoding)) for name, value in pairs], encoding
+
+
+def _form_verifies(given: Mapping[str, str], trust: Trust, *, now: float, encoding: str) -> bool:
     """Whether a key of `trust` signed them.
 
     In certificate mode the notification may name its certificate, which must then be a held one. The documents
@@ -142,8 +164,8 @@ def _form_verifies(given: Mapping[str, str], trust: Trust, *, now: float) -> boo
     named = given.get(CERT_SN, "")
     keys = trust.keys(named, now=now) if named else trust.all_keys(now=now)
     sign = given.get("sign", "")
-    if any_verifies(signed_text(given, without=_NOT_NOTIFIED), sign, keys):
+    if any_verifies(signed_text(given, without=_NOT_NOTIFIED, encoding=encoding), sign, keys):
         return True
     return bool(named and trust.parameters) and any_verifies(
-        signed_text(given, without=_NOT_NOTIFIED | {CERT_SN}), sign, keys
+        signed_text(given, without=_NOT_NOTIFIED | {CERT_SN}, encoding=encoding), sign, keys
     )

@@ -44,6 +44,8 @@ class Fact:
         paid_txn_id: for `REFUNDED`, the provider's number of the payment it takes from where known (a refund
             implies the payment), else empty.
         paid_minor: for `REFUNDED`, the payment's whole amount where the provider tells it, else None.
+        is_whole: for `REFUNDED`, all that was paid has gone back: `amount_minor` is the sum of all refunds, and
+            our own `out_trade_no` its number.
     """
 
     kind: FactKind
@@ -57,6 +59,7 @@ class Fact:
     out_refund_no: str = ""
     paid_txn_id: str = ""
     paid_minor: int | None = None
+    is_whole: bool = False
 
 
 def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str = "CNY") -> Fact:

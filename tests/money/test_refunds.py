@@ -52,6 +52,44 @@ def test_m14_somebody_refunds_by_hand(till: Till, channel: str) -> None:
     till.witness()
 
 
+@pytest.mark.parametrize("before", [[], [990], [490, 500]], ids=["at once", "after one", "after two"])
+@pytest.mark.parametrize("ours", [False, True], ids=["by hand", "ours before"])
+def test_m14_all_of_it_goes_back_by_hand_and_alipay_tells_it_at_once(
+    till: Till, before: list[int], ours: bool
+) -> None:
+    attempt = till.bought("alipay")
+    for amount_minor in before:
+        if ours:
+            assert till.refund(attempt, amount_minor).status_code == 201
+        else:
+            till.refund_by_hand(attempt, amount_minor)
+    till.refund_by_hand(attempt, PRICE_MINOR - sum(before))
+    till.settle()
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    till.witness()
+    compared = till.compare_today("alipay")
+    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    assert till.anomalies() == []
+    till.witness()
+
+
+def test_m14_all_of_it_goes_back_by_hand_while_a_refund_of_ours_is_in_doubt(till: Till) -> None:
+    """Which of both moved what, only our refund's own answer tells; the bill counts the rest."""
+    attempt = till.bought("alipay")
+    till.sandbox.faults(timeout_after_success=1)
+    assert till.refund(attempt, 990).status_code == 202
+    till.refund_by_hand(attempt, 1000)
+    till.all_told()
+    assert till.state(attempt)[3] == 0
+    till.settle()
+    assert till.state(attempt) == IN_PART
+    till.compare_today("alipay")
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    assert till.anomalies() == []
+    till.witness()
+
+
 @EVERY
 def test_m15_the_provider_refuses_a_refund(till: Till, channel: str) -> None:
     """Because somebody gave the money back by hand, and nobody told us."""

@@ -243,10 +243,10 @@ def test_a_server_error_is_no_bill_and_no_code(alipay: Alipay, sandbox: Sandbox,
         code(alipay, number)
 
 
-def test_the_notice_of_a_refund_before_its_answer_tells_nothing_but_the_payment(
+def test_the_notice_of_a_refund_before_its_answer_tells_the_payment_and_when_all_is_back(
     alipay: Alipay, sandbox: Sandbox, listener: Listener, number: str
 ) -> None:
-    """The refund's answer is lost, its notices come: equal to the payment's fact, so folding them changes nothing."""
+    """The refund's answer is lost, its notices come: a part tells nothing new, and all of it no single amount."""
     opened(alipay, number, notify_url=listener.url)
     sandbox.pay(number)
     _, body = listener.next()
@@ -259,7 +259,8 @@ def test_the_notice_of_a_refund_before_its_answer_tells_nothing_but_the_payment(
         _, body = listener.next()
         assert dict(parse_qsl(body.decode()))["refund_fee"]
         early = alipay.read_notification(headers={}, body=body, now=datetime.now(UTC))
-        assert early.facts == paid
+        assert early.facts[:1] == paid
+        assert [fact.is_whole for fact in early.facts[1:]] == [True] * (amount == 1000)
         told = alipay.query_refund(out_trade_no=number, out_refund_no=refunded)
         assert (told.status, told.facts[0].amount_minor) == (RefundStatus.SUCCEEDED, amount)
     assert sandbox.charges()[number]["refunded_minor"] == 1990

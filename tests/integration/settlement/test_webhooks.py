@@ -216,7 +216,7 @@ def test_wechat_signed_but_of_no_shape_is_400(open_attempt: OpenAttempt, changed
         {"transaction_id": "42\x00"},
         {"out_trade_no": "n\x00"},
         {"out_trade_no": "n\ud800"},
-        {"mchid": "1" * 65},
+        {"mchid": "1" * 161},
         {"amount": {"total": 10**20}},
         {"amount": {"currency": "YUAN"}},
     ],
@@ -256,7 +256,7 @@ def alipay_letter(attempt: Attempt, **changed: str | None) -> Letter:
     [
         {"total_amount": f"{10**18}.00"},
         {"total_amount": "9" * 400},
-        {"seller_id": "2" * 65},
+        {"seller_id": "2" * 161},
         {"trade_no": "4" * 65},
         {"trade_no": "42\x00"},
         {"out_trade_no": "n\x00"},

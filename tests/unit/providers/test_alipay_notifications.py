@@ -59,10 +59,10 @@ def form(platform: keys.Keys, **changed: str | None) -> dict[str, str]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def signed(platform: keys.Keys, given: dict[str, str], *, key: Any = None) -> bytes:
+def signed(platform: keys.Keys, given: dict[str, str], *, key: Any = None, encoding: str = "utf-8") -> bytes:
     """The form, genuinely signed; neither `sign` nor `sign_type` is covered."""
-    covered = signed_text(given, without=frozenset({"sign", "sign_type"}))
-    return urlencode({**given, "sign": rsa.sign(covered, key or platform.alipay)}).encode()
+    covered = signed_text(given, without=frozenset({"sign", "sign_type"})).decode().encode(encoding)
+    return urlencode({**given, "sign": rsa.sign(covered, key or platform.alipay)}, encoding=encoding).encode()
 
 
 def read(alipay: Alipay, body: bytes) -> Notice:
@@ -88,6 +88,34 @@ def test_parameters_that_nobody_told_us_of_are_covered_by_the_signature(
         read(alipay, body.replace(b"zz_new=1", b"zz_new=2"))
     with pytest.raises(SignatureInvalid, match="does not verify"):
         read(alipay, body + b"&added=1")
+
+
+@pytest.mark.parametrize("charset", ["GBK", "gbk", "GB2312", "gb18030"])
+def test_a_notification_in_a_charset_of_china(alipay: Alipay, platform: keys.Keys, charset: str) -> None:
+    given = form(platform, charset=charset, subject="杯子 & 100%")
+    body = signed(platform, given, encoding="gbk")
+    assert read(alipay, body).facts[0].out_trade_no == NUMBER
+    raw = body.replace(urlencode({"s": "杯子"}, encoding="gbk")[2:].encode(), "杯子".encode("gbk"))
+    assert raw != body
+    assert read(alipay, raw) == read(alipay, body)
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        read(alipay, body.replace(b"%B1%AD", b"%B1%AE"))
+
+
+def test_bytes_that_are_none_of_the_charset(alipay: Alipay, platform: keys.Keys) -> None:
+    body = signed(platform, form(platform, charset="utf-8", subject="杯子"), encoding="gbk")
+    with pytest.raises(NotificationMalformed, match="not a form"):
+        read(alipay, body)
+
+
+def test_a_whole_refund_tells_all_that_went_back_and_when(alipay: Alipay, platform: keys.Keys) -> None:
+    """Of its parts nobody tells the amounts: it goes by our number of the trade."""
+    back = {"trade_status": "TRADE_CLOSED", "refund_fee": "19.90", "gmt_refund": "2026-11-20 20:00:00.123"}
+    paid, refunded = read(alipay, signed(platform, form(platform, **back))).facts
+    assert (paid.kind, paid.amount_minor) == (FactKind.PAID, 1990)
+    assert (refunded.provider_txn_id, refunded.out_refund_no, refunded.is_whole) == (NUMBER, "", True)
+    assert (refunded.amount_minor, refunded.paid_txn_id) == (1990, paid.provider_txn_id)
+    assert refunded.occurred_at == datetime(2026, 11, 20, 20, tzinfo=timezone(timedelta(hours=8)))
 
 
 def test_what_the_signed_text_of_a_notification_leaves_out(alipay: Alipay, platform: keys.Keys) -> None:
@@ -172,6 +200,11 @@ def test_what_is_no_form(alipay: Alipay, body: bytes) -> None:
         {"total_amount": "1e3"},
         {"gmt_payment": "yesterday"},
         {"trade_status": "TRADE_CLOSED", "out_trade_no": None},
+        {"trade_status": "TRADE_CLOSED", "refund_fee": "1e3"},
+        {"trade_status": "TRADE_CLOSED", "refund_fee": "19.90", "gmt_refund": "yesterday"},
+        {"charset": "rot13"},
+        {"charset": "hex"},
+        {"charset": "utf-16"},
     ],
 )
 def test_genuine_but_not_of_the_documented_shape(alipay: Alipay, platform: keys.Keys, changed: Form) -> None:
@@ -184,7 +217,9 @@ def test_genuine_but_not_of_the_documented_shape(alipay: Alipay, platform: keys.
     [
         ({"trade_status": "TRADE_FINISHED"}, [FactKind.PAID]),
         ({"trade_status": "TRADE_SUCCESS", "refund_fee": "9.90"}, [FactKind.PAID]),
-        ({"trade_status": "TRADE_CLOSED", "refund_fee": "19.90"}, [FactKind.PAID]),
+        ({"trade_status": "TRADE_CLOSED", "refund_fee": "19.90"}, [FactKind.PAID, FactKind.REFUNDED]),
+        ({"trade_status": "TRADE_CLOSED", "refund_fee": "9.90"}, [FactKind.PAID]),
+        ({"trade_status": "TRADE_FINISHED", "refund_fee": "19.90"}, [FactKind.PAID]),
         ({"trade_status": "TRADE_CLOSED", "gmt_refund": "2026-11-20 20:00:00.123"}, [FactKind.PAID]),
         ({"trade_status": "TRADE_CLOSED", "gmt_payment": None}, [FactKind.CLOSED]),
         ({"trade_status": "WAIT_BUYER_PAY", "gmt_payment": None}, []),
