@@ -52,6 +52,10 @@ class ChannelOff(ProviderUnavailable):
     """The channel of something that was begun is not configured here any more; it waits until it is again."""
 
 
+class NoRoom(ProviderUnavailable):
+    """Our own limits had no room for the call; nothing was sent."""
+
+
 class OutcomeUnknown(ProviderError):
     """The request left this machine and no trustworthy answer came back."""
 

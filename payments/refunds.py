@@ -10,6 +10,7 @@ request may still move stays reserved, or the same money could be asked for unde
 
 import logging
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -18,7 +19,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from idempotency.ids import new_id
-from payments import services
+from payments import asking, services
 from payments.anomalies import file_anomaly, reference_of
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
 from payments.known import BY_HAND
@@ -80,8 +81,13 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     )
 
 
-def submit_refund(refund_id: UUID) -> Refund:
+def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
     """Have the provider give the money back, or find out what became of an earlier request.
+
+    Args:
+        refund_id: which refund.
+        by_shopper: a caller of ours retries: what became of an earlier request is asked within `payments.asking`
+            alone, else the refund is returned as it is known.
 
     Returns:
         The refund: succeeded, uncertain, processing, requested (our account there has too little), or failed. An
@@ -100,11 +106,17 @@ def submit_refund(refund_id: UUID) -> Refund:
     channel = services.provider_of(refund.attempt)
     charged, before, began = charge_of(refund), refund.submitted_at, refund.now
     try:
-        result = _ask(channel, refund, charged) if before is not None else None
-        if result is None or result.status is AtProvider.NOT_FOUND:
-            if not _still_open(refund).filter(submitted_at=before).update(submitted_at=began):
-                refund.refresh_from_db()  # withdrawn, ended by another's question, or another's request goes out
-                return refund
+        result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)
+        if before is not None:
+            ask = partial(_ask, channel, refund, charged)
+            result = asking.for_shopper(refund.attempt_id, ask) if by_shopper else ask()
+        to_make = result is not None and result.status is AtProvider.NOT_FOUND
+        ours = to_make and _still_open(refund).filter(submitted_at=before).update(submitted_at=began)
+        if result is None or (to_make and not ours):
+            # not asked; or withdrawn, ended by another's question, or another's request goes out
+            refund.refresh_from_db()
+            return refund
+        if ours:
             result = _request(channel, refund, charged)
     except OutcomeUnknown as error:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)

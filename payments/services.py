@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -17,8 +18,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from payments import channels
-from payments.errors import ChannelOff, ChannelUnavailable, OutcomeUnknown, ProviderError, ProviderRejected
+from payments import asking, channels
+from payments.errors import ChannelOff, ChannelUnavailable, NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.observations import apply_observation, order_listener, rederive
 from payments.providers.base import (
@@ -87,12 +88,13 @@ def must_be_outside_transactions() -> None:
         raise RuntimeError("a provider must not be called inside a transaction")
 
 
-def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY) -> Payment:
+def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool = False) -> Payment:
     """Open the attempt at its provider, or go on where an earlier run was cut off.
 
     Args:
         attempt_id: which attempt.
         payer: what the method must know of the shopper, to get a fresh link or code where the open one is over.
+        by_shopper: a shopper retries: what became of an earlier run is asked within `payments.asking` alone.
 
     Returns:
         The payment. An attempt whose outcome is not known is `uncertain`, and so is its payment.
@@ -107,17 +109,20 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY) -> Payment:
     must_be_outside_transactions()
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
     if attempt.status in _UNOPENED:
-        return _open(attempt)
+        return _open(attempt, by_shopper=by_shopper)
     if attempt.status == AttemptStatus.PENDING and attempt.action_is_over:
         return _renew(attempt, payer)
     return attempt.payment
 
 
-def _open(attempt: Attempt) -> Payment:
+def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
     channel = provider_of(attempt)
     try:
         if attempt.submitted_at is not None:
-            if _ask_first(channel, attempt) is not TradeStatus.PENDING:
+            found = _ask_first(channel, attempt, by_shopper=by_shopper)
+            if found is None:
+                return _as_known(attempt)
+            if found is not TradeStatus.PENDING:
                 attempt.refresh_from_db()
                 if attempt.status not in _UNOPENED:
                     return Payment.objects.get(pk=attempt.payment_id)
@@ -175,8 +180,12 @@ def look_again(attempt_id: UUID) -> None:
         _close(channel, attempt)
 
 
-def close_payment(*, order_id: UUID) -> CloseResult:
+def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
     """Close every live attempt of the order at its provider, and fold what the providers say.
+
+    Args:
+        order_id: which order.
+        by_shopper: a shopper repeats it: each attempt is closed within `payments.asking` alone.
 
     Transaction: NONE may be open. The caller has made sure that no new attempt is opened meanwhile.
     """
@@ -185,8 +194,9 @@ def close_payment(*, order_id: UUID) -> CloseResult:
     if payment is None:
         return CloseResult.NONE
     for attempt in payment.attempts.filter(status__in=_LIVE):
+        close = partial(close_attempt, attempt.pk)
         try:
-            close_attempt(attempt.pk)
+            asking.for_shopper(attempt.pk, close) if by_shopper else close()
         except ProviderError as error:
             log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
     payment.refresh_from_db()
@@ -280,12 +290,24 @@ def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
     return trade.status
 
 
-def _ask_first(channel: Provider, attempt: Attempt) -> TradeStatus:
-    """As `_ask`; a question that is refused (too many of them, say) leaves the trade as unknown as it was."""
+def _ask_first(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> TradeStatus | None:
+    """As `_ask`; a question that is refused (too many of them, say) leaves the trade as unknown as it was.
+
+    None where a shopper's question has to wait.
+    """
+    ask = partial(_ask, channel, attempt)
     try:
-        return _ask(channel, attempt)
+        return asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
     except ProviderRejected as error:
         raise OutcomeUnknown(f"the question was refused: {error}") from error
+
+
+def _as_known(attempt: Attempt) -> Payment:
+    """The payment without a question; one that may be open, but which nobody knows to be, cannot be shown."""
+    attempt.refresh_from_db(fields=["status"])
+    if attempt.status == AttemptStatus.CREATED:
+        raise NoRoom("it was asked about a moment ago, and it is not known yet whether it is open")
+    return Payment.objects.get(pk=attempt.payment_id)
 
 
 def _close_instead(attempt: Attempt) -> Payment:

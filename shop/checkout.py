@@ -5,12 +5,13 @@ transaction open. Never changes money state; that is `payments.services`' and, t
 """
 
 import logging
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
-from payments import attempts, services
+from payments import asking, attempts, services
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.base import NOBODY, Payer, PayMethod, Provider
@@ -77,7 +78,7 @@ def start_payment(
             raise
         return payment
     try:
-        return services.submit_attempt(attempt_id, payer=payer)
+        return services.submit_attempt(attempt_id, payer=payer, by_shopper=True)
     except ProviderError as error:
         log.warning("order %s: %s did not open a payment: %s", order_id.hex, channel, error)
         raise from_provider(error) from error
@@ -95,24 +96,25 @@ def takes(*, channel: str, currency: str) -> bool:
     return found is not None and currency in found.currencies
 
 
-def ask_provider(*, order_id: UUID) -> bool:
+def ask_provider(*, order_id: UUID) -> bool | None:
     """Let the providers say what became of the order's open attempts, now; whoever asks is not believed.
 
     Returns:
-        Whether all of them answered.
+        Whether all that were asked answered; None where nobody was, see `payments.asking`.
 
     Transaction: NONE may be open; one call to a provider for every open attempt, at most one a channel. A provider
     that does not answer changes nothing: the timer asks again.
     """
     open_attempts = Attempt.objects.filter(payment__order_id=order_id, status__in=ASKED)
-    answered = True
+    answers = []
     for attempt_id in list(open_attempts.values_list("id", flat=True)):
         try:
-            services.query_attempt(attempt_id)
+            if asking.for_shopper(attempt_id, partial(services.query_attempt, attempt_id)) is not None:
+                answers.append(True)
         except ProviderError as error:
-            answered = False
+            answers.append(False)
             log.warning("order %s: no answer about attempt %s: %s", order_id.hex, attempt_id.hex, error)
-    return answered
+    return all(answers) if answers else None
 
 
 def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | None) -> bool:

@@ -68,7 +68,7 @@ def cancel(*, order_id: UUID, user_id: int) -> Order:
     Transaction: NONE may be open; opens its own short ones around the calls to the providers. May run again.
     """
     get_order(order_id=order_id, user_id=user_id)
-    if _close(order_id=order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}:
+    if _close(order_id=order_id, by_shopper=True) in {OrderStatus.PAID, OrderStatus.REFUNDED}:
         raise OrderPaid
     return get_order(order_id=order_id, user_id=user_id)
 
@@ -157,12 +157,15 @@ def _paid_at_once(*, order_id: UUID) -> Statement:
 on_payment.at_once = _paid_at_once  # type: ignore[attr-defined]
 
 
-def _close(*, order_id: UUID) -> OrderStatus:
+def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
     """Close at the providers, then here; the status that came out. No transaction may be open."""
+    waiting, now = Order.objects.filter(pk=order_id, status=OrderStatus.PENDING), timezone.now()
     # waits for a payment attempt that is just being opened, and lets none begin after it
-    marked = Order.objects.filter(pk=order_id, status=OrderStatus.PENDING).update(closing_at=timezone.now())
-    if marked:
-        result = services.close_payment(order_id=order_id)
+    first = waiting.filter(closing_at__isnull=True).update(closing_at=now)
+    # a shopper's repetition does not put the timer off
+    again = not first and (waiting.exists() if by_shopper else waiting.update(closing_at=now))
+    if first or again:
+        result = services.close_payment(order_id=order_id, by_shopper=by_shopper and not first)
         if result in {services.CloseResult.CLOSED, services.CloseResult.NONE}:
             with transaction.atomic():
                 _close_here(order_id=order_id)

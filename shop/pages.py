@@ -158,7 +158,11 @@ def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
         return redirect("order", order_id=order_id)
     answered = checkout.ask_provider(order_id=order_id)
     # where something came of it, the page shows that
-    if before.payable and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state:
+    if (
+        answered is not None
+        and before.payable
+        and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state
+    ):
         none_yet = _("We have just asked: no payment has come in yet. If you have paid, it shows here soon.")
         no_answer = _("We have just asked, and the payment service does not answer. We keep asking.")
         messages.info(request, none_yet if answered else no_answer)

@@ -98,6 +98,7 @@ class Attempt(models.Model):
     expires_at = models.DateTimeField()
     next_query_at = models.DateTimeField(null=True, help_text="when the timer asks the provider next")
     query_count = models.PositiveIntegerField(default=0)
+    asked_at = models.DateTimeField(null=True, help_text="when a shopper last had the provider asked")
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

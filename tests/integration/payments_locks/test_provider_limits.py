@@ -10,7 +10,7 @@ from django.db import connection
 from idempotency import metrics
 from idempotency.locks.script import tagged
 from payments import limits, services
-from payments.errors import OutcomeUnknown, ProviderUnavailable
+from payments.errors import NoRoom, OutcomeUnknown, ProviderUnavailable
 from payments.models import Attempt
 from payments.providers.base import Provider, TradeStatus
 from payments.sharing import UNSHARED
@@ -67,6 +67,41 @@ def test_without_room_nothing_is_sent(
     desk.let_go(2)
     assert first.result() is TradeStatus.PENDING
     assert ask(wechat) is TradeStatus.PENDING
+
+
+def by_shopper(provider: Provider) -> TradeStatus:
+    with limits.for_shopper():
+        return ask(provider)
+
+
+def test_shoppers_questions_leave_permits_for_all_other_calls(
+    wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 4, 30
+    first = Background(lambda: by_shopper(wechat))
+    desk.arrived(1)
+    with pytest.raises(NoRoom, match="1 calls to wechat:shoppers are running"):
+        by_shopper(wechat)  # at once, although others would wait
+    others = [Background(lambda: ask(wechat)) for _ in range(3)]
+    desk.arrived(3)
+    assert len(company.asked) == 4
+    desk.let_go(4)
+    assert [call.result() for call in [first, *others]] == [TradeStatus.PENDING] * 4
+
+
+def test_shoppers_questions_have_a_share_of_the_rate(
+    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
+    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 8, 0
+    asked = [by_shopper(wechat), by_shopper(wechat)]
+    for _ in range(10):
+        with pytest.raises(NoRoom):
+            by_shopper(wechat)
+    assert [*asked, *(ask(wechat) for _ in range(6))] == [TradeStatus.PENDING] * 8
+    with pytest.raises(NoRoom, match="8 calls a second to wechat"):
+        ask(wechat)
+    assert len(company.asked) == 8
 
 
 @pytest.mark.django_db(transaction=True)

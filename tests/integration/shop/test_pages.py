@@ -12,6 +12,7 @@ from django.utils.translation import override
 from idempotency import fastpath
 from idempotency.models import LedgerEntry
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.models import Attempt
 from shop import lifecycle, orders
 from shop.models import Order, Product
 from shop.templatetags.shop import clock, money
@@ -326,6 +327,7 @@ class TestPaying:
         assert shopper.get(f"/orders/{order.id.hex}?check=1").status_code == 302
 
         wechat.failing = frozenset()
+        Attempt.objects.update(asked_at=None)  # time passes
         pay(shopper, order, "wechat")
         assert b"Scan with WeChat" in shopper.get(f"/orders/{order.id.hex}").content
         assert len(wechat.trades) == 1
@@ -367,6 +369,11 @@ class TestPaying:
 
         channels["alipay"].pay(number)
         shopper.get(f"{path}?out_trade_no={number}")
+        assert b"Continue to Alipay" in shopper.get(path).content, (
+            "asked a moment ago: the page shows what is known"
+        )
+        Attempt.objects.update(asked_at=None)  # time passes
+        shopper.get(f"{path}?out_trade_no={number}")
         page = shopper.get(path).content.decode()
         assert "Paid. Thank you!" in page
         assert " data-final" in page
@@ -387,8 +394,12 @@ class TestPaying:
         assert none_yet not in shopper.get(path).content, "said once"
         wechat = channels["wechat"]
         wechat.failing, wechat.failure = frozenset({"query"}), ProviderUnavailable("connection refused")
+        again = shopper.get(f"{path}/back", follow=True).content
+        assert (none_yet in again, no_answer in again) == (False, False), "nobody was asked"
+        Attempt.objects.update(asked_at=None)  # time passes
         assert no_answer in shopper.get(f"{path}/back", follow=True).content
         wechat.failing = frozenset()
+        Attempt.objects.update(asked_at=None)
         wechat.pay(number_of(order.id.hex, "wechat"))
         paid = shopper.get(f"{path}?check=1", follow=True).content
         assert (b"Paid. Thank you!" in paid, none_yet in paid) == (True, False)
