@@ -923,7 +923,7 @@ class TestAProcessThatEndsInBetween:
         assert [name for name, _ in audit()] == ["admin"]
 
     def test_no_line_can_be_rolled_back_with_what_is_around_it(
-        self, open_attempt: OpenAttempt, bank: Answering, broken: Notification
+        self, open_attempt: OpenAttempt, broken: Notification, bank: Answering
     ) -> None:
         payment, by = payment_of(open_attempt()), decisions.Operator(user_id=1, reason="because")
         for act in (lambda: decisions.ask(payment, by=by), lambda: decisions.process_again(broken, by=by)):
