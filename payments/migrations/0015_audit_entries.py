@@ -18,7 +18,7 @@ ABOUT = ("payment", "notification", "anomaly", "difference")
 
 FORMER = [
     import_module("payments.migrations.0011_audit_lines_stay").REFUSE,
-    import_module("payments.migrations.0013_who_tells_the_outcome").STAYS,
+    import_module("payments.migrations.0014_asked_at").STAYS,
 ]
 UNGUARD = "DROP FUNCTION payments_refuse_audit() CASCADE;"
 GUARD = """
@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
         ("admin", "0003_logentry_add_action_flag_choices"),
         ("contenttypes", "0002_remove_content_type_name"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("payments", "0013_who_tells_the_outcome"),
+        ("payments", "0014_asked_at"),
     ]
 
     operations = [
