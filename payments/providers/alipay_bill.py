@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
+from typing import TextIO
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from payments import money
@@ -23,6 +24,9 @@ from payments.providers.documents import CHINA, china_time
 MAX_PACKED_BYTES = 32 * 2**20
 MAX_UNPACKED_BYTES = 128 * 2**20
 MAX_FILES = 16
+# of what is unpacked: a line is read whole, and all lines are held at once
+MAX_LINE_CHARACTERS = 128 * 2**10
+MAX_LINES = 500_000
 
 # made by nine in the morning as a rule; until then a bill that is missing may still come
 _DUE = time(12, 0)
@@ -118,7 +122,7 @@ def _must_be_small(members: list[zipfile.ZipInfo], most: int) -> None:
 def _table(archive: zipfile.ZipFile, member: zipfile.ZipInfo, day: date, seller_id: str) -> list[BillLine] | None:
     """The lines of a detail table; None for a file that is another one. It is read to its end: checksums count."""
     with archive.open(member) as raw, io.TextIOWrapper(raw, encoding="gb18030", newline="") as text:
-        rows = _without_comments(csv.reader(text, strict=True), day, seller_id)
+        rows = _without_comments(csv.reader(_bounded(text), strict=True), day, seller_id)
         names = [_column(name) for name in next(rows, [])]
         is_detail = frozenset(names) >= _NEEDED
         lines = []
@@ -130,6 +134,18 @@ def _table(archive: zipfile.ZipFile, member: zipfile.ZipInfo, day: date, seller_
                 raise ValueError(f"a line of the bill has {len(row)} values under {len(names)} names")
             lines.append(_line(dict(zip(names, row, strict=True))))
     return lines if is_detail else None
+
+
+def _bounded(text: TextIO) -> Iterator[str]:
+    """The lines of `text`; raises ValueError at one that is too long, or one too many."""
+    for _ in range(MAX_LINES):
+        line = text.readline(MAX_LINE_CHARACTERS)
+        if len(line) == MAX_LINE_CHARACTERS:
+            raise ValueError(f"a line of the bill has more than {MAX_LINE_CHARACTERS} characters")
+        if not line:
+            return
+        yield line
+    raise ValueError(f"the bill has more than {MAX_LINES} lines")
 
 
 def _without_comments(rows: Iterable[list[str]], day: date, seller_id: str) -> Iterator[list[str]]:

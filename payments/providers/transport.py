@@ -73,17 +73,21 @@ def send(
 
     Args:
         seconds_max: for all of it; the session's time-out where None.
-        bytes_max: of the answer's body, unpacked.
+        bytes_max: of the answer's body as it comes over the wire: none that is compressed is unpacked.
 
     Raises:
         ProviderUnavailable: it did not leave this machine.
-        OutcomeUnknown: it left, and no whole answer below 500 came back in time, or one that is too large.
+        OutcomeUnknown: it left, and no whole answer below 500 came back in time, or one that is too large or
+            compressed.
     """
     host, seconds = request.url.host, seconds_max or session.timeout.read
+    request.headers["Accept-Encoding"] = "identity"
     try:
         with limits(), within(seconds), closing(session.send(request, stream=True)) as response:
+            if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
+                raise OutcomeUnknown(f"{host} answered in the encoding {encoding!r:.80}, which was not asked for")
             content = bytearray()
-            for part in response.iter_bytes():
+            for part in response.iter_raw():
                 content += part
                 if len(content) > bytes_max:
                     raise OutcomeUnknown(f"the answer of {host} is larger than {bytes_max} bytes")
@@ -111,7 +115,7 @@ def download(
         ProviderUnavailable, OutcomeUnknown: as `send`; also for an address that is none, and any answer but 200.
     """
     try:
-        request = session.build_request("GET", url, headers={**(headers or {}), "Accept-Encoding": "identity"})
+        request = session.build_request("GET", url, headers=headers)
     except (httpx.InvalidURL, ValueError):
         raise OutcomeUnknown("the file's address is none") from None
     answer = send(session, request, limits=limits, seconds_max=DOWNLOAD_SECONDS_MAX, bytes_max=bytes_max)

@@ -1,6 +1,7 @@
 """A provider's address that answers whatever it is told to, and our providers towards it."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ class Company:
     def __init__(self) -> None:
         self.answer: Callable[[bytes], Answer] = lambda body: (200, {}, b"{}")
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.here = threading.local()  # its `path` is the one that is being answered by this thread
         self.connections = 0
         company = self
 
@@ -35,10 +37,15 @@ class Company:
                 company.connections += 1
                 super().process_request(request, address)
 
+            def handle_error(self, request: Any, address: Any) -> None:
+                if not isinstance(sys.exc_info()[1], ConnectionError):  # who asked may hang up, and so may we
+                    super().handle_error(request, address)
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"  # a connection stays for the next request
 
             def respond(self) -> None:
+                company.here.path = self.path
                 company.asked.append((self.path, dict(self.headers.items())))
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 status, headers, answer = company.answer(body)
@@ -105,6 +112,16 @@ def signed(document: Any, *, status: int = 200, age_seconds: int = 0) -> Callabl
         "Wechatpay-Serial": state.keys().platform_serial,
     }
     return lambda _: (status, headers, body)
+
+
+def unpaid(company: Company) -> Callable[[bytes], Answer]:
+    """WeChat's answer to a query, that the trade is open; also an answer to its closing."""
+
+    def answer(body: bytes) -> Answer:
+        number = company.here.path.partition("/out-trade-no/")[2].partition("?")[0]
+        return signed({"trade_state": "NOTPAY", "out_trade_no": number})(body)
+
+    return answer
 
 
 def alipay_says(
