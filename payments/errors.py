@@ -14,8 +14,10 @@ exception            what is known                            what may follow
                      was turned away unread: too many calls,
                      or a key of ours that it does not take
 `OutcomeUnknown`     the request left; the answer is missing, ask (`query`) under the same number; never
-                     a 5xx, unsigned or unreadable, or tells  a new number
-                     that the work goes on
+                     a 5xx, unsigned, unreadable, compressed  a new number
+                     or about something else, tells that the
+                     work goes on, or the question about an
+                     earlier command failed
 `SignatureInvalid`   the bytes are not the provider's         nothing; the bytes are dropped
 `NotificationMalformed` signed or not, the bytes cannot be    400 to the sender
                      read

@@ -26,6 +26,7 @@ from payments.known import BY_HAND
 from payments.models import Anomaly, Observation, Payment, Refund
 from payments.observations import rederive
 from payments.position import as_id
+from payments.providers.answers import follow_up, must_match
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
 from payments.schedule import after
@@ -109,7 +110,8 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
         result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)
         if before is not None:
             ask = partial(_ask, channel, refund, charged)
-            result = asking.for_shopper(refund.attempt_id, ask) if by_shopper else ask()
+            with follow_up():  # where the question fails, the refund stays as unknown, and as reserved, as it was
+                result = asking.for_shopper(refund.attempt_id, ask) if by_shopper else ask()
         to_make = result is not None and result.status is AtProvider.NOT_FOUND
         ours = to_make and _still_open(refund).filter(submitted_at=before).update(submitted_at=began)
         if result is None or (to_make and not ours):
@@ -196,15 +198,17 @@ def _number_of(refund: Refund, charged: Observation) -> str:
 
 
 def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
-    """What became of it; a question that is refused leaves the refund as unknown, and as reserved, as it was."""
-    try:
-        return channel.query_refund(
-            out_trade_no=refund.attempt.out_trade_no,
-            out_refund_no=refund.out_refund_no,
-            reference=_number_of(refund, charged),
-        )
-    except ProviderRejected as error:
-        raise OutcomeUnknown(f"the question was refused: {error}") from error
+    """Ask what became of it."""
+    told = channel.query_refund(
+        out_trade_no=refund.attempt.out_trade_no,
+        out_refund_no=refund.out_refund_no,
+        reference=_number_of(refund, charged),
+    )
+    asked = {"amount_minor": refund.amount_minor, "currency": charged.currency}
+    for fact in told.facts:
+        answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
+        must_match(channel.channel, asked=asked, told=answer)
+    return told
 
 
 def _set(refund: Refund, status: RefundStatus) -> Refund:

@@ -22,6 +22,7 @@ from payments import asking, channels
 from payments.errors import ChannelOff, ChannelUnavailable, NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.observations import apply_observation, order_listener, rederive
+from payments.providers.answers import follow_up
 from payments.providers.base import (
     NEEDED,
     NOBODY,
@@ -117,17 +118,10 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
 
 def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
     channel = provider_of(attempt)
+    may_have_left = attempt.submitted_at is not None
     try:
-        if attempt.submitted_at is not None:
-            found = _ask_first(channel, attempt, by_shopper=by_shopper)
-            if found is None:
-                return _as_known(attempt)
-            if found is not TradeStatus.PENDING:
-                attempt.refresh_from_db()
-                if attempt.status not in _UNOPENED:
-                    return Payment.objects.get(pk=attempt.payment_id)
-            if not _may_be_paid(attempt):
-                return _close_instead(attempt)
+        if may_have_left and (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
+            return found
         if not Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(submitted_at=Now()):
             return Payment.objects.get(pk=attempt.payment_id)
         action = _create(channel, attempt, Payer(**attempt.payer))
@@ -135,9 +129,28 @@ def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
         log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
         return _set(attempt, AttemptStatus.UNCERTAIN)
     except ProviderRejected as error:
+        if may_have_left:  # this is no word about the earlier request, which may have opened it
+            return _set(attempt, AttemptStatus.UNCERTAIN, message=str(error)[:255])
         _set(attempt, AttemptStatus.FAILED, message=str(error)[:255])
         raise
     return _opened(channel, attempt, action, among=_UNOPENED)
+
+
+def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Payment | None:
+    """Ask what became of an earlier request; None where the attempt is to be opened now."""
+    ask = partial(_ask, channel, attempt)
+    with follow_up():
+        asked = asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
+    if asked is None:
+        return _as_known(attempt)
+    if asked is not TradeStatus.PENDING:
+        attempt.refresh_from_db()
+        if attempt.status not in _UNOPENED:
+            return Payment.objects.get(pk=attempt.payment_id)
+    if _may_be_paid(attempt):
+        return None
+    with follow_up():  # a refused closing leaves it open, or as unknown as it was
+        return close_attempt(attempt.pk)
 
 
 def query_attempt(attempt_id: UUID) -> Payment:
@@ -222,7 +235,8 @@ def _renew(attempt: Attempt, payer: Payer) -> Payment:
     try:
         action = _create(channel, attempt, payer)
     except ProviderRejected:  # paid or closed meanwhile: it is asked which
-        return query_attempt(attempt.pk)
+        with follow_up():
+            return query_attempt(attempt.pk)
     return _opened(channel, attempt, action, among=[AttemptStatus.PENDING.value])
 
 
@@ -290,32 +304,12 @@ def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
     return trade.status
 
 
-def _ask_first(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> TradeStatus | None:
-    """As `_ask`; a question that is refused (too many of them, say) leaves the trade as unknown as it was.
-
-    None where a shopper's question has to wait.
-    """
-    ask = partial(_ask, channel, attempt)
-    try:
-        return asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
-    except ProviderRejected as error:
-        raise OutcomeUnknown(f"the question was refused: {error}") from error
-
-
 def _as_known(attempt: Attempt) -> Payment:
     """The payment without a question; one that may be open, but which nobody knows to be, cannot be shown."""
     attempt.refresh_from_db(fields=["status"])
     if attempt.status == AttemptStatus.CREATED:
         raise NoRoom("it was asked about a moment ago, and it is not known yet whether it is open")
     return Payment.objects.get(pk=attempt.payment_id)
-
-
-def _close_instead(attempt: Attempt) -> Payment:
-    """As `close_attempt`; where that is refused, the trade may be open, and is not one that was never opened."""
-    try:
-        return close_attempt(attempt.pk)
-    except ProviderRejected as error:
-        raise OutcomeUnknown(f"the closing was refused: {error}") from error
 
 
 def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payment:
@@ -350,5 +344,9 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: S
         # it was closed while our call was on its way, which opened it again: nobody may pay it now
         log.warning("attempt %s was opened after it had been closed; closing it again", attempt.out_trade_no)
         attempt.reference = action.reference
-        _close(channel, attempt)
+        try:
+            _close(channel, attempt)
+        except ProviderError as error:  # it counts as closed, so the timer does not ask about it any more
+            log.warning("attempt %s could not be closed again: %s", attempt.out_trade_no, error)
+            app.configure_task("payments.look_again").defer(attempt_id=attempt.out_trade_no)
     return Payment.objects.get(pk=attempt.payment_id)

@@ -8,34 +8,25 @@ Currency is CNY.
 A refund has no number of Alipay's own: ours (`out_request_no`) identifies it.
 """
 
-import json
-import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
-from typing import Any
 from urllib.parse import urlencode
 
 from payments import money
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers import alipay_bill, rsa
-from payments.providers.alipay_certificates import CertificatePems, CertificateTrust
+from payments.providers import alipay_bill
+from payments.providers.alipay_calls import SignedCalls
 from payments.providers.alipay_facts import (
     CHANNEL,
+    CURRENCY,
     ended_unpaid,
     notified_facts,
     refund_of,
     refunded_fact,
     trade_of,
 )
-from payments.providers.alipay_signing import (
-    KeyTrust,
-    Trust,
-    genuine_answer,
-    genuine_form,
-    signed_text,
-)
+from payments.providers.alipay_signing import genuine_form
+from payments.providers.answers import follow_up, must_match
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -50,74 +41,20 @@ from payments.providers.base import (
     TradeStatus,
 )
 from payments.providers.documents import CHINA, TIME_FORMAT, UNREADABLE, text_of
-from payments.providers.transport import Limits, client, download, reading, send
+from payments.providers.transport import download, reading
 
-SUCCESS = "10000"
 NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
-# too many calls, not allowed to call: the gateway's own words, and none about a trade or refund.
-# Source: Alipay open platform, "common error codes" (read 2026-11)
-_TURNED_AWAY = frozenset({"20001", "40005", "40006"})
-_NOT_OUR_SIGNATURE = "isv.invalid-signature"
 _UNFUNDED = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlipayConfig:
-    """One application of one seller.
-
-    Attributes:
-        alipay_public_key_pem: Alipay's public keys, one or (while one takes over from another) several; not used
-            with `certificates`.
-        certificates: for certificate mode.
-    """
-
-    gateway_url: str
-    app_id: str
-    seller_id: str
-    app_private_key_pem: bytes = field(repr=False)
-    alipay_public_key_pem: bytes = b""
-    certificates: CertificatePems | None = None
-
-
-class Alipay:
-    """One application at Alipay; implements `payments.providers.base.Provider`. Thread-safe.
-
-    Args:
-        config: the application.
-        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
-        clock: seconds since the epoch; for tests.
-        limits: around every call that goes out.
-
-    Raises:
-        ValueError: a key is none.
-        CertificateError: a certificate is none of those that we can go by.
-    """
+class Alipay(SignedCalls):
+    """One application at Alipay; implements `payments.providers.base.Provider`. Thread-safe."""
 
     channel = CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
     charges_again = False
-
-    def __init__(
-        self,
-        config: AlipayConfig,
-        *,
-        timeout_seconds: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        limits: Limits = nullcontext,
-    ) -> None:
-        self.config = config
-        self.merchant = config.seller_id
-        self._clock = clock
-        self._limits = limits
-        self._key = rsa.load_private_key(config.app_private_key_pem)
-        self._trust: Trust = (
-            KeyTrust(config.alipay_public_key_pem)
-            if config.certificates is None
-            else CertificateTrust(config.certificates, app_key=self._key.public_key(), now=clock())
-        )
-        self._http = client(timeout_seconds=timeout_seconds)
 
     def create(
         self,
@@ -155,8 +92,6 @@ class Alipay:
     def _precreate(self, content: Mapping[str, str], notify_url: str) -> NextAction:
         answer = self._call("alipay.trade.precreate", content, {"notify_url": notify_url})
         with reading("QR code"):
-            if text_of(answer, "out_trade_no") != content["out_trade_no"]:
-                raise ValueError("it is another trade's")
             return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "qr_code"))
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
@@ -176,7 +111,8 @@ class Alipay:
         except ProviderRejected as refused:
             unheard_of = refused.code == NOT_EXIST  # the shopper has not arrived yet, and has the link or code
             if not unheard_of:
-                trade = self.query(out_trade_no=out_trade_no)  # paid, or closed before
+                with follow_up():
+                    trade = self.query(out_trade_no=out_trade_no)  # paid, or closed before
                 if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
                     return trade
                 raise
@@ -208,9 +144,11 @@ class Alipay:
                 return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
             raise
         if answer.get("fund_change") != "Y":
-            # N also stands for "done before under this number": only the query tells
-            return self.query_refund(out_trade_no=out_trade_no, out_refund_no=out_refund_no)
+            return self._refund_in_doubt(out_trade_no, out_refund_no)
         with reading("refund"):
+            so_far_minor = money.from_decimal(answer.get("refund_fee", content["refund_amount"]), CURRENCY)
+            if not amount_minor <= so_far_minor <= paid_minor:  # all refunds of the trade, this one among them
+                must_match(CHANNEL, asked={"amount_minor": amount_minor}, told={"amount_minor": so_far_minor})
             fact = refunded_fact(
                 answer,
                 seller_id=self.merchant,
@@ -221,15 +159,29 @@ class Alipay:
             )
         return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
 
+    def _refund_in_doubt(self, out_trade_no: str, out_refund_no: str) -> RefundResult:
+        """N also stands for "done before under this number", so only the query tells.
+
+        That one may know nothing yet: Alipay recommends ten seconds between a refund and its query.
+        """
+        with follow_up():
+            told = self.query_refund(out_trade_no=out_trade_no, out_refund_no=out_refund_no)
+        if told.status is RefundStatus.NOT_FOUND:
+            raise OutcomeUnknown("the refund was taken, and its query does not know it yet")
+        return told
+
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         number = {"out_trade_no": out_trade_no, "out_request_no": out_refund_no}
         content = {**number, "query_options": ["gmt_refund_pay"]}
         try:
-            answer = self._call("alipay.trade.fastpay.refund.query", content)
+            answer = self._call("alipay.trade.fastpay.refund.query", content, repeats=())
         except ProviderRejected as refused:
             if refused.code == NOT_EXIST:
                 return RefundResult(status=RefundStatus.NOT_FOUND)
             raise
+        # nothing need be said of a number under which nothing went back
+        told = answer if "refund_status" in answer else {**number, **answer}
+        must_match(CHANNEL, asked=number, told=told)
         with reading("refund"):
             return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
 
@@ -237,7 +189,7 @@ class Alipay:
         """See `Provider`. Empty is only believed when the bill would be there by now."""
         content = {"bill_type": "trade", "bill_date": f"{day:%Y-%m-%d}"}
         try:
-            answer = self._call("alipay.data.dataservice.bill.downloadurl.query", content)
+            answer = self._call("alipay.data.dataservice.bill.downloadurl.query", content, repeats=())
         except ProviderRejected as refused:
             if not alipay_bill.says_missing(refused.code):
                 raise
@@ -263,45 +215,3 @@ class Alipay:
             )
         except UNREADABLE as error:
             raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from None
-
-    def _signed(self, method: str, content: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
-        parameters = {
-            "app_id": self.config.app_id,
-            "method": method,
-            "format": "JSON",
-            "charset": "utf-8",
-            "sign_type": "RSA2",
-            "timestamp": datetime.fromtimestamp(self._clock(), CHINA).strftime(TIME_FORMAT),
-            "version": "1.0",
-            "biz_content": json.dumps(content, ensure_ascii=False, separators=(",", ":")),
-            **self._trust.parameters,
-            **more,
-        }
-        parameters["sign"] = rsa.sign(signed_text(parameters), self._key)
-        return parameters
-
-    def _call(
-        self, method: str, content: Mapping[str, Any], more: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
-        """One signed request; the decoded, verified answer.
-
-        Args:
-            more: parameters beside the content.
-
-        Raises:
-            ProviderRejected: by its `sub_code`.
-            OutcomeUnknown: it says "system error".
-            ProviderUnavailable: the gateway turned it away, before the service that was called.
-        """
-        parameters = self._signed(method, content, more or {})
-        request = self._http.build_request("POST", self.config.gateway_url, data=parameters)
-        came = send(self._http, request, limits=self._limits)
-        answer = genuine_answer(came.content, method, self._trust, now=self._clock())
-        if answer.get("code") == SUCCESS:
-            return answer
-        code = str(answer.get("sub_code") or answer.get("code"))
-        if answer.get("code") in _TURNED_AWAY or code == _NOT_OUR_SIGNATURE:
-            raise ProviderUnavailable(f"the gateway turned the call away: {answer.get('code')} {code}")
-        if code.endswith("SYSTEM_ERROR") or answer.get("code") == "20000":
-            raise OutcomeUnknown(f"the platform answered {code}")
-        raise ProviderRejected(code, str(answer.get("sub_msg") or answer.get("msg")))

@@ -2,7 +2,8 @@
 
 from payments.providers import key_files
 from payments.providers import settings_fields as fields
-from payments.providers.alipay import Alipay, AlipayConfig
+from payments.providers.alipay import Alipay
+from payments.providers.alipay_calls import AlipayConfig
 from payments.providers.alipay_certificates import APP, PLATFORM, ROOT, CertificateError, CertificatePems
 from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings

@@ -3,7 +3,9 @@
 No Django here and no state: a provider object holds its keys and one pooled HTTP client. Amounts are integers
 in the currency's minor unit (fen). Every method that calls out may raise `ProviderRejected`,
 `ProviderUnavailable` or `OutcomeUnknown` (see `payments.errors`); none retries by itself, because only the
-caller knows whether a transaction is open and which number was promised.
+caller knows whether a transaction is open and which number was promised. Only a word about the command itself
+ends it: a failed question about it is `OutcomeUnknown`, and so is an answer about anything else
+(`payments.providers.answers`).
 """
 
 from collections.abc import Mapping

@@ -140,6 +140,19 @@ def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
     )
 
 
+def about(document: Mapping[str, Any]) -> dict[str, object]:
+    """What an intent or refund is about, by the names that `payments.providers.answers.must_match` compares."""
+    intent = document.get("payment_intent")
+    return {
+        "id": document.get("id"),
+        "out_trade_no": number_of(document),
+        "out_refund_no": refund_number_of(document),
+        "amount_minor": document.get("amount"),
+        "currency": str(document.get("currency")).upper(),
+        "payment_intent": intent.get("id") if isinstance(intent, Mapping) else intent,
+    }
+
+
 def number_of(document: Mapping[str, Any]) -> str:
     """Our number in its metadata; empty for a document that is not of ours.
 

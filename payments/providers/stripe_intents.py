@@ -18,6 +18,7 @@ import stripe
 
 from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
+from payments.providers.answers import follow_up, must_match
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -37,6 +38,7 @@ from payments.providers.documents import text_of
 from payments.providers.stripe_events import read_event
 from payments.providers.stripe_facts import (
     REFUND_FAILURE,
+    about,
     bill_line,
     canceled_fact,
     number_of,
@@ -154,6 +156,8 @@ class StripeIntents:
             wanted["payment_method_options"] = {"wechat_pay": {"client": "web"}}
         with answered():
             intent = self._v1.payment_intents.create(as_any(wanted), _once(out_trade_no)).to_dict()
+            asked = {"out_trade_no": out_trade_no, "amount_minor": amount_minor, "currency": currency}
+            must_match(self.channel, asked=asked, told=about(intent))
             return _next_action(intent)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
@@ -175,14 +179,19 @@ class StripeIntents:
         return self._trade(intent) if intent["status"] in _STATES else self._cancel(intent)
 
     def _cancel(self, intent: Document) -> Trade:
+        number = number_of(intent)
         try:
             with answered():
-                return self._trade(self._v1.payment_intents.cancel(intent["id"]).to_dict())
+                canceled = self._v1.payment_intents.cancel(intent["id"]).to_dict()
+                asked = {"id": intent["id"], "out_trade_no": number}
+                must_match(self.channel, asked=asked, told=about(canceled))
+                return self._trade(canceled)
         except ProviderRejected as refused:
             if refused.code != "payment_intent_unexpected_state":
                 raise
         # it was paid or canceled meanwhile, or the wallet is at it just now
-        return self._trade(self._lookup.retrieved(number_of(intent), intent["id"]))
+        with follow_up():
+            return self._trade(self._lookup.retrieved(number, intent["id"]))
 
     def refund(
         self,
@@ -196,16 +205,18 @@ class StripeIntents:
         notify_url: str,
         reference: str = "",
     ) -> RefundResult:
-        intent_id = reference or self._id_of(out_trade_no)
+        numbers = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
+        asked = {**numbers, "amount_minor": amount_minor, "currency": currency}
+        with follow_up():  # an earlier request under this number may have left
+            intent_id = reference or self._id_of(out_trade_no)
+            born_at = born_at_of(out_refund_no)
+            # the key may be forgotten, and would then move the money again
+            is_old = born_at is None or self._clock() > born_at + KEY_SECONDS
+            known = self._lookup.refund(intent_id, out_refund_no) if intent_id and is_old else None
         if not intent_id:
             raise ProviderRejected("resource_missing", "there is no payment intent of this number")
-        born_at = born_at_of(out_refund_no)
-        if born_at is None or self._clock() > born_at + KEY_SECONDS:
-            # the key may be forgotten, and would then move the money again
-            known = self._lookup.refund(intent_id, out_refund_no)
-            if known is not None:
-                return self._refund_result(known)
-        numbers = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
+        if known is not None:
+            return self._refund_result(known, intent_id, asked)
         wanted: Document = {
             "payment_intent": intent_id,
             "amount": amount_minor,
@@ -214,12 +225,16 @@ class StripeIntents:
         }
         with answered():
             made = self._v1.refunds.create(as_any(wanted), _once(out_refund_no)).to_dict()
-        return self._refund_result(made)
+        return self._refund_result(made, intent_id, asked)
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         intent_id = reference or self._id_of(out_trade_no)
         known = self._lookup.refund(intent_id, out_refund_no) if intent_id else None
-        return RefundResult(status=RefundStatus.NOT_FOUND) if known is None else self._refund_result(known)
+        if known is None:
+            return RefundResult(status=RefundStatus.NOT_FOUND)
+        return self._refund_result(
+            known, intent_id, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
+        )
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """As `Provider.bill`; of a day that is not over, what moved so far."""
@@ -256,8 +271,9 @@ class StripeIntents:
                 return Trade(status=status, facts=(canceled_fact(intent, merchant=self.merchant),))
             return Trade(status=status)
 
-    def _refund_result(self, refund: Document) -> RefundResult:
+    def _refund_result(self, refund: Document, intent_id: str, asked: Document) -> RefundResult:
         with reading("refund"):
+            must_match(self.channel, asked={**asked, "payment_intent": intent_id}, told=about(refund))
             status = refund_status_of(refund)
             if status is not RefundStatus.SUCCEEDED:
                 return RefundResult(status=status)

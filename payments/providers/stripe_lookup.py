@@ -11,8 +11,9 @@ from typing import Any
 import stripe
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers.answers import must_match
 from payments.providers.documents import text_of
-from payments.providers.stripe_facts import number_of
+from payments.providers.stripe_facts import CHANNEL, about, number_of, refund_number_of
 from payments.providers.transport import reading
 
 PAGE = 100  # the most that Stripe lists at once
@@ -124,8 +125,7 @@ class Lookup:
         wanted = {"expand": ["latest_charge"]}
         with answered():
             intent: Document = self._v1.payment_intents.retrieve(reference, as_any(wanted)).to_dict()
-            if number_of(intent) != out_trade_no:
-                raise OutcomeUnknown(f"{reference} is not the intent of {out_trade_no}")
+            must_match(CHANNEL, asked={"id": reference, "out_trade_no": out_trade_no}, told=about(intent))
             text_of(intent, "status")
         return intent
 
@@ -134,13 +134,14 @@ class Lookup:
         wanted = {"query": f"metadata['out_trade_no']:'{quoted}'", "expand": ["data.latest_charge"]}
         with answered():
             found = self._v1.payment_intents.search(as_any(wanted)).to_dict()["data"]
+            for intent in found:
+                must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, told=about(intent))
             # one, unless somebody copied our metadata by hand; then the one that moved money counts
             return max(found, key=lambda intent: bool(intent["status"] == "succeeded"), default=None)
 
     def refund(self, intent_id: str, out_refund_no: str) -> Document | None:
         """The refund of our number among those of the intent; None if there is none."""
         wanted = {"payment_intent": intent_id, "expand": ["data.payment_intent"]}
-        for refund in listed(self._v1.refunds.list, wanted, most_pages=REFUND_PAGES):
-            if (refund.get("metadata") or {}).get("out_refund_no") == out_refund_no:
-                return refund
-        return None
+        made = listed(self._v1.refunds.list, wanted, most_pages=REFUND_PAGES)
+        with reading("refunds"):
+            return next((refund for refund in made if refund_number_of(refund) == out_refund_no), None)

@@ -19,6 +19,7 @@ from payments.errors import (
     ProviderUnavailable,
     SignatureInvalid,
 )
+from payments.providers.answers import follow_up, must_match
 from payments.providers.base import (
     NEEDED,
     NOBODY,
@@ -39,7 +40,7 @@ from payments.providers.documents import CHINA, UNREADABLE, text_of
 from payments.providers.transport import reading
 from payments.providers.wechat_bill import due_at, parse
 from payments.providers.wechat_calls import SignedCalls, WeChatConfig
-from payments.providers.wechat_facts import PAID_STATES, facts_of, paid_fact, refund_news, refunded_fact
+from payments.providers.wechat_facts import PAID_STATES, about, facts_of, paid_fact, refund_news, refunded_fact
 from payments.providers.wechat_keys import PUBLIC_KEY_PREFIX, serial_of
 from payments.providers.wechat_signing import answer_message, request_message
 
@@ -153,6 +154,7 @@ class WeChatPay(SignedCalls):
             if refused.code in _NOT_FOUND:
                 return Trade(status=TradeStatus.NOT_FOUND)
             raise
+        must_match(self.channel, asked={"out_trade_no": out_trade_no}, told=about(trade))
         status = _TRADE_STATES.get(str(trade.get("trade_state")), TradeStatus.PENDING)
         if status is TradeStatus.PAID:
             with reading("trade"):
@@ -168,7 +170,8 @@ class WeChatPay(SignedCalls):
         except ProviderRejected as refused:
             if refused.code not in _OVER:
                 # paid, or closed before: the platform has more codes for that than it lists
-                trade = self.query(out_trade_no=out_trade_no)
+                with follow_up():
+                    trade = self.query(out_trade_no=out_trade_no)
                 if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
                     return trade
                 raise
@@ -194,8 +197,15 @@ class WeChatPay(SignedCalls):
         }
         if reason:
             body["reason"] = reason
+        asked = {
+            "out_trade_no": out_trade_no,
+            "out_refund_no": out_refund_no,
+            "amount_minor": amount_minor,
+            "paid_minor": paid_minor,
+            "currency": currency,
+        }
         try:
-            return self._refund_result(self._call("POST", "/v3/refund/domestic/refunds", body))
+            return self._refund_result(self._call("POST", "/v3/refund/domestic/refunds", body), asked)
         except ProviderRejected as refused:
             if refused.code != _UNFUNDED:
                 raise
@@ -208,7 +218,7 @@ class WeChatPay(SignedCalls):
             if refused.code in _NOT_FOUND:
                 return RefundResult(status=RefundStatus.NOT_FOUND)
             raise
-        return self._refund_result(answer)
+        return self._refund_result(answer, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no})
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """See `Provider`; the day is China's. Empty is only believed when the bill would be there by now."""
@@ -267,7 +277,8 @@ class WeChatPay(SignedCalls):
         except UNREADABLE as error:
             raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from None
 
-    def _refund_result(self, answer: Mapping[str, Any]) -> RefundResult:
+    def _refund_result(self, answer: Mapping[str, Any], asked: Mapping[str, object]) -> RefundResult:
+        must_match(self.channel, asked=asked, told=about(answer))
         status = _REFUND_STATES.get(str(answer.get("status")), RefundStatus.PROCESSING)
         if status is not RefundStatus.SUCCEEDED:
             return RefundResult(status=status, message="ABNORMAL" if status is RefundStatus.STUCK else "")

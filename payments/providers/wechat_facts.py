@@ -31,6 +31,19 @@ def refund_news(event_type: str, content: Mapping[str, Any]) -> RefundResult | N
     return RefundResult(status=RefundStatus.STUCK, message="ABNORMAL", out_refund_no=number)
 
 
+def about(document: Mapping[str, Any]) -> dict[str, object]:
+    """What an answer is about, by the names that `payments.providers.answers.must_match` compares."""
+    amount = document.get("amount")
+    given = amount if isinstance(amount, Mapping) else {}
+    return {
+        "out_trade_no": document.get("out_trade_no"),
+        "out_refund_no": document.get("out_refund_no"),
+        "amount_minor": given.get("refund"),
+        "paid_minor": given.get("total"),
+        "currency": given.get("currency", "CNY"),
+    }
+
+
 def paid_fact(trade: Mapping[str, Any]) -> Fact:
     """`amount.total` is what the order cost; `payer_total` may be less by the platform's own coupons."""
     return Fact(

@@ -93,7 +93,7 @@ def test_it_is_found_by_reference_and_by_our_number(stripe: StripeIntents, sandb
 
 def test_the_reference_of_another_order_is_believed_by_nobody(stripe: StripeIntents, number: str) -> None:
     reference = opened(stripe, number).reference
-    with pytest.raises(OutcomeUnknown, match="is not the intent of"):
+    with pytest.raises(OutcomeUnknown, match="not about what was asked"):
         stripe.query(out_trade_no=new_id().hex, reference=reference)
 
 

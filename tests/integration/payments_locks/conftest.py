@@ -15,7 +15,7 @@ from payments.models import Attempt
 from payments.providers.base import Provider
 from tests.conftest import hanging
 from tests.integration.settlement.conftest import mug, new_order, open_attempt, shopper
-from tests.unit.providers.conftest import Answer, Company, company, signed
+from tests.unit.providers.conftest import Answer, Company, company, unpaid
 from tests.unit.providers.conftest import channels as channels_at
 
 __all__ = ["company", "mug", "new_order", "open_attempt", "shopper"]
@@ -30,7 +30,7 @@ def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
     """Both channels, built as the project builds them."""
     settings.PAYMENT_CHANNELS = channels_at(company)
     configured.forget()
-    company.answer = signed({"trade_state": "NOTPAY"})
+    company.answer = unpaid(company)
     yield
     for provider in configured.current().values():
         provider._http.close()  # type: ignore[attr-defined]

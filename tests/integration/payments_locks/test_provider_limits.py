@@ -17,7 +17,7 @@ from payments.sharing import UNSHARED
 from tests.conftest import hanging
 from tests.contract.locks.actors import until
 from tests.integration.payments_locks.conftest import Background, Desk, OpenAttempt, counted, scripts_run
-from tests.unit.providers.conftest import Answer, Company, alipay_says, signed
+from tests.unit.providers.conftest import Answer, Company, alipay_says, signed, unpaid
 
 NUMBER = "a" * 32
 
@@ -48,7 +48,7 @@ def test_each_channel_has_permits_of_its_own(
     settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 0
     first = Background(lambda: ask(wechat))
     desk.arrived(1)
-    trade = {"code": "10000", "trade_status": "WAIT_BUYER_PAY"}
+    trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
     company.answer = alipay_says("alipay.trade.query", trade)
     assert ask(services.provider("alipay")) is TradeStatus.PENDING
     desk.let_go(1)
@@ -124,7 +124,8 @@ def test_an_attempt_that_found_no_room_goes_on_under_its_number(
     attempt.refresh_from_db()
     assert attempt.status == "created"
     settings.PROVIDER_CALLS_PER_SECOND = 3
-    company.answer = signed({"trade_state": "NOTPAY", "code_url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"})
+    trade = {"trade_state": "NOTPAY", "out_trade_no": attempt.out_trade_no}
+    company.answer = signed({**trade, "code_url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"})
     services.submit_attempt(attempt.pk)
     attempt.refresh_from_db()
     assert (attempt.status, attempt.next_action_url) == ("pending", "weixin://wxpay/bizpayurl?pr=p4lpSuKzz")
@@ -180,7 +181,7 @@ def test_whatever_the_call_comes_to_the_permit_goes_back(
     for _ in range(2):
         with pytest.raises(OutcomeUnknown):
             ask(wechat)
-    company.answer = signed({"trade_state": "NOTPAY"})
+    company.answer = unpaid(company)
     assert ask(wechat) is TradeStatus.PENDING
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 from payments import attempts, services
 from payments import channels as configured
 from payments.models import Attempt, Payment
-from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
+from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
 from payments.sandbox import alipay, wechat
 from shop import orders
 from shop.models import Order, Product
@@ -81,8 +81,14 @@ def new_order(shopper: User, mug: Product) -> Callable[[], Order]:
 def open_attempt(new_order: Callable[[], Order], channels: None) -> Callable[..., Attempt]:
     """An attempt that the provider has open, or may have; of a new order unless one is given."""
 
-    def make(channel: str = "wechat", order: Order | None = None, *, status: str = "pending") -> Attempt:
-        attempt = opened(order or new_order(), channel)
+    def make(
+        channel: str = "wechat",
+        order: Order | None = None,
+        *,
+        status: str = "pending",
+        method: PayMethod | None = None,
+    ) -> Attempt:
+        attempt = opened(order or new_order(), channel, method)
         Attempt.objects.filter(pk=attempt.pk).update(
             status=status,
             next_action_type="qr_code",
@@ -132,7 +138,7 @@ def attempt(new_order: Callable[[], Order], provider: ScriptedProvider) -> Attem
     return opened(new_order())
 
 
-def opened(order: Order, channel: str = "wechat") -> Attempt:
+def opened(order: Order, channel: str = "wechat", method: PayMethod | None = None) -> Attempt:
     with transaction.atomic():
         return attempts.open_attempt(
             order_id=order.id,
@@ -142,6 +148,7 @@ def opened(order: Order, channel: str = "wechat") -> Attempt:
             channel=channel,
             description="Mug",
             expires_at=timezone.now() + timedelta(minutes=30),
+            method=method,
         )
 
 

@@ -157,6 +157,28 @@ def test_opened_after_it_was_closed_is_closed_again(
     assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
 
 
+@pytest.mark.parametrize(
+    "failure", [ProviderRejected("NO", "no"), ProviderUnavailable("no room"), OutcomeUnknown("timed out")]
+)
+def test_opened_after_it_was_closed_is_closed_in_the_end(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    original = provider.create
+
+    def closed_meanwhile(**arguments: Any) -> Any:
+        services.close_payment(order_id=attempt.payment.order_id)
+        provider.failing, provider.failure = frozenset({"close"}), failure
+        return original(**arguments)
+
+    monkeypatch.setattr(provider, "create", closed_meanwhile)
+    assert services.submit_attempt(attempt.id).status == "closed"
+    assert len(looks_again_at(attempt)) == 1
+    provider.failing = frozenset()
+    provider.trades[attempt.out_trade_no].status = TradeStatus.PENDING
+    tasks.look_again(attempt_id=attempt.out_trade_no)
+    assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
+
+
 def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provider: ScriptedProvider) -> None:
     services.close_payment(order_id=attempt.payment.order_id)
     assert services.submit_attempt(attempt.id).status == "closed"

@@ -21,7 +21,7 @@ from payments import channels as configured
 from payments import refunds, services, webhooks
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
-from payments.providers.alipay import signed_text
+from payments.providers.alipay_signing import signed_text
 from payments.providers.wechat import answer_message
 from payments.sandbox import state
 from payments.sandbox.wechat_certificates import encrypted

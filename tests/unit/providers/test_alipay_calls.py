@@ -114,11 +114,9 @@ def test_codes_that_prove_nothing(alipay: Alipay, company: Company, which: int) 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"qr_code": ""}, {"qr_code": None}, {"qr_code": 5}, {"out_trade_no": "b" * 32}, {"out_trade_no": 5}],
+    [{"qr_code": ""}, {"qr_code": None}, {"qr_code": 5}],
 )
-def test_a_signed_code_of_another_shape_or_trade(
-    alipay: Alipay, company: Company, changed: dict[str, Any]
-) -> None:
+def test_a_signed_code_of_another_shape(alipay: Alipay, company: Company, changed: dict[str, Any]) -> None:
     company.answer = alipay_says(PRECREATE, {**CODE, **changed})
     with pytest.raises(OutcomeUnknown, match="QR code"):
         create(alipay, method=PayMethod.PRECREATE)
@@ -323,7 +321,10 @@ def test_a_key_file_with_something_else_in_it_is_named(
 
 def test_a_reference_is_not_sent(alipay: Alipay, company: Company) -> None:
     asked = remembering(
-        company, alipay_says("alipay.trade.query", {"code": "10000", "trade_status": "WAIT_BUYER_PAY"})
+        company,
+        alipay_says(
+            "alipay.trade.query", {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+        ),
     )
     alipay.query(out_trade_no=NUMBER, reference="pi_1")
     assert asked[0]["biz_content"] == f'{{"out_trade_no":"{NUMBER}"}}'

@@ -145,7 +145,10 @@ def test_a_refund_that_is_not_done_yet_and_one_without_a_reason(wechat: WeChatPa
 
     def processing(body: bytes) -> Any:
         asked.append(json.loads(body))
-        return signed({"status": "PROCESSING"})(body)
+        amount = {"refund": 990, "total": 1990, "currency": "CNY"}
+        return signed({"status": "PROCESSING", "out_trade_no": NUMBER, "out_refund_no": REFUND, "amount": amount})(
+            body
+        )
 
     company.answer = processing
     for reason in ("", "changed mind"):

@@ -13,7 +13,7 @@ from payments.providers.alipay_signing import signed_member, signed_text
 from payments.providers.base import RefundStatus, TradeStatus
 from payments.providers.wechat import WeChatPay
 from payments.sandbox import keys, state
-from tests.unit.providers.conftest import Answer, Company, alipay_says, channels, signed
+from tests.unit.providers.conftest import Answer, Company, alipay_says, channels, signed, unpaid
 
 NUMBER = "a" * 32
 
@@ -23,14 +23,15 @@ NUMBER = "a" * 32
     [
         lambda: lambda _: (200, {}, b'{"trade_state":"SUCCESS"}'),
         lambda: lambda _: (404, {}, b'{"code":"ORDER_NOT_EXIST"}'),
-        lambda: signed({"trade_state": "NOTPAY"}, age_seconds=301),
-        lambda: signed({"trade_state": "NOTPAY"}, age_seconds=-302),
+        lambda: signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER}, age_seconds=301),
+        lambda: signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER}, age_seconds=-302),
         lambda: signed(b"not json"),
-        lambda: signed({"trade_state": "SUCCESS"}),
-        lambda: signed({"trade_state": "SUCCESS", "mchid": 5}),
+        lambda: signed({"trade_state": "SUCCESS", "out_trade_no": NUMBER}),
+        lambda: signed({"trade_state": "SUCCESS", "out_trade_no": NUMBER, "mchid": 5}),
         lambda: signed(
             {
-                **dict.fromkeys(("mchid", "out_trade_no", "transaction_id"), "x"),
+                **dict.fromkeys(("mchid", "transaction_id"), "x"),
+                "out_trade_no": NUMBER,
                 "trade_state": "SUCCESS",
                 "amount": {"total": "1", "currency": "CNY"},
             }
@@ -53,7 +54,7 @@ def test_wechat_states_and_refusals(wechat: WeChatPay, company: Company) -> None
         ("CLOSED", TradeStatus.CLOSED),
         ("REVOKED", TradeStatus.CLOSED),
     ]:
-        company.answer = signed({"trade_state": told})
+        company.answer = signed({"trade_state": told, "out_trade_no": NUMBER})
         assert wechat.query(out_trade_no=NUMBER).status is expected
     for code in ("ORDER_NOT_EXIST", "ORDERNOTEXIST"):
         company.answer = signed({"code": code, "message": "no"}, status=404)
@@ -73,12 +74,13 @@ def test_wechat_states_and_refusals(wechat: WeChatPay, company: Company) -> None
     with pytest.raises(ProviderUnavailable, match="SIGN_ERROR"):
         wechat.close(out_trade_no=NUMBER)
     company.answer = signed({"code": "NO_AUTH", "message": "no"}, status=403)
-    with pytest.raises(ProviderRejected, match="NO_AUTH"):
+    with pytest.raises(OutcomeUnknown, match="NO_AUTH"):  # nor may we ask what became of it
         wechat.close(out_trade_no=NUMBER)
-    company.answer = signed({"status": "PROCESSING"})
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": NUMBER}
+    company.answer = signed({"status": "PROCESSING", **numbers})
     assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is RefundStatus.PROCESSING
     for told, becomes in (("ABNORMAL", RefundStatus.STUCK), ("CLOSED", RefundStatus.FAILED)):
-        company.answer = signed({"status": told})
+        company.answer = signed({"status": told, **numbers})
         assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is becomes
 
 
@@ -92,7 +94,8 @@ def test_wechat_is_asked_what_became_of_a_trade_that_it_would_not_close(
 ) -> None:
     """Which code it refuses with is not to be relied on, and a paid order may have no other witness."""
     trade = {
-        **dict.fromkeys(("mchid", "out_trade_no", "transaction_id"), "x"),
+        **dict.fromkeys(("mchid", "transaction_id"), "x"),
+        "out_trade_no": NUMBER,
         "trade_state": state,
         "amount": {"total": 1990, "currency": "CNY"},
     }
@@ -115,7 +118,7 @@ def test_wechat_is_asked_what_became_of_a_trade_that_it_would_not_close(
 def test_wechat_names_its_public_key_so_that_the_platform_signs_with_it(
     wechat: WeChatPay, company: Company
 ) -> None:
-    company.answer = signed({"trade_state": "NOTPAY"})
+    company.answer = unpaid(company)
     wechat.query(out_trade_no=NUMBER)
     path, headers = company.asked[0]
     assert path.startswith(f"/v3/pay/transactions/out-trade-no/{NUMBER}?mchid=")
@@ -140,6 +143,13 @@ def test_an_answer_that_does_not_come_in_time_is_unknown(wechat: WeChatPay, comp
 
 
 QUERY = "alipay.trade.query"
+PAID_TRADE = {
+    "code": "10000",
+    "out_trade_no": NUMBER,
+    "trade_no": "20",
+    "total_amount": "19.90",
+    "trade_status": "TRADE_SUCCESS",
+}
 
 
 @pytest.mark.parametrize(
@@ -148,10 +158,14 @@ QUERY = "alipay.trade.query"
         lambda: lambda _: (200, {}, b"<html>"),
         lambda: lambda _: (200, {}, b"[]"),
         lambda: lambda _: (200, {}, b'{"alipay_trade_query_response":{"code":"10000"}}'),
-        lambda: alipay_says(QUERY, {"code": "10000", "trade_status": "TRADE_SUCCESS"}, forge=True),
-        lambda: alipay_says(QUERY, {"code": "10000", "trade_status": "TRADE_SUCCESS"}),
-        lambda: alipay_says(QUERY, {"code": "10000"}),
+        lambda: alipay_says(QUERY, PAID_TRADE, forge=True),
+        lambda: alipay_says(QUERY, {name: value for name, value in PAID_TRADE.items() if name != "total_amount"}),
+        lambda: alipay_says(QUERY, {"code": "10000", "out_trade_no": NUMBER}),
         lambda: alipay_says(QUERY, {"code": "20000", "msg": "unavailable"}),
+        lambda: alipay_says(QUERY, {"code": "10003", "msg": "waiting"}),
+        lambda: alipay_says(QUERY, {"code": 10000, **{k: v for k, v in PAID_TRADE.items() if k != "code"}}),
+        lambda: alipay_says(QUERY, {"sub_code": "ACQ.TRADE_NOT_EXIST"}),
+        lambda: alipay_says(QUERY, {"code": ["40004"], "sub_code": "ACQ.TRADE_NOT_EXIST"}),
         lambda: alipay_says(QUERY, {"code": "40004", "sub_code": "ACQ.SYSTEM_ERROR"}),
     ],
 )
@@ -172,9 +186,10 @@ def test_alipay_states_and_refusals(alipay: Alipay, company: Company) -> None:
         company.answer = alipay_says(QUERY, {**trade, **told})
         assert alipay.query(out_trade_no=NUMBER).status is expected
     company.answer = alipay_says("error", {"code": "40001", "sub_code": "isv.missing-method", "sub_msg": "{no}"})
-    for call in (alipay.query, alipay.close):
-        with pytest.raises(ProviderRejected, match=r"isv\.missing-method"):
-            call(out_trade_no=NUMBER)
+    with pytest.raises(ProviderRejected, match=r"isv\.missing-method"):
+        alipay.query(out_trade_no=NUMBER)
+    with pytest.raises(OutcomeUnknown, match=r"isv\.missing-method"):  # nor may we ask what became of it
+        alipay.close(out_trade_no=NUMBER)
     with pytest.raises(ProviderRejected):
         alipay.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER)
     for turned_away in (

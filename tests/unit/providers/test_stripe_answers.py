@@ -18,6 +18,14 @@ from tests.unit.providers.conftest import Company
 
 NUMBER, REFUND_NUMBER = new_id().hex, new_id().hex
 SETTINGS = {"API_URL": "http://127.0.0.1:1", "SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
+INTENT = {
+    "id": "pi_1",
+    "status": "succeeded",
+    "currency": "cny",
+    "amount": 1990,
+    "amount_received": 1990,
+    "metadata": {"out_trade_no": NUMBER},
+}
 
 
 @pytest.fixture
@@ -62,7 +70,8 @@ def refund(stripe: StripeIntents, **changed: Any) -> Any:
 
 def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, company: Company) -> None:
     asked: list[bytes] = []
-    intent = {"id": "pi_1", "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}}}
+    action = {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}}
+    intent = {**INTENT, "status": "requires_action", "next_action": action}
 
     def answer(body: bytes) -> Any:
         asked.append(body)
@@ -134,9 +143,9 @@ def test_what_is_turned_away_unread_did_nothing(
         (200, b"\xff"),
         (200, b"[]"),
         (200, {}),
-        (200, {"id": "pi_1", "next_action": None}),
-        (200, {"id": "pi_1", "next_action": {"type": "use_stripe_sdk"}}),
-        (200, {"id": "pi_1", "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": None}}}),
+        (200, {**INTENT, "next_action": None}),
+        (200, {**INTENT, "next_action": {"type": "use_stripe_sdk"}}),
+        (200, {**INTENT, "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": None}}}),
     ],
 )
 def test_an_answer_that_says_nothing_leaves_it_unknown(
@@ -146,15 +155,6 @@ def test_an_answer_that_says_nothing_leaves_it_unknown(
     with pytest.raises(OutcomeUnknown):
         create(stripe)
     assert len(company.asked) == 1
-
-
-INTENT = {
-    "id": "pi_1",
-    "status": "succeeded",
-    "currency": "cny",
-    "amount_received": 1990,
-    "metadata": {"out_trade_no": NUMBER},
-}
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,9 @@ def test_an_intent_without_a_status_leaves_it_unknown(stripe: StripeIntents, com
 def test_a_refund_that_moved_no_money_has_no_fact(
     stripe: StripeIntents, company: Company, status: str, meaning: RefundStatus
 ) -> None:
-    says(company, {"id": "re_1", "status": status})
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
+    amount = {"amount": 990, "currency": "cny"}
+    says(company, {"id": "re_1", "status": status, **amount, "payment_intent": "pi_1", "metadata": numbers})
     assert (refund(stripe).status, refund(stripe).facts) == (meaning, ())
 
 

@@ -163,9 +163,10 @@ def test_a_file_that_drips_is_left_too(
 def genuine(channel: str) -> Callable[[bytes], Answer]:
     """An answer to a query."""
     if channel == "wechat":
-        return signed({"trade_state": "NOTPAY"})
+        return signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER})
     if channel == "alipay":
-        return alipay_says("alipay.trade.query", {"code": "10000", "trade_status": "WAIT_BUYER_PAY"})
+        trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+        return alipay_says("alipay.trade.query", trade)
     return lambda _: (200, {}, b'{"object": "search_result", "data": [], "has_more": false}')
 
 

@@ -24,7 +24,7 @@ from payments.providers import registry, rsa
 from payments.providers.wechat import WeChatPay, answer_message
 from payments.providers.wechat_keys import KeyRing, keep_certificates, serial_of
 from payments.sandbox import keys, state
-from tests.unit.providers.conftest import Company, channels, signed
+from tests.unit.providers.conftest import Company, channels, signed, unpaid
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 API_V3_KEY, FORMER_KEY = b"k" * 32, b"f" * 32
@@ -168,7 +168,7 @@ def test_an_answer_by_an_expired_certificate_is_unknown(wechat: WeChatPay, compa
     over = {"begin": datetime.now(UTC) - timedelta(days=9), "end": datetime.now(UTC) - timedelta(seconds=1)}
     expired = pair(key=ours.platform, serial=int(ours.platform_serial, 16), **over)
     late = WeChatPay(replace(wechat.config, platform_keys={expired.serial: expired.pem}))
-    company.answer = signed({"trade_state": "NOTPAY"})
+    company.answer = unpaid(company)
     assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
     with pytest.raises(OutcomeUnknown, match="expired on"):
         late.query(out_trade_no="a" * 32)
@@ -216,7 +216,7 @@ def test_of_several_public_keys_the_greatest_id_is_named_and_all_count() -> None
 
 
 def test_without_a_public_key_none_is_named(wechat: WeChatPay, company: Company) -> None:
-    company.answer = signed({"trade_state": "NOTPAY"})
+    company.answer = unpaid(company)
     serial = state.keys().platform_serial
     only = replace(wechat.config, platform_keys={serial: wechat.config.platform_keys[serial]})
     provider = WeChatPay(only)

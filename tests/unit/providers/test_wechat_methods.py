@@ -14,7 +14,7 @@ from payments.providers import rsa
 from payments.providers.base import NextActionType, Payer, PayMethod
 from payments.providers.wechat import WeChatPay, answer_message
 from payments.sandbox import keys, state
-from tests.unit.providers.conftest import Company, signed
+from tests.unit.providers.conftest import Company, signed, unpaid
 
 NUMBER = "a" * 32
 SHOPPER = Payer(openid="oUpF8uMuAJO", client_ip="203.0.113.7")
@@ -217,7 +217,7 @@ def test_signed_refusals_of_the_new_calls_are_refusals(wechat: WeChatPay, compan
 
 
 def test_the_reference_is_ignored(wechat: WeChatPay, company: Company) -> None:
-    company.answer = signed({"trade_state": "NOTPAY"})
+    company.answer = unpaid(company)
     told = [wechat.query(out_trade_no=NUMBER, reference=reference) for reference in ("", "pi_1")]
     assert told[0] == told[1]
     assert company.asked[0][0] == company.asked[1][0]

@@ -1,0 +1,55 @@
+"""What an answer lets us know: whether it is about what was asked, and whether it ends a command before it."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from prometheus_client import Counter
+
+from payments.errors import OutcomeUnknown, ProviderError
+
+log = logging.getLogger(__name__)
+
+MISMATCHED = Counter(
+    "payonce_provider_answers_mismatched",
+    "Genuine answers that name another trade, refund, amount or currency than was asked about, by channel.",
+    ["channel"],
+)
+
+
+def must_match(channel: str, *, asked: Mapping[str, object], told: Mapping[str, object]) -> None:
+    """Compare each member of `asked` with the answer's, which must be there.
+
+    A genuine answer about another trade is still genuine: only this keeps it from becoming a fact about ours.
+
+    Args:
+        asked: what the call is about, such as our number, the refund's number, amount and currency.
+        told: the same members as the answer has them.
+
+    Raises:
+        OutcomeUnknown: they differ; counted and logged.
+    """
+    wrong = [name for name, value in asked.items() if told.get(name) != value]
+    if not wrong:
+        return
+    MISMATCHED.labels(channel).inc()
+    differences = "; ".join(f"{name} is {told.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
+    log.error("An answer of %s is not about what was asked: %s", channel, differences)
+    raise OutcomeUnknown(f"the answer is not about what was asked: {differences}")
+
+
+@contextmanager
+def follow_up() -> Iterator[None]:
+    """Around a question about a command that may have left: whatever it raises says nothing about the command.
+
+    Only a verified word about the command itself ends it. A refused or unsent question is no such word.
+
+    Raises:
+        OutcomeUnknown: instead of any other `ProviderError`.
+    """
+    try:
+        yield
+    except OutcomeUnknown:
+        raise
+    except ProviderError as error:
+        raise OutcomeUnknown(f"what became of it cannot be asked: {error}") from error
