@@ -120,6 +120,7 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
             return refund
         if ours:
             result = _request(channel, refund, charged)
+        _must_match(result, refund, charged)
     except OutcomeUnknown as error:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
         return _set(refund, RefundStatus.UNCERTAIN)
@@ -199,16 +200,19 @@ def _number_of(refund: Refund, charged: Observation) -> str:
 
 def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
     """Ask what became of it."""
-    told = channel.query_refund(
+    return channel.query_refund(
         out_trade_no=refund.attempt.out_trade_no,
         out_refund_no=refund.out_refund_no,
         reference=_number_of(refund, charged),
     )
+
+
+def _must_match(result: RefundResult, refund: Refund, charged: Observation) -> None:
+    """A question names no amount, so its answer is compared here; raises OutcomeUnknown."""
     asked = {"amount_minor": refund.amount_minor, "currency": charged.currency}
-    for fact in told.facts:
-        answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
-        must_match(channel.channel, asked=asked, told=answer)
-    return told
+    for fact in result.facts:
+        told = {"amount_minor": fact.amount_minor, "currency": fact.currency}
+        must_match(refund.attempt.channel, asked=asked, told=told)
 
 
 def _set(refund: Refund, status: RefundStatus) -> Refund:

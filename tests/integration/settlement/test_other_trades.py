@@ -23,6 +23,7 @@ from tests.integration.settlement.test_commands_in_doubt import (
     requested,
     script,
     stripe_says,
+    taken,
 )
 from tests.unit.providers.conftest import alipay_says, signed
 
@@ -88,6 +89,18 @@ def test_the_refund_of_another_trade_at_alipay_makes_no_second_charge_of_ours(
     payment.refresh_from_db()
     assert (payment.status, payment.reserved_minor) == ("succeeded", PART_MINOR)
     assert (Refund.objects.count(), Observation.objects.count(), Anomaly.objects.count()) == (1, 1, 0)
+
+
+def test_the_query_after_a_refund_that_alipay_took_is_compared_too(
+    open_attempt: OpenAttempt, script: Callable[[str], Script]
+) -> None:
+    attempt = prepared(open_attempt, "alipay")
+    payment = paid_by(attempt)
+    refund, acts = requested(payment), script("alipay")
+    acts.play(taken(attempt), made(refund, refund_amount="19.90"))
+    assert refunds.submit_refund(refund.id).status == "uncertain"
+    payment.refresh_from_db()
+    assert (payment.reserved_minor, payment.refunded_minor) == (PART_MINOR, 0)
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
