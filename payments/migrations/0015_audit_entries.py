@@ -18,7 +18,7 @@ ABOUT = ("payment", "notification", "anomaly", "difference")
 
 FORMER = [
     import_module("payments.migrations.0011_audit_lines_stay").REFUSE,
-    import_module("payments.migrations.0014_asked_at").STAYS,
+    import_module("payments.migrations.0013_who_tells_the_outcome").STAYS,
 ]
 UNGUARD = "DROP FUNCTION payments_refuse_audit() CASCADE;"
 GUARD = """
