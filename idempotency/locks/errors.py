@@ -9,12 +9,13 @@ error                when
 `UpgradeRefused`     a holder of the read lock asks for the write lock: two would wait for ever
 `LockUnavailable`    the server did not answer; whether the lock was taken is not known to us, and
                      it ends by its lease
+`LockError`          itself: the server's ACL refuses the client's user a command or a channel
 ==================== ============================================================================
 """
 
 
 class LockError(Exception):
-    """Any of the above."""
+    """Any of the above, and what an ACL refuses."""
 
 
 class LockTimeout(LockError):

@@ -32,8 +32,9 @@ class Permits:
     Args:
         name: any text; the same name is the same semaphore everywhere.
         permits: how many there are.
-        client, owner, wait_seconds, lease_seconds, hold_seconds_max, release_seconds: as of `Lock`. A permit is
-            renewed while its holder lives, so a killed process gives its permits back.
+        client, owner, wait_seconds, lease_seconds, hold_seconds_max, release_seconds: as of `Lock`, but an owner's
+            permits are known to its process alone. A permit is renewed while its holder lives, so a killed process
+            gives its permits back.
     """
 
     def __init__(
