@@ -121,7 +121,8 @@ def test_alipay_s_page_is_for_genuine_addresses_and_one_amount(sandbox: Sandbox,
     sandbox.pay(number)
     assert "Paid." in opened(address()).text
     trade = built["alipay"]._call("alipay.trade.query", {"out_trade_no": number})
-    assert built["alipay"]._call("alipay.trade.query", {"trade_no": trade["trade_no"]})["out_trade_no"] == number
+    by_theirs = {"trade_no": trade["trade_no"]}
+    assert built["alipay"]._call("alipay.trade.query", by_theirs, repeats=("trade_no",))["out_trade_no"] == number
     with pytest.raises(ProviderRejected, match=r"ACQ\.TRADE_NOT_EXIST"):
         built["alipay"]._call("alipay.trade.query", {"trade_no": "nobody's"})
 

@@ -192,6 +192,8 @@ class TestPayment:
         silent(channels["wechat"])
         assert caller.post(**pay).status_code == 202
         channels["wechat"].failure = ProviderUnavailable("refused")
+        assert caller.post(**pay).status_code == 202  # nobody says what became of it
+        channels["wechat"].failing = frozenset({"create"})
         assert caller.post(**pay).status_code == 503
         LedgerEntry.objects.filter(key="pay").update(lease_until=Now() - timedelta(minutes=3))
         Attempt.objects.update(status="failed")
