@@ -59,8 +59,6 @@ def _product_page(
     request: HttpRequest, *, sku: str, form: BuyForm, problem: Problem | None = None
 ) -> HttpResponse:
     item = catalog.get_product(sku=sku, user_id=request.user.pk)
-    if request.session.session_key is None:  # the form's retry must find the basket that its first copy filled
-        request.session.create()
     context = {
         "product": item,
         "no_sale": item.flash_only and not flashsale.is_ahead(sku=sku),

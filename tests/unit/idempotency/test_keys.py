@@ -79,7 +79,7 @@ def test_random_keys_are_hard_to_guess(key: str) -> None:
     "key",
     [
         "k1",
-        secrets.token_urlsafe(15)[:20] + "A",  # 21 characters
+        "pJ3kV0xWq8ZtR5nB1cYuA",  # 21 characters
         "0a1b2c3d4e5f60718293a4b5c6d7e8",  # 30 hexadecimal digits
         "20261124081607000000000001",
         "2026-11-24_08-16-07_000000_0001",
