@@ -30,7 +30,7 @@ BUGS: list[tuple[Bug, Scenario, str]] = [
     (
         kinds.CALLBACK_WITHOUT_UNIQUE_ROW,
         scenarios.copied_callbacks,
-        r"paid payment \S+ was observed \d+ times",
+        r"wechat notification \S+ was taken in \d+ times",
     ),
     (
         kinds.REFUND_WITHOUT_RESERVATION,
