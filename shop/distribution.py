@@ -96,6 +96,7 @@ PLAN: Mapping[str, Placement] = {
         in_the_way=("primary key (id)",),
     ),
     "django_session": Distributed(column="session_key", group="sessions", because="random, and its only key"),
+    "idempotency_ledgerepoch": Local(because="one row"),
     "idempotency_ledgertally": Local(because="a few rows an hour"),
     **dict.fromkeys(
         (

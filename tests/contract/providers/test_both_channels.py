@@ -178,8 +178,14 @@ def test_a_refund_is_notified(provider: Provider, sandbox: Sandbox, listener: Li
         assert notice.facts == refunded.facts
     elif provider.channel == "stripe":  # an event has the refund alone, not the payment that it is of
         assert notice.facts == (replace(refunded.facts[0], paid_minor=None),)
-    else:  # Alipay tells the sum of refunds, so the payment is what can be read from it
-        assert [fact.kind for fact in notice.facts] == [FactKind.PAID]
+    else:  # Alipay's has the sum of refunds: here all of it, so the trade is closed, and that all went back
+        paid, back = notice.facts
+        assert (paid.kind, back.kind, back.amount_minor, back.is_whole) == (
+            FactKind.PAID,
+            FactKind.REFUNDED,
+            1990,
+            True,
+        )
 
 
 def test_a_lost_notification_never_comes_but_a_question_tells(

@@ -1,6 +1,7 @@
 """Payments and refunds over the API, and everything about them in the admin."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from rest_framework.test import APIClient
 
 from idempotency.completer import complete_stalled
 from idempotency.models import LedgerEntry
-from payments import reconcile, refunds, services
+from payments import asking, reconcile, refunds, services
 from payments.checks import check_channels, check_functions
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
@@ -126,8 +127,9 @@ def test_more_than_is_left_is_409(caller: APIClient, payment: Payment, teller: T
 
 
 def test_an_uncertain_refund_is_202_and_goes_on_under_the_same_number(
-    caller: APIClient, payment: Payment, teller: Teller
+    caller: APIClient, payment: Payment, teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(asking, "AGAIN", timedelta(0))
     teller.answers = [OutcomeUnknown("timed out"), RefundStatus.PROCESSING]
     told = [refund(caller, payment, 500) for _ in range(3)]
     assert [(answer.status_code, answer.json()["status"]) for answer in told] == [
@@ -170,7 +172,7 @@ def test_an_abandoned_refund_is_never_made(
     caller: APIClient, payment: Payment, teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as crash:
-        crash.setattr(refunds, "submit_refund", lambda refund_id: 1 / 0)
+        crash.setattr(refunds, "submit_refund", lambda refund_id, **how: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             refund(caller, payment, 500)
     call_command(

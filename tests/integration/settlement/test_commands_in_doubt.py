@@ -299,7 +299,7 @@ def test_what_a_provider_lets_us_know(
     acts.play(*steps_of(case, attempt))
     with pytest.raises(ProviderError) as failed:
         COMMANDS[case.command](acts.provider, attempt)
-    assert type(failed.value) is case.expected
+    assert isinstance(failed.value, case.expected)
     assert acts.steps in ([], [case.failure])  # the call that found no room or nobody was never made
 
 

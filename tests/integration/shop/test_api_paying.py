@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from idempotency.models import LedgerEntry
-from payments import reconcile
+from payments import asking, reconcile
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment
 from payments.providers.base import FactKind
@@ -187,7 +187,10 @@ class TestPayment:
         wechat.failing = frozenset()
         assert caller.post(**pay).status_code == 201
 
-    def test_a_key_that_heard_202_is_never_free(self, caller: Any, order_id: str, channels: Any) -> None:
+    def test_a_key_that_heard_202_is_never_free(
+        self, caller: Any, order_id: str, channels: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "AGAIN", timedelta(0))
         pay = {"path": f"orders/{order_id}/payment", "body": {"channel": "wechat"}, "key": "pay"}
         silent(channels["wechat"])
         assert caller.post(**pay).status_code == 202
