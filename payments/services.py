@@ -148,6 +148,8 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
         if attempt.status not in _UNOPENED:
             return Payment.objects.get(pk=attempt.payment_id)
     if _may_be_paid(attempt):
+        if asked is TradeStatus.PAID:  # its number is used up there, and our money is not
+            raise OutcomeUnknown("it was paid to another account")
         return None
     with follow_up():  # a refused closing leaves it open, or as unknown as it was
         return close_attempt(attempt.pk)

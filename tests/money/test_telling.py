@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from payments.models import Attempt, Notification, Observation
+from payments.models import Anomaly, Attempt, Notification, Observation
 from tests.money.till import CALLING, CHANNELS, PRICE_MINOR, Till
 
 EVERY = pytest.mark.parametrize("channel", CHANNELS)
@@ -71,7 +71,10 @@ def test_m19_everything_at_random(till: Till) -> None:
     for channel in CHANNELS:
         till.compare_today(channel)
     till.settle()
-    assert not Attempt.objects.filter(status="uncertain").exists(), f"MONEY_SEED={seed}"
+    # what was paid to another account stays uncertain until its time is over, and is closed then
+    foreign = Anomaly.objects.filter(kind="merchant_mismatch").values("payment")
+    uncertain = Attempt.objects.filter(status="uncertain").exclude(payment__in=foreign)
+    assert not uncertain.exists(), f"MONEY_SEED={seed}"
     print(dict(Counter(till.anomalies())))
     unsettled = {kind for kind, settled in till.anomalies() if not settled}
     assert unsettled <= {"merchant_mismatch", "refund_failed"}, f"MONEY_SEED={seed}"
