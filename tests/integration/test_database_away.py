@@ -87,6 +87,21 @@ def test_a_shopper_is_told_in_sentences(
     assert client.get(address).status_code == 200
 
 
+def test_a_form_is_told_so_too(client: Client) -> None:
+    """Its rate is counted before the view, by a member whom only the database knows."""
+    client.raise_request_exception = False
+    kept = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
+    try:
+        away = client.post("/note")
+    finally:
+        connection.close()
+        connection.settings_dict["OPTIONS"] = kept
+    assert (away.status_code, away["Content-Type"], away["Retry-After"]) == (503, "text/html; charset=utf-8", "1")
+    assert client.post("/note").status_code == 200
+
+
 def lose(which: Any) -> None:
     with contextlib.suppress(OperationalError), which.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")

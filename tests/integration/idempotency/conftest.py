@@ -18,6 +18,14 @@ def _plan() -> Iterator[None]:
     urls.PLAN.clear()
 
 
+@pytest.fixture(autouse=True)
+def _djangos_sessions(settings: Any) -> None:
+    """Sessions as a project has them; the shop's know its guests, and its forms have a rate."""
+    shops = {"shop.sessions.GuestsMiddleware", "shop.rates.FormRateMiddleware"}
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name not in shops]
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
+
+
 @pytest.fixture
 def user(transactional_db: None) -> User:
     return User.objects.create_user("ann")
