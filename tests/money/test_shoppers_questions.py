@@ -9,6 +9,7 @@ import pytest
 import redis
 from django.test import Client
 
+from idempotency.locks.script import tagged
 from payments import asking, limits, reconcile
 from payments.models import Attempt, Payment, Refund
 from shop.models import Order
@@ -160,7 +161,7 @@ def test_opening_refunding_closing_and_the_timer_go_out_while_shoppers_ask_witho
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
     monkeypatch.setattr(asking, "AGAIN", timedelta(0))
     settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 8, 0
-    redis_server.delete("payonce:rate:{provider:wechat}")  # what went out so far
+    redis_server.delete(tagged("rate", "provider:wechat"))  # what went out so far
     calls.clear()
     for _ in range(3):
         for order in orders:

@@ -58,7 +58,7 @@ def test_a_client_of_one_connection_waits_too(redis_server: redis.Redis, pool: A
         first, second = aio.Lock("thing", client=client), aio.Lock("thing", client=client)
         free = await first.acquire(wait_seconds=5)
         waiting = asyncio.create_task(second.acquire(wait_seconds=20))
-        await asyncio.to_thread(until, lambda: redis_server.zcard("payonce:lock:{thing}:queue") == 1)
+        await asyncio.to_thread(until, lambda: redis_server.zcard(f"{tagged('lock', 'thing')}:queue") == 1)
         await first.release()
         heard = await waiting
         await aio.close()

@@ -145,7 +145,7 @@ class Forger(httpx.BaseTransport):
         elif self._change == "wrongly signed":
             content = content.replace(b'"data"', b'"data" ')
             headers["content-length"] = str(len(content))
-        return httpx.Response(answer.status_code, headers=headers, content=content)
+        return httpx.Response(answer.status_code, headers=headers, stream=httpx.ByteStream(content))
 
     def close(self) -> None:
         self._onward.close()
