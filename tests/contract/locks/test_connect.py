@@ -62,7 +62,7 @@ def test_a_client_of_one_connection_waits_too(redis_server: redis.Redis, pool: A
         await first.release()
         heard = await waiting
         await aio.close()
-        await client.aclose()
+        await client.aclose(close_connection_pool=True)  # it was given, so it is not the client's to close
         return [free, heard]
 
     assert asyncio.run(story()) == [True, True]
