@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+import sys
 from pathlib import Path
 
 
@@ -17,9 +18,9 @@ def serve(*, port: int, folder: Path, shop: str) -> None:
 
     state.open_folder(folder, shop=shop)
     faults.seed_dice()
-    # At once: what is cut off is as after a crash, and a notification without a receipt is sent again.
+    # What is cut off is as after a crash: a notification without a receipt is sent again.
     for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, lambda *_: os._exit(0))
+        signal.signal(ending, lambda *_: sys.exit(0))
     server = Server(port, application)
     delivery.start()
     server.serve_for_ever()

@@ -15,11 +15,17 @@ def pay_path(order_id: str) -> str:
     return f"/api/v1/orders/{order_id}/payment"
 
 
-def boundaries_of_paying(shop: MortalShop, channel: str) -> int:
-    answer = shop.post(pay_path(shop.new_order()), {"channel": channel}, key=uuid4().hex)
+def crossed(answer: Any) -> int:
+    """How many boundaries the request that was answered has crossed."""
     assert answer is not None
     assert answer.status_code == 201
     return int(answer.headers["X-Fault-Count"])
+
+
+def boundaries_of_paying(shop: MortalShop, channel: str) -> int:
+    """The fewest: a process asks for the ledger's epoch now and then, which is a boundary more."""
+    body = {"channel": channel}
+    return min(crossed(shop.post(pay_path(shop.new_order()), body, key=uuid4().hex)) for _ in range(3))
 
 
 def shopper_pays(shop: MortalShop, payment: dict[str, Any]) -> None:
@@ -99,9 +105,7 @@ def test_placing_an_order_survives_a_kill_at_every_boundary(shop: MortalShop) ->
     def orders() -> int:
         return int(shop.rows("SELECT count(*) FROM shop_order")[0][0])
 
-    whole = shop.post("/api/v1/orders", body, key=uuid4().hex)
-    assert whole is not None
-    count = int(whole.headers["X-Fault-Count"])
+    count = min(crossed(shop.post("/api/v1/orders", body, key=uuid4().hex)) for _ in range(3))
     assert count >= 8
     for boundary in range(1, count + 1):
         key = uuid4().hex
