@@ -133,3 +133,12 @@ def alipay_says(
     name = method.replace(".", "_") + "_response" if method != "error" else "error_response"
     named = "" if cert_sn is None else f'"alipay_cert_sn": {json.dumps(cert_sn)},'
     return lambda _: (200, {}, f'{{ "{name}" : {raw}, {named} "sign":"{sign}"}}'.encode())
+
+
+@pytest.fixture
+def providers(platform: keys.Keys, company: Company) -> Iterator[dict[str, Any]]:
+    """Every channel, at the company's address."""
+    built: Any = registry.build(channels(company))
+    yield built
+    for provider in built.values():
+        provider._http.close()

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from payments.errors import OutcomeUnknown
-from payments.providers import alipay_bill, registry
+from payments.providers import alipay_bill
 from payments.providers.base import TradeStatus
 from payments.sandbox import keys
-from tests.unit.providers.conftest import Answer, Company, alipay_says, channels, signed
+from tests.unit.providers.conftest import Answer, Company, alipay_says, signed
 from tests.unit.providers.test_alipay_bill import PAYMENT, REFUND, packed, table
 from tests.unit.providers.test_transport import CHANNELS, genuine
 
@@ -38,14 +38,6 @@ def bomb() -> bytes:
     twice = gzip.compress(packed.getvalue())
     assert len(twice) < 4096
     return twice
-
-
-@pytest.fixture
-def providers(platform: keys.Keys, company: Company) -> Iterator[dict[str, Any]]:
-    built: Any = registry.build(channels(company))
-    yield built
-    for provider in built.values():
-        provider._http.close()
 
 
 @contextmanager

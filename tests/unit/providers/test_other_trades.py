@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from payments.errors import OutcomeUnknown
-from payments.providers import registry
 from payments.providers.answers import MISMATCHED
 from payments.providers.base import PayMethod, Provider, RefundStatus
-from payments.sandbox import keys
-from tests.unit.providers.conftest import Answer, Company, alipay_says, channels, signed
+from tests.unit.providers.conftest import Answer, Company, alipay_says, signed
 
 Document = dict[str, Any]
 Says = Callable[[bytes], Answer]
@@ -185,14 +183,6 @@ def changed(document: Document, member: str, *, missing: bool) -> Document:
     if missing:
         del part[name]
     return made
-
-
-@pytest.fixture
-def providers(platform: keys.Keys, company: Company) -> Iterator[dict[str, Any]]:
-    built: Any = registry.build(channels(company))
-    yield built
-    for provider in built.values():
-        provider._http.close()
 
 
 def run(provider: Provider, exchange: Exchange, company: Company, document: Document) -> Any:
