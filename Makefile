@@ -26,7 +26,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
 	@touch $@ $(VENV)/run.stamp
 
 run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
-	@exec $(PY) -m shop.run --stop-with-parent
+	@exec $(PY) -m shop.devserver.run --stop-with-parent
 
 # $(call apt,PACKAGES): succeeds where they are there afterwards; the lists are fetched where the old ones do not do
 APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends
@@ -80,7 +80,7 @@ cluster: $(VENV)/dev.stamp programs nginx ## the files of deploy/ over several s
 	$(PY) -m pytest tests/cluster -v $(PYTEST_FLAGS)
 
 bench: $(VENV)/dev.stamp wrk ## the benchmarks, as ratios measured side by side; results in bench/results
-	$(PY) -m shop.embedded --data-dir .data/bench -- $(PY) -m bench
+	$(PY) -m shop.devserver.embedded --data-dir .data/bench -- $(PY) -m bench
 
 DURATION ?= 60
 RUNS ?= 1
@@ -96,7 +96,7 @@ fuzz: $(VENV)/dev.stamp ## bytes that nobody would send, to every reader of stra
 lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, pins, deployment check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(PY) -m shop.embedded --fast --data-dir .data/lint -- $(MAKE) --no-print-directory lint-django
+	$(PY) -m shop.devserver.embedded --fast --data-dir .data/lint -- $(MAKE) --no-print-directory lint-django
 	$(BIN)/lint-imports
 	$(PY) -m pip check --disable-pip-version-check
 	$(PY) deploy/dependencies.py check

@@ -31,7 +31,7 @@ LAYERS = {
     "redis/": "Redis",
     "hiredis/": "Redis",
     "django_redis/": "Redis",
-    "idempotency/line.py": "Redis",
+    "idempotency/redis/line.py": "Redis",
     "django/db/": "Django's ORM",
     "django/": "Django, DRF",
     "rest_framework/": "Django, DRF",

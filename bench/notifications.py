@@ -32,9 +32,9 @@ from bench import servers
 from bench.plain_http import ask, post
 from bench.report import write
 from idempotency.ids import new_id
-from payments.journal import trial_balance
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
 from payments.sandbox import alipay, state, wechat
+from payments.settlement.journal import trial_balance
 from shop.models import Order
 
 COUNT, COPIES, SENDERS = 10_000, 3, 4

@@ -20,8 +20,8 @@ from django import db
 
 from bench.peer_venvs import ROOT, PeerUnavailableError, python_of
 from bench.variants import Variant
-from shop.cluster import end_of
-from shop.guardian import Guardian
+from shop.devserver.cluster import end_of
+from shop.devserver.guardian import Guardian
 
 WORKERS = 2
 THREADS = 4
@@ -66,13 +66,15 @@ def guarded() -> Iterator[Guardian]:
 
 
 def require_own_redis() -> None:
-    """The benchmarks empty Redis, so they want the one that shop.embedded starts for them.
+    """The benchmarks empty Redis, so they want the one that shop.devserver.embedded starts for them.
 
     Raises:
         RuntimeError: REDIS_URL may be somebody's.
     """
     if not os.environ.get("REDIS_URL", "").startswith("unix://"):
-        raise RuntimeError("This benchmark empties Redis; run it with: python -m shop.embedded -- python -m bench")
+        raise RuntimeError(
+            "This benchmark empties Redis; run it with: python -m shop.devserver.embedded -- python -m bench"
+        )
 
 
 def start(variant: Variant, guardian: Guardian, *, redis_database: int) -> Server:

@@ -24,8 +24,9 @@ from django.db import connection, transaction
 from django.db.models import Sum
 
 from bench.report import write
-from shop import orders, stock
+from shop import stock
 from shop.models import OrderItem, Product, StockStrategy
+from shop.orders import placing as orders
 
 ROUNDS = 5
 SECONDS = 3.0  # of a turn

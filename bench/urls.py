@@ -11,10 +11,11 @@ from rest_framework.response import Response
 
 from idempotency.ids import new_id
 from idempotency.models import ConsumedMessage
-from shop import orders, urls
+from shop import urls
 from shop.api.answers import order_response
 from shop.api.orders import OrderList
-from shop.serializers import OrderRequest
+from shop.api.serializers import OrderRequest
+from shop.orders import placing as orders
 
 
 class BareOrders(OrderList):

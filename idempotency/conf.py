@@ -37,7 +37,7 @@ class Config:
         token_seconds: how long a one-time token may wait for its use.
         tally_seconds: how often a process adds its counts to those of the admin's charts; None: never.
         principal: dotted path of a function from request to the caller's stable name, asked before all else that
-            may name them (`idempotency.principal`).
+            may name them (`idempotency.request.principal`).
         anonymous: what becomes of a keyed call whose caller nothing names. ``"accept"``: its key must be hard to
             guess; ``"refuse"``: 401 or 403.
         problem_type_base: address of a page that explains problems, to which the `code` is added for a problem's

@@ -14,15 +14,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from idempotency import tokens
 from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
-from idempotency.exchange import run, run_refusal
 from idempotency.middleware import problem_of
-from idempotency.misuse import mark_keyed, refuse_functions, refuse_wrong_use
 from idempotency.modes import ATOMIC, Mode
-from idempotency.principal import caller_of
-from idempotency.recovery import Phases
-from idempotency.response import Verdict, verdict_on
+from idempotency.protocol import tokens
+from idempotency.protocol.exchange import run, run_refusal
+from idempotency.protocol.misuse import mark_keyed, refuse_functions, refuse_wrong_use
+from idempotency.protocol.recovery import Phases
+from idempotency.request.principal import caller_of
+from idempotency.response.answers import Verdict, verdict_on
 from idempotency.views import (
     DJANGOS_REFUSALS,
     MALFORMED,

@@ -1,4 +1,4 @@
-"""The operator's keys, under which stored answers are encrypted (`idempotency.vault`)."""
+"""The operator's keys, under which stored answers are encrypted (`idempotency.response.vault`)."""
 
 import base64
 import binascii

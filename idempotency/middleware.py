@@ -12,9 +12,9 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 
-from idempotency.availability import outage
 from idempotency.errors import Problem, answer_sealed, payload_too_large, problem_response
-from idempotency.vault import VaultError
+from idempotency.postgres.availability import outage
+from idempotency.response.vault import VaultError
 
 log = logging.getLogger("idempotency")
 

@@ -4,8 +4,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from idempotency.indexes import BlockRangeIndex
 from idempotency.modes import Mode
+from idempotency.postgres.indexes import BlockRangeIndex
 
 
 class State(models.TextChoices):

@@ -18,15 +18,15 @@ from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
-from idempotency import fingerprint
-from idempotency.atomic import AtomicExchange
 from idempotency.errors import Problem, problem_response
-from idempotency.exchange import Exchange, identify, replay_after, run, told, traced
 from idempotency.middleware import problem_of
-from idempotency.misuse import mark_keyed, refuse_wrong_use
 from idempotency.modes import ATOMIC, Mode
-from idempotency.phases import PhasedExchange
-from idempotency.recovery import Phases
+from idempotency.protocol.atomic import AtomicExchange
+from idempotency.protocol.exchange import Exchange, identify, replay_after, run, told, traced
+from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
+from idempotency.protocol.phases import PhasedExchange
+from idempotency.protocol.recovery import Phases
+from idempotency.request import fingerprint
 
 View = Callable[..., Any]
 OnProblem = Callable[[HttpRequest, Problem], HttpResponseBase]

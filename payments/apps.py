@@ -9,4 +9,5 @@ class PaymentsConfig(AppConfig):
 
     def ready(self) -> None:
         # they register the system checks, and the steps that every process must know to go on with them
-        from payments import checks, refunding  # noqa: F401, PLC0415
+        from payments import checks  # noqa: F401, PLC0415
+        from payments.api import refunding  # noqa: F401, PLC0415

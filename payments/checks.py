@@ -14,9 +14,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
-from payments.providers import registry, stripe_settings
-from payments.providers.alipay_certificates import leaves
+from payments.providers import registry
+from payments.providers.alipay.certificates import leaves
 from payments.providers.settings_fields import is_loopback
+from payments.providers.stripe import settings as stripe_settings
 
 ENDS_SOON = timedelta(days=30)
 

@@ -23,8 +23,8 @@ exception            what is known                            what may follow
                      read
 ==================== ======================================== =========================================
 
-`PaymentRefused` and its children are business refusals raised by `payments.services`; each carries the `code`
-that the API answers with.
+`PaymentRefused` and its children are business refusals raised by `payments.attempts.services`; each carries the
+`code` that the API answers with.
 """
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 
-from idempotency.redaction import redacted
+from idempotency.response.redaction import redacted
 from payments.models import Anomaly, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
 

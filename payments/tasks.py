@@ -7,15 +7,18 @@ from procrastinate import JobContext, RetryStrategy
 from procrastinate.contrib.django import app
 from procrastinate.jobs import Job
 
-from payments import bills, certificates, reconcile, refunds, sequence, services
+from payments.attempts import certificates, services
 from payments.errors import ProviderError
+from payments.reconciliation import bills, reconcile
+from payments.refunds import steps as refunds
+from payments.settlement import sequence
 
 
 @app.periodic(cron="* * * * * */10")
 # no `lock` of the queue's: a worker that is killed would keep it, and nobody would be asked any more
-@app.task(name="payments.reconcile", queueing_lock="payments.reconcile")
+@app.task(name="payments.reconciliation.reconcile", queueing_lock="payments.reconciliation.reconcile")
 def reconcile_due(timestamp: int) -> int:
-    """Every ten seconds: ask about what is due; see `payments.reconcile.run_as_leader`.
+    """Every ten seconds: ask about what is due; see `payments.reconciliation.reconcile.run_as_leader`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
@@ -72,7 +75,7 @@ async def take_up_stalled(context: JobContext, timestamp: int) -> int:
 # ahead of all other work: what it finds waits for a worker already
 @app.task(name="payments.queue_events", queueing_lock="payments.queue_events", priority=10)
 def queue_events(timestamp: int) -> int:
-    """Every second: a job for each payment with events that wait; see `payments.sequence.queue_waiting`.
+    """Every second: a job for each payment with events that wait; see `sequence.queue_waiting`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
@@ -104,7 +107,7 @@ def handle_overdue_events(timestamp: int) -> int:
 @app.periodic(cron="30 2,5,8 * * *")
 @app.task(name="payments.compare_bills", queueing_lock="payments.compare_bills")
 def compare_bills(timestamp: int) -> int:
-    """Thrice a day, 10:30 China time first, when yesterday's bills are ready; see `payments.bills.compare_recent`.
+    """Thrice a day, 10:30 China time first, when yesterday's bills are ready; see `bills.compare_recent`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.

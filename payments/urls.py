@@ -3,7 +3,7 @@
 from django.urls import path
 
 import idempotency.ids  # noqa: F401  registers the <hexid:…> converter
-from payments import views
+from payments.api import views
 
 api_urlpatterns = [
     path("payments/<hexid:payment_id>", views.PaymentDetail.as_view(), name="api-payment"),

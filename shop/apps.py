@@ -13,9 +13,9 @@ class ShopConfig(AppConfig):
         from django.db.models.signals import post_migrate, pre_save  # noqa: PLC0415
         from prometheus_client import REGISTRY  # noqa: PLC0415
 
-        from idempotency.metrics import LedgerCollector  # noqa: PLC0415
-        from shop.authentication import end_token_with_password  # noqa: PLC0415
-        from shop.demo import shut_logins  # noqa: PLC0415
+        from idempotency.observability.metrics import LedgerCollector  # noqa: PLC0415
+        from shop.api.authentication import end_token_with_password  # noqa: PLC0415
+        from shop.devserver.demo import shut_logins  # noqa: PLC0415
 
         REGISTRY.register(LedgerCollector())
         post_migrate.connect(shut_logins, sender=self)

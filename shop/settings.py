@@ -15,7 +15,7 @@ import environ
 from csp import constants as csp
 from django.core.exceptions import ImproperlyConfigured
 
-from shop import redis_url
+from shop.devserver import redis_url
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -148,31 +148,31 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "shop.middleware.RequestIdMiddleware",
-    "shop.middleware.ReadableMiddleware",
-    "shop.middleware.ProbesMiddleware",
-    "shop.middleware.CallbacksMiddleware",
-    "shop.middleware.PermissionsPolicyMiddleware",
+    "shop.platform.middleware.RequestIdMiddleware",
+    "shop.platform.middleware.ReadableMiddleware",
+    "shop.platform.middleware.ProbesMiddleware",
+    "shop.platform.middleware.CallbacksMiddleware",
+    "shop.platform.middleware.PermissionsPolicyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "shop.middleware.ContentPolicyMiddleware",
+    "shop.platform.middleware.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "shop.middleware.UncachedMiddleware",
-    "shop.middleware.BodyMiddleware",
+    "shop.platform.middleware.UncachedMiddleware",
+    "shop.platform.middleware.BodyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "shop.middleware.LanguageMiddleware",
+    "shop.platform.middleware.LanguageMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "shop.sessions.GuestsMiddleware",
+    "shop.platform.sessions.GuestsMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "shop.middleware.MessagesMiddleware",
-    "shop.middleware.QueryMiddleware",
-    "shop.rates.FormRateMiddleware",
+    "shop.platform.middleware.MessagesMiddleware",
+    "shop.platform.middleware.QueryMiddleware",
+    "shop.web.rates.FormRateMiddleware",
     "idempotency.middleware.IdempotencyMiddleware",
-    "shop.middleware.DatabaseAwayMiddleware",
+    "shop.platform.middleware.DatabaseAwayMiddleware",
 ]
 
-CSRF_FAILURE_VIEW = "shop.fallbacks.csrf_refused"
+CSRF_FAILURE_VIEW = "shop.platform.fallbacks.csrf_refused"
 ROOT_URLCONF = "shop.urls"
 WSGI_APPLICATION = "shop.wsgi.application"
 APPEND_SLASH = False
@@ -225,7 +225,7 @@ try:
 except ValueError as error:
     raise ImproperlyConfigured(f"REDIS_URL {error}.") from None
 
-SESSION_ENGINE = "shop.sessions"  # in the database: a login must not hang on Redis
+SESSION_ENGINE = "shop.platform.sessions"  # in the database: a login must not hang on Redis
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -259,7 +259,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 262_144
 _https = _public.scheme == "https"
 SECURE_SSL_REDIRECT = _https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
-# whose X-Forwarded-For is believed (shop.clientip)
+# whose X-Forwarded-For is believed (shop.platform.clientip)
 TRUSTED_PROXIES = _networks("TRUSTED_PROXIES")
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 # both bind names that may not be the shop's, and preloading takes months to undo: the owner of the domain decides
@@ -291,24 +291,24 @@ CONTENT_SECURITY_POLICY = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "shop.authentication.TokenAuthentication",
+        "shop.api.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_THROTTLE_CLASSES": ["payments.throttling.CallerThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["payments.api.throttling.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "shop.parsing.Negotiation",
-    "DEFAULT_PARSER_CLASSES": ["shop.parsing.ShallowJSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "shop.platform.parsing.Negotiation",
+    "DEFAULT_PARSER_CLASSES": ["shop.platform.parsing.ShallowJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "idempotency.drf.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
-# counted over all processes (payments.throttling); far above what a person or a sound program does
+# counted over all processes (payments.api.throttling); far above what a person or a sound program does
 API_CALLS_PER_MINUTE = _count("API_CALLS_PER_MINUTE", default=60_000)
 API_CALLS_PER_MINUTE_OVERALL = _count("API_CALLS_PER_MINUTE_OVERALL", default=600_000)
 
-# of the pages (shop.rates): forms of one member, or of all guests of one address; passwords that were wrong
+# of the pages (shop.web.rates): forms of one member, or of all guests of one address; passwords that were wrong
 FORM_POSTS_PER_MINUTE = _count("FORM_POSTS_PER_MINUTE", default=600)
 LOGIN_FAILURES_PER_NAME = _count("LOGIN_FAILURES_PER_NAME", default=10)
 LOGIN_FAILURES_PER_ADDRESS = _count("LOGIN_FAILURES_PER_ADDRESS", default=60)
@@ -327,7 +327,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_PATCH": False,  # what a PATCH needs, it needs
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "shop.schema.what_befalls_every_call",
+        "shop.api.schema.what_befalls_every_call",
     ],
 }
 
@@ -336,7 +336,7 @@ IDEMPOTENCY: dict[str, Any] = {
     "SUBJECT_ADMIN": {"order": "admin:shop_order_change", "payment": "admin:payments_payment_change"},
 }
 if redis_url.is_cluster(REDIS_URL):
-    IDEMPOTENCY["REDIS_CLIENT"] = "shop.redis_url.cluster_client"
+    IDEMPOTENCY["REDIS_CLIENT"] = "shop.devserver.redis_url.cluster_client"
 # answers at rest: "<key id>:<32 bytes in base64>" for each key, the one for new answers first
 _body_keys = dict(entry.partition(":")[::2] for entry in env.list("IDEMPOTENCY_BODY_KEYS", default=[]))
 if _body_keys:
@@ -346,12 +346,12 @@ if _body_keys:
 PROCRASTINATE_WORKER_DEFAULTS = {"delete_jobs": "successful"}
 
 ORDER_TTL_SECONDS = 1800
-# how long a process shows the catalogue from its memory without asking (shop.window); 0: not at all
+# how long a process shows the catalogue from its memory without asking (shop.catalog.window); 0: not at all
 CATALOGUE_SECONDS = _seconds("CATALOGUE_SECONDS", default=1, longest=60)
-PAYMENT_ORDER_LISTENER = "shop.lifecycle.on_payment"
-PAYMENT_EVENT_HANDLER = "shop.fulfilment.on_event"
+PAYMENT_ORDER_LISTENER = "shop.orders.lifecycle.on_payment"
+PAYMENT_EVENT_HANDLER = "shop.orders.fulfilment.on_event"
 
-# for each channel, over all processes (payments.limits)
+# for each channel, over all processes (payments.channels.limits)
 PROVIDER_CALLS_MAX = _count("PROVIDER_CALLS_MAX", default=32)
 PROVIDER_CALLS_PER_SECOND = _count("PROVIDER_CALLS_PER_SECOND", default=100)
 # a phased handler makes four calls at most, of 5 s each: with four waits it must end within its lease of 30 s
@@ -418,10 +418,10 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
-        "context": {"()": "idempotency.logs.ContextFilter"},
-        "refusals": {"()": "shop.logs.RefusalFilter"},
+        "context": {"()": "idempotency.observability.logs.ContextFilter"},
+        "refusals": {"()": "shop.platform.logs.RefusalFilter"},
     },
-    "formatters": {"json": {"()": "shop.logs.json_formatter"}},
+    "formatters": {"json": {"()": "shop.platform.logs.json_formatter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["context"]}},
     "root": {"handlers": ["console"], "level": _log_level("LOG_LEVEL")},
     "loggers": {

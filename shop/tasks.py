@@ -12,10 +12,11 @@ from django.db import connection
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from idempotency.completer import complete_stalled
-from idempotency.reaper import reap
-from idempotency.settling import settle_known
-from shop import checkout, flashsale, lifecycle
+from idempotency.maintenance.completer import complete_stalled
+from idempotency.maintenance.reaper import reap
+from idempotency.maintenance.settling import settle_known
+from shop import sales as flashsale
+from shop.orders import checkout, lifecycle
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ def clear_jobs(timestamp: int) -> int:
 @app.periodic(cron="17 * * * *")
 @app.task(name="shop.reap_ledger", queueing_lock="shop.reap_ledger")
 def reap_ledger(timestamp: int) -> dict[str, int]:
-    """Once an hour: remove answers and keys that are past their time; see `idempotency.reaper.reap`.
+    """Once an hour: remove answers and keys that are past their time; see `idempotency.maintenance.reaper.reap`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
@@ -160,7 +161,7 @@ def complete_ledger(timestamp: int) -> dict[str, int]:
         timestamp: Unix seconds of the run that the queue scheduled.
 
     Returns:
-        How many by result: as `idempotency.completer.complete_stalled` has them, and `settled`.
+        How many by result: as `idempotency.maintenance.completer.complete_stalled` has them, and `settled`.
     """
     settled = settle_known(is_known=checkout.is_known)
     return complete_stalled() | ({"settled": settled} if settled else {})

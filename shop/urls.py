@@ -1,4 +1,4 @@
-"""Every address of the project in one place, but for the probes of machines (`shop.middleware`)."""
+"""Every address of the project in one place, but for the probes of machines (`shop.platform.middleware`)."""
 
 from csp import constants as csp
 from csp.decorators import csp_update
@@ -12,18 +12,18 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 
 import payments.urls
 import shop.api.urls
-import shop.demo
-import shop.pages
+import shop.devserver.demo
+import shop.web.pages
 from idempotency.drf import TokenList
-from shop.decorators import posted_only
-from shop.fallbacks import no_such_call, no_such_page
-from shop.login import LoginView
-from shop.rates import limits_guesses
-from shop.schemaview import SchemaView
+from shop.api.schemaview import SchemaView
+from shop.platform.fallbacks import no_such_call, no_such_page
+from shop.web.decorators import posted_only
+from shop.web.login import LoginView
+from shop.web.rates import limits_guesses
 
-handler400 = "shop.fallbacks.bad_request"
-handler404 = "shop.fallbacks.not_found"
-handler500 = "shop.fallbacks.server_error"
+handler400 = "shop.platform.fallbacks.bad_request"
+handler404 = "shop.platform.fallbacks.not_found"
+handler500 = "shop.platform.fallbacks.server_error"
 
 # Swagger's page writes styles into itself, and its pictures are data
 api_docs = csp_update({"style-src": [csp.SELF, csp.UNSAFE_INLINE], "img-src": [csp.SELF, "data:"]})(
@@ -55,8 +55,8 @@ urlpatterns = [
     # where browsers look by themselves: on the admin's pages, and beside documents
     path("favicon.ico", RedirectView.as_view(url=f"{settings.STATIC_URL}shop/icon.svg")),
     path("i18n/", include("django.conf.urls.i18n")),
-    path("", include(shop.pages.urlpatterns)),
+    path("", include(shop.web.pages.urlpatterns)),
 ]
 if settings.SANDBOX_URL:
-    urlpatterns.append(path("demo/attempts/<hexid:attempt_id>", shop.demo.shopper_is_led))
+    urlpatterns.append(path("demo/attempts/<hexid:attempt_id>", shop.devserver.demo.shopper_is_led))
 urlpatterns.append(path("<path:address>", no_such_page))

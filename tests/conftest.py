@@ -16,11 +16,12 @@ import redis
 from django.db import connection
 from django.test import TransactionTestCase
 
-from idempotency import background, fastpath
 from idempotency.ledger import epoch
-from idempotency.tallies import tallies
+from idempotency.observability import background
+from idempotency.observability.tallies import tallies
+from idempotency.redis import fastpath
 from payments.sandbox import state
-from shop.guardian import Guardian
+from shop.devserver.guardian import Guardian
 from tests.emptying import empty_tables
 
 # pytest-django's test cases inherit it
@@ -73,7 +74,7 @@ def _fresh_marker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 def _no_thread_outlives_its_test() -> Iterator[None]:
     """What a test began in the background must not meet the next one, nor its database."""
     yield
-    if window := sys.modules.get("shop.window"):
+    if window := sys.modules.get("shop.catalog.window"):
         window._copy.close()  # it listens for as long as its process lives
     assert background.stop(seconds=30) == []
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shop.plan import Plan, complete
+from shop.devserver.plan import Plan, complete
 from tests.sandbox import ROOT
 
 SET_BY_RUN = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PUBLIC_URL", "DEBUG", "DJANGO_SETTINGS_MODULE")
@@ -15,7 +15,7 @@ FIRST_START = "{python} manage.py migrate --verbosity 0 && {python} manage.py lo
 
 
 def lay_out(folder: Path) -> None:
-    """Fill the empty `folder` with servers' data, keys, schema and demo data, as `shop.run` would."""
+    """Fill the empty `folder` with servers' data, keys, schema and demo data, as `shop.devserver.run` would."""
     copy(_made(), folder)
 
 
@@ -49,7 +49,7 @@ def make(place: Path) -> None:
     """Have a first start's data in the folder `place`, which must not be there yet; nothing runs on it afterwards."""
     place.mkdir(mode=0o755)
     environment = complete(Plan(ports=(8000,), sandbox_port=8001, data_dir=place), clean_environment())
-    servers = [sys.executable, "-m", "shop.embedded", "--data-dir", str(place), "--fast", "--"]
+    servers = [sys.executable, "-m", "shop.devserver.embedded", "--data-dir", str(place), "--fast", "--"]
     subprocess.run(
         [*servers, "sh", "-c", FIRST_START.format(python=sys.executable)], cwd=ROOT, env=environment, check=True
     )

@@ -21,8 +21,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from shop import embedded
-from shop.guardian import Guardian
+from shop.devserver import embedded
+from shop.devserver.guardian import Guardian
 from tests.ports import free_ports
 
 START_SECONDS = 60.0

@@ -20,7 +20,7 @@ START_SECONDS = 90.0
 
 
 class RunningShop:
-    """`python -m shop.run` with servers of its own; `stop` it in the end.
+    """`python -m shop.devserver.run` with servers of its own; `stop` it in the end.
 
     Args:
         folder: its data.
@@ -49,7 +49,7 @@ class RunningShop:
         }
         self._log = (folder / "run.log").open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "shop.run"],
+            [sys.executable, "-m", "shop.devserver.run"],
             cwd=ROOT,
             env=environment,
             stdout=self._log,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shop.embedded import EmbeddedServers
+from shop.devserver.embedded import EmbeddedServers
 
 LONG = (
     "tests/integration/secrets/test_nothing",

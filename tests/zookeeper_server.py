@@ -12,8 +12,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from shop import embedded
-from shop.guardian import Guardian
+from shop.devserver import embedded
+from shop.devserver.guardian import Guardian
 from tests.ports import free_ports
 
 START_SECONDS = 60.0

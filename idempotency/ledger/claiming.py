@@ -4,8 +4,9 @@ The finished row with its answer is the last statement before the commit, and se
 unique constraint on (key, scope) is the judge: a twin that comes to the same point waits at the index for that one
 commit, and loses.
 
-That twins do not even run beside each other is the marker's work (`idempotency.marker`); where Redis is away, an
-advisory lock of the transaction does it (`hold`), tried and not waited for, and gone with the process that had it.
+That twins do not even run beside each other is the marker's work (`idempotency.redis.marker`); where Redis is
+away, an advisory lock of the transaction does it (`hold`), tried and not waited for, and gone with the process
+that had it.
 """
 
 import json
@@ -14,14 +15,14 @@ from typing import Any
 from django.db import IntegrityError, OperationalError, connection
 
 from idempotency.conf import config
-from idempotency.keys import lock_id_of
 from idempotency.ledger.identity import Found, Identity, TwinRunning
 from idempotency.ledger.reading import FIND, found_in
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import Mode
 from idempotency.names import schema
-from idempotency.response import StoredResponse
-from idempotency.statements import Statement, broken_constraint, send
+from idempotency.postgres.statements import Statement, broken_constraint, send
+from idempotency.request.keys import lock_id_of
+from idempotency.response.answers import StoredResponse
 
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from idempotency.response import StoredResponse
+from idempotency.response.answers import StoredResponse
 
 
 class TwinRunning(Exception):

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from idempotency.ledger.identity import Found, Identity, Run
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import Mode
-from idempotency.response import StoredResponse
+from idempotency.response.answers import StoredResponse
 
 _ENTRY = LedgerEntry._meta.db_table
 _ATTEMPT = LedgerAttempt._meta.db_table

@@ -8,7 +8,7 @@ from django.db import connection
 from idempotency.conf import config
 from idempotency.ledger.identity import Found
 from idempotency.models import LedgerAttempt, LedgerEntry
-from idempotency.response import StoredResponse
+from idempotency.response.answers import StoredResponse
 
 _TABLE = LedgerEntry._meta.db_table
 _ATTEMPT = LedgerAttempt._meta.db_table

@@ -10,10 +10,10 @@ from datetime import timedelta
 from django.db import connection
 from django.db.models.functions import Now
 
-from idempotency import vault
 from idempotency.conf import config
-from idempotency.keys import digest_of
 from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, LedgerTally, State
+from idempotency.request.keys import digest_of
+from idempotency.response import vault
 
 _ENTRY = LedgerEntry._meta.db_table
 _ATTEMPT = LedgerAttempt._meta.db_table

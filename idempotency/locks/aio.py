@@ -3,6 +3,7 @@
 `close` ends what the running loop has of them, and gives back the connections that they made, before it ends.
 """
 
+from idempotency.locks.engine.tasks import close
 from idempotency.locks.expiring import AsyncExpiringSet as ExpiringSet
 from idempotency.locks.latch import AsyncCountDownLatch as CountDownLatch
 from idempotency.locks.multi import AsyncMultiLock as MultiLock
@@ -14,7 +15,6 @@ from idempotency.locks.readwrite import AsyncReadWriteLock as ReadWriteLock
 from idempotency.locks.redlock import AsyncRedLock as RedLock
 from idempotency.locks.semaphore import AsyncPermitExpirableSemaphore as PermitExpirableSemaphore
 from idempotency.locks.semaphore import AsyncSemaphore as Semaphore
-from idempotency.locks.tasks import close
 from idempotency.locks.topic import AsyncTopic as Topic
 
 __all__ = [

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from idempotency.locks.holds import bounded
-from idempotency.locks.hub import Hub
-from idempotency.locks.script import Script, tagged
-from idempotency.locks.steps import Ask, Steps, Tell, operation
-from idempotency.locks.tasks import OnTasks
-from idempotency.locks.threads import OnThreads
+from idempotency.locks.engine.holds import bounded
+from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.script import Script, tagged
+from idempotency.locks.engine.steps import Ask, Steps, Tell, operation
+from idempotency.locks.engine.tasks import OnTasks
+from idempotency.locks.engine.threads import OnThreads
 
 _REMEMBER = Script("remember")
 

@@ -3,15 +3,15 @@
 import time
 from typing import Any
 
+from idempotency.locks.engine.holds import bounded
+from idempotency.locks.engine.hub import READY_SECONDS, Hub
+from idempotency.locks.engine.places import RELEASE_SECONDS
+from idempotency.locks.engine.script import Script, tagged
+from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
+from idempotency.locks.engine.tasks import OnTasks
+from idempotency.locks.engine.threads import OnThreads
+from idempotency.locks.engine.waiting import bound_of, deadline_of, insist
 from idempotency.locks.errors import LockUnavailable
-from idempotency.locks.holds import bounded
-from idempotency.locks.hub import READY_SECONDS, Hub
-from idempotency.locks.places import RELEASE_SECONDS
-from idempotency.locks.script import Script, tagged
-from idempotency.locks.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
-from idempotency.locks.tasks import OnTasks
-from idempotency.locks.threads import OnThreads
-from idempotency.locks.waiting import bound_of, deadline_of, insist
 
 _LATCH = Script("latch")
 LIFE_SECONDS = 86_400.0

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Self
 
-from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.steps import Finish, On, Steps, operation
+from idempotency.locks.engine.tasks import OnTasks
+from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockError, LockTimeout
 from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
-from idempotency.locks.steps import Finish, On, Steps, operation
-from idempotency.locks.tasks import OnTasks
-from idempotency.locks.threads import OnThreads
 
 
 class SeveralLocks:

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from idempotency.locks import holder
-from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.holds import Hold
+from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
+from idempotency.locks.engine.steps import Steps, operation
+from idempotency.locks.engine.tasks import OnTasks
+from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockTimeout
-from idempotency.locks.holder import Holder
-from idempotency.locks.holds import Hold
-from idempotency.locks.hub import Hub
-from idempotency.locks.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
-from idempotency.locks.steps import Steps, operation
-from idempotency.locks.tasks import OnTasks
-from idempotency.locks.threads import OnThreads
 
 DEFAULT: Any = object()  # as the constructor said
 

@@ -11,12 +11,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from idempotency.locks import holder
-from idempotency.locks.blocking import BesideTheLoop, Blocking
-from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.steps import Pause, Steps, operation
 from idempotency.locks.errors import LockTimeout, NotHeld
 from idempotency.locks.mutex import DEFAULT
-from idempotency.locks.steps import Pause, Steps, operation
 
 LOOK_SECONDS = 0.002  # how often the head of the line looks; flock cannot wait for one of several
 

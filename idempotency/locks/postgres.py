@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from django.db import OperationalError, connections, transaction
 from django.db.models import Model, QuerySet
 
-from idempotency.locks.advisory import AdvisoryLock, AsyncAdvisoryLock
+from idempotency.locks.engine.advisory import AdvisoryLock, AsyncAdvisoryLock
+from idempotency.locks.engine.session import LOCK_NOT_AVAILABLE, lock_key, milliseconds
 from idempotency.locks.errors import LockError, LockLost, LockTimeout
-from idempotency.locks.session import LOCK_NOT_AVAILABLE, lock_key, milliseconds
 from idempotency.names import schema
 
 __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transaction_lock", "write_fenced"]

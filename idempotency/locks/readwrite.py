@@ -6,10 +6,10 @@ two of them would wait for each other for ever.
 
 from typing import Any
 
-from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.tasks import OnTasks
+from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.mutex import Mutex
-from idempotency.locks.tasks import OnTasks
-from idempotency.locks.threads import OnThreads
 
 READERS_MAX = 2**31
 

@@ -12,14 +12,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.holds import Hold
+from idempotency.locks.engine.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
+from idempotency.locks.engine.steps import Finish, On, Pause, Steps, operation
+from idempotency.locks.engine.tasks import OnTasks
+from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
-from idempotency.locks.holds import Hold
 from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
-from idempotency.locks.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
-from idempotency.locks.steps import Finish, On, Pause, Steps, operation
-from idempotency.locks.tasks import OnTasks
-from idempotency.locks.threads import OnThreads
 
 DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # by which clocks may differ over a lease
 TRY_AGAIN_SECONDS = (0.02, 0.2)

@@ -8,19 +8,19 @@ import threading
 import weakref
 from typing import Any
 
-from idempotency.locks import holder
-from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.holds import MICROSECONDS, Hold, bounded
+from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
+from idempotency.locks.engine.script import Script
+from idempotency.locks.engine.steps import Ask, Steps, operation
+from idempotency.locks.engine.tasks import OnTasks
+from idempotency.locks.engine.threads import OnThreads
+from idempotency.locks.engine.waiting import insist
 from idempotency.locks.errors import LockTimeout, NotHeld
-from idempotency.locks.holder import Holder
-from idempotency.locks.holds import MICROSECONDS, Hold, bounded
-from idempotency.locks.hub import Hub
 from idempotency.locks.mutex import DEFAULT
-from idempotency.locks.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
-from idempotency.locks.script import Script
-from idempotency.locks.steps import Ask, Steps, operation
-from idempotency.locks.tasks import OnTasks
-from idempotency.locks.threads import OnThreads
-from idempotency.locks.waiting import insist
 
 _RENEW = Script("renew")
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last

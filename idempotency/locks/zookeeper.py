@@ -17,11 +17,11 @@ from urllib.parse import quote
 
 from kazoo.client import KazooClient
 
-from idempotency.locks import holder
-from idempotency.locks.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.steps import Step, Steps, Tasked, Threaded, Wait, operation, perform, perform_async
+from idempotency.locks.engine.threads import ThreadBell
 from idempotency.locks.errors import LockLost, LockTimeout, NotHeld
-from idempotency.locks.steps import Step, Steps, Tasked, Threaded, Wait, operation, perform, perform_async
-from idempotency.locks.threads import ThreadBell
 from idempotency.locks.zookeeper_queue import LoopBell, Place, Queue, desk_of, session_ended
 
 T = TypeVar("T")

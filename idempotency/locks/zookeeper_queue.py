@@ -30,10 +30,10 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState, KeeperState
 
+from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.steps import Steps, Wait
+from idempotency.locks.engine.tasks import TaskBell
 from idempotency.locks.errors import LockLost, LockUnavailable
-from idempotency.locks.holder import Holder
-from idempotency.locks.steps import Steps, Wait
-from idempotency.locks.tasks import TaskBell
 
 ANSWER_SECONDS = 10.0  # kazoo's own default for a session: a server silent for that long has forgotten us
 LOOK_SECONDS = 3600.0  # who waits for ever looks once in that time

@@ -2,7 +2,7 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
-import idempotency.indexes
+import idempotency.postgres.indexes
 
 
 class Migration(migrations.Migration):
@@ -117,7 +117,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="ledgerentry",
-            index=idempotency.indexes.BlockRangeIndex(fields=["created_at"], name="ledger_by_time"),
+            index=idempotency.postgres.indexes.BlockRangeIndex(fields=["created_at"], name="ledger_by_time"),
         ),
         migrations.AddIndex(
             model_name="ledgerentry",
@@ -150,7 +150,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="consumedmessage",
-            index=idempotency.indexes.BlockRangeIndex(fields=["consumed_at"], name="inbox_by_time"),
+            index=idempotency.postgres.indexes.BlockRangeIndex(fields=["consumed_at"], name="inbox_by_time"),
         ),
         migrations.AddConstraint(
             model_name="consumedmessage",

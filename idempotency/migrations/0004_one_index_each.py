@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from idempotency.indexes import WithoutIndex
+from idempotency.postgres.indexes import WithoutIndex
 
 
 class Migration(migrations.Migration):

@@ -6,8 +6,8 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency import tokens
-from idempotency.principal import principal_of
+from idempotency.protocol import tokens
+from idempotency.request.principal import principal_of
 
 register = template.Library()
 

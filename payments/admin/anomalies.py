@@ -11,15 +11,17 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
-from idempotency.adminpages import Tool
-from idempotency.filters import newest
-from idempotency.searching import WholeTermSearch
-from idempotency.timeline import utc
-from payments import channels, decisions, legible
+from idempotency.admin.filters import newest
+from idempotency.admin.pages import Tool
+from idempotency.admin.searching import WholeTermSearch
+from idempotency.admin.timeline import utc
+from payments import legible
 from payments.admin.filters import CHANNELS, ToDo
 from payments.admin.forms import ResolutionForm
 from payments.admin.pages import MoneyAdmin, Question, link, link_to_payment, number_in
+from payments.channels import configured as channels
 from payments.models import Anomaly, Refund
+from payments.operations import decisions
 from payments.states import OPEN_REFUNDS
 
 Kind = Anomaly.Kind

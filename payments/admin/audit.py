@@ -6,8 +6,8 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest, numbers_of
-from idempotency.timeline import utc
+from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest, numbers_of
+from idempotency.admin.timeline import utc
 from payments.admin.pages import MoneyAdmin
 from payments.models import AuditEntry
 

@@ -13,16 +13,17 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.adminpages import Tool
-from idempotency.filters import newest
-from idempotency.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
-from idempotency.timeline import utc
-from payments import bills, decisions
+from idempotency.admin.filters import newest
+from idempotency.admin.pages import Tool
+from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
+from idempotency.admin.timeline import utc
 from payments.admin.filters import CHANNELS, ToDo
 from payments.admin.forms import ResolutionForm
 from payments.admin.pages import MoneyAdmin, Question, link, link_to_payment
 from payments.legible import money
 from payments.models import BillComparison, Difference
+from payments.operations import decisions
+from payments.reconciliation import bills
 
 Kind = Difference.Kind
 

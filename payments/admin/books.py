@@ -13,15 +13,15 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.adminpages import Tool
-from idempotency.filters import newest
-from idempotency.searching import WholeTermSearch
-from idempotency.timeline import utc
-from payments import dashboard
+from idempotency.admin.filters import newest
+from idempotency.admin.pages import Tool
+from idempotency.admin.searching import WholeTermSearch
+from idempotency.admin.timeline import utc
 from payments.admin.filters import Account, AtProvider, Booked
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
 from payments.legible import money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
+from payments.operations import dashboard
 
 FIELDS = ("account", "currency", "debit", "credit", "balance")
 

@@ -9,11 +9,11 @@ from django.db.models import Model
 from django.utils import timezone
 from django.utils.timesince import timesince
 
-from idempotency.charts import Group, draw
-from payments import dashboard as figures
+from idempotency.admin.charts import Group, draw
 from payments.admin.pages import page_of
 from payments.legible import money, refund_money
 from payments.models import Attempt, PaymentEvent, Refund
+from payments.operations import dashboard as figures
 
 # every verdict once; the colours are legible on white and on black
 VERDICTS = Group(

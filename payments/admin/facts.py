@@ -4,12 +4,12 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.utils.safestring import SafeString
 
-from idempotency.filters import newest
-from idempotency.searching import WholeTermSearch, numbers_among_newest, numbers_of
-from idempotency.timeline import utc
-from payments import channels
+from idempotency.admin.filters import newest
+from idempotency.admin.searching import WholeTermSearch, numbers_among_newest, numbers_of
+from idempotency.admin.timeline import utc
 from payments.admin.filters import CHANNELS
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
+from payments.channels import configured as channels
 from payments.legible import money
 from payments.models import Attempt, Observation, Refund
 from payments.models.choices import choices

@@ -9,10 +9,10 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from idempotency import searching
-from idempotency.filters import is_offered
-from payments.journal import provider_account
+from idempotency.admin import searching
+from idempotency.admin.filters import is_offered
 from payments.models import Anomaly, JournalEntry, JournalLine, PaymentEvent
+from payments.settlement.journal import provider_account
 
 CHANNELS = [(name, name) for name in ("wechat", "alipay", "stripe")]
 

@@ -5,10 +5,10 @@ from typing import Any
 from django import forms
 
 from idempotency.ids import new_id
-from payments.bills import NUMBER_MAX
 from payments.legible import money
 from payments.models import Attempt, Payment, Refund
 from payments.money import from_decimal, to_decimal
+from payments.reconciliation.bills import NUMBER_MAX
 
 RESOLUTION_MAX = 160  # characters, as the anomaly's row has
 

@@ -10,16 +10,17 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.adminpages import Tool
-from idempotency.filters import newest
-from idempotency.searching import WholeTermSearch
-from idempotency.timeline import utc
-from payments import decisions, legible
+from idempotency.admin.filters import newest
+from idempotency.admin.pages import Tool
+from idempotency.admin.searching import WholeTermSearch
+from idempotency.admin.timeline import utc
+from payments import legible
 from payments.admin.filters import CHANNELS
 from payments.admin.forms import ReasonForm
 from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
 from payments.models import Attempt, Notification
-from payments.position import as_id
+from payments.operations import decisions
+from payments.settlement.position import as_id
 
 Verdict = Notification.Verdict
 

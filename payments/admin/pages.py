@@ -14,13 +14,13 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.adminpages import ReadOnlyAdmin
+from idempotency.admin.pages import ReadOnlyAdmin
+from idempotency.admin.timeline import utc
 from idempotency.conf import config
-from idempotency.timeline import utc
-from payments.decisions import NotDecidable, Operator, Result
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
-from payments.position import as_id
+from payments.operations.decisions import NotDecidable, Operator, Result
+from payments.settlement.position import as_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

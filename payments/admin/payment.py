@@ -12,11 +12,10 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.adminpages import Tool
-from idempotency.filters import newest
-from idempotency.searching import WholeTermSearch
-from idempotency.timeline import utc
-from payments import decisions, refunds, telling
+from idempotency.admin.filters import newest
+from idempotency.admin.pages import Tool
+from idempotency.admin.searching import WholeTermSearch
+from idempotency.admin.timeline import utc
 from payments.admin import charts, timeline
 from payments.admin.facts import with_number
 from payments.admin.filters import Opened
@@ -31,10 +30,12 @@ from payments.admin.pages import (
     short,
     shortened,
 )
-from payments.dashboard import HOURS_SHOWN, NEWEST_MAX
 from payments.legible import money, refund_money
 from payments.models import Attempt, Payment, Refund
 from payments.models.choices import choices
+from payments.operations import decisions, telling
+from payments.operations.dashboard import HOURS_SHOWN, NEWEST_MAX
+from payments.refunds import steps as refunds
 from payments.states import PaymentStatus
 
 

@@ -4,9 +4,9 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.utils.safestring import SafeString
 
-from idempotency.filters import newest
-from idempotency.searching import WholeTermSearch
-from idempotency.timeline import utc
+from idempotency.admin.filters import newest
+from idempotency.admin.searching import WholeTermSearch
+from idempotency.admin.timeline import utc
 from payments.admin.filters import CHANNELS, Opened, Waiting
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in, shortened
 from payments.legible import money, refund_money

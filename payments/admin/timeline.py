@@ -8,9 +8,8 @@ from itertools import chain
 from django.db import models
 from django.db.models import Q
 
-from idempotency.timeline import Event
+from idempotency.admin.timeline import Event
 from payments.admin.pages import page_of
-from payments.decisions import ATTEMPT_IS
 from payments.legible import at_stake, money, policy, refund_money
 from payments.models import (
     Anomaly,
@@ -24,8 +23,9 @@ from payments.models import (
     Refund,
 )
 from payments.models.audit import subject_of
-from payments.position import as_id
+from payments.operations.decisions import ATTEMPT_IS
 from payments.providers.base import FactKind
+from payments.settlement.position import as_id
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
 FOLDING = timedelta(seconds=1)  # a transaction that folds a notification is over in less

@@ -140,7 +140,7 @@ CREATE CONSTRAINT TRIGGER payments_journal_adds_up AFTER INSERT ON payments_jour
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION payments_journal_adds_up();
 """
 
-# what was observed before there was a journal, as `payments.journal` would have booked it
+# what was observed before there was a journal, as `payments.settlement.journal` would have booked it
 BOOK_WHAT_IS_KNOWN = """
 WITH money AS (
     SELECT o.id, o.kind, o.channel, o.merchant, o.currency, o.credited, o.observed_at,

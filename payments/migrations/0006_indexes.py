@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import idempotency.indexes
+import idempotency.postgres.indexes
 
 
 class Migration(migrations.Migration):
@@ -19,7 +19,9 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="notification",
-            index=idempotency.indexes.BlockRangeIndex(fields=["received_at"], name="notification_by_time"),
+            index=idempotency.postgres.indexes.BlockRangeIndex(
+                fields=["received_at"], name="notification_by_time"
+            ),
         ),
         migrations.AddIndex(
             model_name="refund",

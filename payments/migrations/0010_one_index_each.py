@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from idempotency.indexes import WithoutIndex
+from idempotency.postgres.indexes import WithoutIndex
 
 # what a field with `db_index` has beside its index, for a search by the beginning that nobody does
 _BY_BEGINNING = "payments_notification_out_trade_no_89278d8d_like"

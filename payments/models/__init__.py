@@ -1,10 +1,11 @@
 """What is known about money. Fields and constraints only.
 
-Writers: `payments.services` (payments, and attempts until a provider has spoken), `payments.observations` (facts
-and every state that follows from them, by the statements of `payments.recording`), `payments.refunds` (refunds),
-`payments.inbox` (notifications), `payments.bills` (comparisons and differences), `payments.journal` (the journal),
-`payments.sequence` (events), `payments.decisions` (audit entries).
-Amounts are integers in the currency's minor unit.
+Writers: `payments.attempts.services` (payments, and attempts until a provider has spoken),
+`payments.settlement.observations` (facts and every state that follows from them, by the statements of
+`payments.settlement.recording`), `payments.refunds.steps` (refunds), `payments.settlement.inbox` (notifications),
+`payments.reconciliation.bills` (comparisons and differences), `payments.settlement.journal` (the journal),
+`payments.settlement.sequence` (events), `payments.operations.decisions` (audit entries). Amounts are integers in
+the currency's minor unit.
 """
 
 from payments.models.audit import AuditEntry

@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from idempotency.indexes import BlockRangeIndex
+from idempotency.postgres.indexes import BlockRangeIndex
 from payments.models.choices import choices
 from payments.providers.base import FactKind
 

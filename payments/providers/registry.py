@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from payments.providers import alipay_settings, stripe_settings, wechat_settings
 from payments.providers import settings_fields as fields
+from payments.providers.alipay import settings as alipay_settings
 from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings
+from payments.providers.stripe import settings as stripe_settings
 from payments.providers.transport import Limits
+from payments.providers.wechat import settings as wechat_settings
 
 __all__ = ["ConfigError", "build", "problems", "unlimited"]
 

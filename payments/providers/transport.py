@@ -41,7 +41,7 @@ def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client
     """A thread-safe client for one provider.
 
     Its connections end with the last reference to it: a provider that was built anew for changed keys is dropped
-    by `payments.channels`, while calls of other threads may still run on it.
+    by `payments.channels.configured`, while calls of other threads may still run on it.
 
     Args:
         timeout_seconds: for one call in all its parts, from the wait for a connection to the answer's last byte;

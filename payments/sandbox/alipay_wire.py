@@ -14,7 +14,7 @@ from django.http import HttpResponse
 
 from payments import money
 from payments.providers import rsa
-from payments.providers.alipay_signing import CERT_SN, signed_text
+from payments.providers.alipay.signing import CERT_SN, signed_text
 from payments.providers.documents import CHINA, TIME_FORMAT
 from payments.sandbox import state
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from idempotency.background import Worker
+from idempotency.observability.background import Worker
 from payments.sandbox import alipay, faults, state, stripe_documents, wechat
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)

@@ -11,7 +11,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from payments.providers import rsa
-from payments.providers.wechat_signing import (
+from payments.providers.wechat.signing import (
     AUTHORIZATION_SCHEME,
     MAX_SKEW_SECONDS,
     answer_message,

@@ -6,8 +6,8 @@ from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from shop.api.serializers import represent_order
 from shop.models import Order
-from shop.serializers import represent_order
 
 
 def caller_id(request: Request) -> int:

@@ -19,14 +19,16 @@ from rest_framework.views import APIView
 
 from idempotency.drf import idempotent
 from idempotency.modes import PHASED
+from payments.api.serializers import PaymentSerializer, represent_payment
 from payments.providers.base import Payer, PayMethod
-from payments.serializers import PaymentSerializer, represent_payment
-from shop import checkout, lifecycle, orders, schema
+from shop.api import schema
 from shop.api.answers import caller_id, etag_of, order_response
-from shop.clientip import client_ip
+from shop.api.serializers import NoteRequest, OrderRequest, OrderResponse, PaymentRequest, represent_order
 from shop.errors import PreconditionRequired
 from shop.models import Order, OrderStatus
-from shop.serializers import NoteRequest, OrderRequest, OrderResponse, PaymentRequest, represent_order
+from shop.orders import checkout, lifecycle
+from shop.orders import placing as orders
+from shop.platform.clientip import client_ip
 
 ORDER_MISSING = {404: "order_not_found"}
 

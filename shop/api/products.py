@@ -5,9 +5,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from shop import catalog, schema
+from shop.api import schema
 from shop.api.answers import caller_id
-from shop.serializers import ProductResponse, represent_product
+from shop.api.serializers import ProductResponse, represent_product
+from shop.catalog import products as catalog
 
 PRODUCT_MISSING = {404: "product_not_found"}
 

@@ -6,9 +6,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency.drf import idempotent
-from shop import coupons, flashsale, schema
+from shop import sales as flashsale
+from shop.api import schema
 from shop.api.answers import caller_id, order_response
-from shop.serializers import CouponResponse, OrderResponse
+from shop.api.serializers import CouponResponse, OrderResponse
+from shop.sales import coupons
 
 
 def _too_late(view: APIView, request: Request, sku: str) -> None:

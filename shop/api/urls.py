@@ -5,7 +5,7 @@ from django.urls import path
 from shop.api.orders import OrderCancel, OrderDetail, OrderList, OrderPayment
 from shop.api.products import ProductDetail, ProductLike, ProductList
 from shop.api.scarce import CouponDraw, FlashSaleOrder
-from shop.live import OrderEvents
+from shop.web.live import OrderEvents
 
 urlpatterns = [
     path("products", ProductList.as_view(), name="api-products"),

@@ -1,4 +1,4 @@
-"""PostgreSQL itself refuses a step of an order that is not in `shop.lifecycle.NEXT`, and a version that goes back."""
+"""PostgreSQL itself refuses a step of an order that is not in `shop.orders.lifecycle.NEXT`, and a version that goes back."""
 
 from django.db import migrations
 

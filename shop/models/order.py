@@ -12,7 +12,7 @@ from shop.models.product import Product
 
 
 class OrderStatus(models.TextChoices):
-    """Where an order stands; the allowed steps are `shop.lifecycle.NEXT` and the trigger of migration 0002."""
+    """Where an order stands; the allowed steps are `lifecycle.NEXT` and the trigger of migration 0002."""
 
     PENDING = "pending", _("Awaiting payment")
     PAID = "paid", _("Paid")

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from django.db import transaction
 
-from shop import window
+from shop.catalog import window
 from shop.errors import OutOfStock
 from shop.models import Product, StockStrategy
 from shop.stock.moving import arrange

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from shop import window
+from shop.catalog import window
 from shop.models import SEGMENTS_MAX, Product, StockSegment, StockStrategy
 from shop.stock.segmented import divided
 

@@ -10,12 +10,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import ngettext
 
-from idempotency import tokens
-from idempotency.principal import principal_of
+from idempotency.protocol import tokens
+from idempotency.request.principal import principal_of
 from payments.money import EXPONENTS
-from shop import basket
-from shop.forms import channels_for
 from shop.models import Product
+from shop.orders import basket
+from shop.web.forms import channels_for
 
 register = template.Library()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from subprocess import CalledProcessError
 from tempfile import TemporaryDirectory
 
-from shop.embedded import EmbeddedError
-from shop.plan import RunError
+from shop.devserver.embedded import EmbeddedError
+from shop.devserver.plan import RunError
 from tests import readymade
 from tests.chaos import plan
 from tests.chaos.lab import LabError

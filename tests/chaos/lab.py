@@ -1,6 +1,6 @@
 """The system under test: everything that `make run` starts, in a folder of its own, with handles to break it by.
 
-`shop.run.Run` starts it. The lab is its supervisor: what ends without being told to is started again, as systemd or
+`shop.devserver.run.Run` starts it. The lab is its supervisor: what ends without being told to is started again, as systemd or
 a cluster would. Used by one thread (processes are started and ended here alone), beside clients in any number.
 """
 
@@ -18,10 +18,10 @@ import psutil
 import psycopg
 import redis
 
-from shop.embedded import EmbeddedServers
-from shop.guardian import kill
-from shop.plan import Plan
-from shop.run import Run
+from shop.devserver.embedded import EmbeddedServers
+from shop.devserver.guardian import kill
+from shop.devserver.plan import Plan
+from shop.devserver.run import Run
 from tests.chaos.network import Network
 from tests.ports import free_ports
 from tests.readymade import SET_BY_RUN

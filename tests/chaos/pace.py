@@ -26,11 +26,12 @@ class Pace(AppConfig):
         """In web and worker alike."""
         from procrastinate.contrib.django import procrastinate_app
 
-        from idempotency import completer, settling
-        from idempotency.locks import places
-        from payments import refunds, schedule, sequence
-        from shop import lifecycle
-        from shop.flashsale import gate
+        from idempotency.locks.engine import places
+        from idempotency.maintenance import completer, settling
+        from payments.refunds import steps as refunds
+        from payments.settlement import schedule, sequence
+        from shop.orders import lifecycle
+        from shop.sales import gate
 
         schedule.FIRST_SECONDS, schedule.LONGEST_SECONDS = 1, 6
         sequence.OVERDUE_SECONDS = 3

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from shop.guardian import Guardian
+from shop.devserver.guardian import Guardian
 from tests.cluster.deployment import Deployment
 
 Deploy = Callable[..., Deployment]

@@ -15,8 +15,8 @@ from string import Template
 import httpx
 import pytest
 
-from shop.guardian import Guardian
-from shop.plan import Plan, complete
+from shop.devserver.guardian import Guardian
+from shop.devserver.plan import Plan, complete
 from tests.ports import free_ports
 from tests.readymade import clean_environment
 from tests.running import until

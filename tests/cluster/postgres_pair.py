@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psycopg
 
-from shop.cluster import ensure_cluster, socket_folder
-from shop.embedded import DATABASE
-from shop.guardian import Guardian
+from shop.devserver.cluster import ensure_cluster, socket_folder
+from shop.devserver.embedded import DATABASE
+from shop.devserver.guardian import Guardian
 from tests.running import until
 from tests.sandbox import ROOT
 

@@ -8,7 +8,7 @@ from string import Template
 import psycopg
 import pytest
 
-from shop.guardian import Guardian
+from shop.devserver.guardian import Guardian
 from tests.cluster.buyers import Buyers
 from tests.cluster.conftest import Deploy
 from tests.cluster.deployment import DEPLOY

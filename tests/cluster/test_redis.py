@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from shop.guardian import Guardian
+from shop.devserver.guardian import Guardian
 from tests.cluster.buyers import Buyers
 from tests.cluster.conftest import Deploy
 from tests.redis_topologies import SERVICE, Cluster, Sentinels

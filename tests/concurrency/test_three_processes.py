@@ -14,7 +14,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from shop.guardian import alive
+from shop.devserver.guardian import alive
 from tests.concurrency.conftest import place
 from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop, until

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from django.db import connection, connections, transaction
 
-from idempotency import plans
 from idempotency.locks.errors import LockError, LockTimeout
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, transaction_lock
-from shop.guardian import Guardian
+from idempotency.postgres import plans
+from shop.devserver.guardian import Guardian
 from tests.contract.locks.actors import until
 
 pytestmark = pytest.mark.django_db(transaction=True)

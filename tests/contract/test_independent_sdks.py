@@ -21,12 +21,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from idempotency.ids import new_id
 from payments.errors import SignatureInvalid
-from payments.providers import registry, rsa, wechat_bill
-from payments.providers.alipay_bill import read_bill
-from payments.providers.alipay_signing import signed_text
+from payments.providers import registry, rsa
+from payments.providers.alipay.bill import read_bill
+from payments.providers.alipay.signing import signed_text
 from payments.providers.base import TradeStatus
 from payments.providers.documents import CHINA
-from payments.providers.wechat_signing import AUTHORIZATION_SCHEME, Signer, answer_message, request_message
+from payments.providers.wechat import bill as wechat_bill
+from payments.providers.wechat.signing import AUTHORIZATION_SCHEME, Signer, answer_message, request_message
 from tests.contract.conftest import Listener
 from tests.sandbox import Sandbox
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import redis
 
-from shop.embedded import EmbeddedServers
+from shop.devserver.embedded import EmbeddedServers
 from tests import readymade
 from tests.conftest import a_folder_of_its_own
 from tests.ports import free_port

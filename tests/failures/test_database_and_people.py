@@ -11,10 +11,10 @@ from django.db.models import F
 from django.db.utils import InterfaceError
 
 from idempotency import ledger
-from idempotency.completer import complete_stalled
-from idempotency.decisions import Decision, NotDecidable, abandon, resolve
+from idempotency.maintenance.completer import complete_stalled
+from idempotency.maintenance.decisions import Decision, NotDecidable, abandon, resolve
+from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerAttempt, LedgerEntry, State
-from idempotency.reaper import reap
 from tests.failures.conftest import Stage
 from tests.protocol.explorer import Actor
 from tests.protocol.requests import charge, order, outside

@@ -9,9 +9,9 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from idempotency import fastpath, marker
-from idempotency.keys import digest_of
 from idempotency.models import LedgerEntry
+from idempotency.redis import fastpath, marker
+from idempotency.request.keys import digest_of
 from tests.conftest import hanging
 from tests.failures.conftest import Stage
 from tests.protocol import requests

@@ -21,17 +21,20 @@ from django.conf import settings
 from django.test import RequestFactory
 
 from idempotency.errors import Problem
-from idempotency.fingerprint import canonical
-from idempotency.keys import parse_key
+from idempotency.request.fingerprint import canonical
+from idempotency.request.keys import parse_key
 from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
-from payments.providers import alipay_bill, alipay_signing, registry, rsa, wechat_bill
+from payments.providers import registry, rsa
+from payments.providers.alipay import bill as alipay_bill
+from payments.providers.alipay import signing as alipay_signing
 from payments.providers.base import BillLine, Notice
 from payments.providers.documents import is_keepable
+from payments.providers.wechat import bill as wechat_bill
 from payments.sandbox import state
 from payments.sandbox.stripe_documents import signature
 from payments.sandbox.wechat_certificates import encrypted
 from payments.sandbox.wechat_signing import signature_headers
-from shop.clientip import client_ip
+from shop.platform.clientip import client_ip
 from tests.sandbox import channels_at
 
 PROXY = "10.0.0.1"

@@ -10,7 +10,7 @@ import pytest
 from django.http import QueryDict
 
 from shop import asgi, wsgi
-from shop.handlers import _OF_TEXT, text_encoding
+from shop.platform.handlers import _OF_TEXT, text_encoding
 
 Ask = Callable[..., httpx.Response]
 

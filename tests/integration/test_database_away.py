@@ -23,7 +23,7 @@ from django.urls import path
 from procrastinate.contrib.django import app
 from procrastinate.exceptions import ConnectorException
 
-from idempotency.availability import database_is_away
+from idempotency.postgres.availability import database_is_away
 from shop.urls import handler404, handler500
 
 __all__ = ["handler404", "handler500"]

@@ -21,7 +21,7 @@ import httpx
 import pytest
 import yaml
 
-from shop.guardian import Guardian
+from shop.devserver.guardian import Guardian
 from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import ROOT

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 import redis
 
-from shop.embedded import EmbeddedError, EmbeddedServers
+from shop.devserver.embedded import EmbeddedError, EmbeddedServers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -60,9 +60,9 @@ def names_on(folder: Path) -> set[str]:
 
 
 def run_apart(folder: Path, *command: str, umask: int = -1) -> subprocess.Popen[str]:
-    """`python -m shop.embedded` on `folder` around `command`, in a process of its own."""
+    """`python -m shop.devserver.embedded` on `folder` around `command`, in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "shop.embedded", "--fast", "--data-dir", str(folder), "--", *command],
+        [sys.executable, "-m", "shop.devserver.embedded", "--fast", "--data-dir", str(folder), "--", *command],
         cwd=ROOT,
         umask=umask,
         # a shell's background job, which the tests may be, has its children ignore Ctrl-C
@@ -141,7 +141,7 @@ def test_the_exit_code_of_the_command_is_handed_on(folder: Path) -> None:
 def test_when_even_the_guardian_is_killed_the_next_start_ends_what_is_left(folder: Path) -> None:
     starter = start_apart(folder)
     family = psutil.Process(starter.pid).children()
-    guardian = next(child for child in family if "shop.guardian" in child.cmdline())
+    guardian = next(child for child in family if "shop.devserver.guardian" in child.cmdline())
     command = next(child for child in family if str(folder / "ready") in " ".join(child.cmdline()))
     guardian.kill()
     starter.kill()
@@ -240,7 +240,7 @@ def test_a_path_too_long_or_strange_for_a_socket_is_no_obstacle(folder: Path, na
 def test_a_server_that_cannot_start_tells_the_end_of_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shop.embedded._redis_binary", lambda: "/bin/false")
+    monkeypatch.setattr("shop.devserver.embedded._redis_binary", lambda: "/bin/false")
     with pytest.raises(EmbeddedError, match="Redis did not start"):
         EmbeddedServers(folder, durable=False).start()
     assert until(lambda: names_on(folder) == set())

@@ -19,9 +19,10 @@ from django.utils import translation
 from drf_spectacular.generators import SchemaGenerator
 from gunicorn.config import Config
 
-from shop import schemaview, tasks
-from shop.middleware import BodyMiddleware
-from shop.weblog import Logger
+from shop import tasks
+from shop.api import schemaview
+from shop.platform.middleware import BodyMiddleware
+from shop.platform.weblog import Logger
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -176,8 +177,8 @@ def test_a_fault_under_the_api_is_a_problem_document(client: Client, monkeypatch
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("shop.catalog.list_products", fail)
-    monkeypatch.setattr("shop.window.drawn", fail)
+    monkeypatch.setattr("shop.catalog.products.list_products", fail)
+    monkeypatch.setattr("shop.catalog.window.drawn", fail)
     client.raise_request_exception = False
     user = User.objects.create_user("ann")
     client.force_login(user)
@@ -203,7 +204,7 @@ def test_the_schema_is_made_once_for_a_language_and_format(
             made.append(translation.get_language())
             return super().get_schema(*args, **kwargs)
 
-    monkeypatch.setattr("shop.schemaview.SchemaGenerator", Counting)
+    monkeypatch.setattr("shop.api.schemaview.SchemaGenerator", Counting)
     schemaview._documents.clear()
     answers = {
         (language, given): client.get(

@@ -1,4 +1,4 @@
-"""`idempotency.statements`: several statements in one round trip are as good as one after the other."""
+"""`idempotency.postgres.statements`: several statements in one round trip are as good as one after the other."""
 
 import functools
 import gc
@@ -22,8 +22,8 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from django.test.utils import CaptureQueriesContext
 
-from idempotency import plans
-from idempotency.statements import Statement, UnexpectedRows, instances, send
+from idempotency.postgres import plans
+from idempotency.postgres.statements import Statement, UnexpectedRows, instances, send
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

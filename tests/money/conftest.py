@@ -8,7 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from payments import channels, limits
+from payments.channels import configured as channels
+from payments.channels import limits
 from payments.providers import registry
 from payments.providers.base import Provider
 from shop.models import Product
@@ -45,7 +46,7 @@ def calls_in_a_transaction(transactional_db: None, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="session")
 def providers(sandbox_of_money: Sandbox) -> Iterator[dict[str, Provider]]:
-    """As `payments.channels` builds them, once: checking private keys takes longer than a test."""
+    """As `payments.channels.configured` builds them, once: checking private keys takes longer than a test."""
     built = registry.build(sandbox_of_money.channels(), limits=limits.outbound)
     yield built
     for provider in built.values():

@@ -9,9 +9,11 @@ import pytest
 import redis
 from django.test import Client
 
-from idempotency.locks.script import tagged
-from payments import asking, limits, reconcile
+from idempotency.locks.engine.script import tagged
+from payments.attempts import asking
+from payments.channels import limits
 from payments.models import Attempt, Payment, Refund
+from payments.reconciliation import reconcile
 from shop.models import Order
 from tests.money.till import CALLING, CHANNELS, PRICE_MINOR, Till
 from tests.threads import at_once

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from django.db import transaction
 
-from payments.anomalies import REFUNDED_BY_POLICY
 from payments.models import Anomaly
+from payments.settlement.anomalies import REFUNDED_BY_POLICY
 from tests.money.till import Till
 
 HERE = Path(__file__).parent

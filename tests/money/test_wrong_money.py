@@ -9,8 +9,8 @@ from django.utils import timezone
 from payments import tasks
 from payments.legible import money
 from payments.models import Anomaly, Observation, Payment, Refund
-from shop import lifecycle
 from shop.models import Order
+from shop.orders import lifecycle
 from tests.money.till import CHANNELS, PRICE_MINOR, Till
 from tests.threads import at_once
 

@@ -22,10 +22,12 @@ from procrastinate.contrib.django import app
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
-from payments import bills, channels, reconcile, sequence
+from payments.channels import configured as channels
 from payments.errors import ProviderError
-from payments.journal import HELD, ORDERS, trial_balance
 from payments.models import Anomaly, Attempt, Payment, PaymentEvent, Refund
+from payments.reconciliation import bills, reconcile
+from payments.settlement import sequence
+from payments.settlement.journal import HELD, ORDERS, trial_balance
 from shop import tasks
 from shop.models import Order, OrderItem, Product
 from tests.running import until

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from idempotency import ledger, marker
+from idempotency import ledger
+from idempotency.redis import marker
 from tests.protocol.explorer import dismiss_players, stops_before
 
 MARKER = ["claim", "look", "finish", "release"]

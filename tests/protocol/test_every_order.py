@@ -15,9 +15,10 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.test import override_settings
 
-from idempotency import ledger, marker
+from idempotency import ledger
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import LedgerEntry, State
+from idempotency.redis import marker
 from tests.protocol import requests
 from tests.protocol.explorer import Actor, Event, Run, Violation, every_list, random_lists, stop
 

@@ -26,9 +26,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from idempotency import fastpath
+from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerEntry, State
-from idempotency.reaper import reap
+from idempotency.redis import fastpath
 from tests.protocol import requests
 from tests.protocol.explorer import Actor, Run
 

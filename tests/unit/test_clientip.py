@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 import shop.settings
-from shop.clientip import client_ip
+from shop.platform.clientip import client_ip
 
 PROXIES = ("127.0.0.1", "::1", "10.0.0.0/8", "2001:db8:1::/48")
 

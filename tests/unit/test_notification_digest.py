@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from payments.providers.base import Fact, FactKind, Notice, RefundResult, RefundStatus
-from payments.webhooks import _digest
+from payments.webhooks.intake import _digest
 
 FACT = Fact(
     kind=FactKind.PAID,

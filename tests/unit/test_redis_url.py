@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shop import redis_url
+from shop.devserver import redis_url
 
 
 def default(url: str) -> dict[str, Any]:

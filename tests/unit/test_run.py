@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shop.plan import Plan, RunError, complete
-from shop.run import Run, _must_be_free
+from shop.devserver.plan import Plan, RunError, complete
+from shop.devserver.run import Run, _must_be_free
 from tests.ports import free_ports
 
 

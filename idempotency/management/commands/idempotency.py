@@ -7,15 +7,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from idempotency import ledger, searching
-from idempotency.completer import IDLE_SECONDS, complete_stalled
-from idempotency.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
+from idempotency import ledger
+from idempotency.admin import searching
+from idempotency.admin.timeline import timeline
 from idempotency.ledger.epoch import EPOCH_SECONDS
+from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
+from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
+from idempotency.maintenance.reaper import BATCH, reap
 from idempotency.management.arguments import positive, seconds
 from idempotency.models import LedgerEntry
-from idempotency.reaper import BATCH, reap
-from idempotency.recovery import NotAbandonable
-from idempotency.timeline import timeline
+from idempotency.protocol.recovery import NotAbandonable
 
 FOUND_MAX = 20
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from payments import bills, channels
+from payments.channels import configured as channels
 from payments.errors import ChannelUnavailable, ProviderError
 from payments.legible import money
 from payments.models import Difference
+from payments.reconciliation import bills
 
 
 class Command(BaseCommand):

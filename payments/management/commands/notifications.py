@@ -7,8 +7,8 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from idempotency.management.arguments import positive
-from payments import decisions
 from payments.models import Notification
+from payments.operations import decisions
 
 FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_no", "received_at", "processed_at")
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from idempotency.management.arguments import positive
-from payments import reconcile
+from payments.reconciliation import reconcile
 
 LIMIT = 1000
 

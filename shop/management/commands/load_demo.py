@@ -8,8 +8,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from shop import coupons, demo
+from shop.devserver import demo
 from shop.models import FlashSale, Product
+from shop.sales import coupons
 
 PRODUCTS: tuple[dict[str, Any], ...] = (
     {

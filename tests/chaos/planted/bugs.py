@@ -7,17 +7,17 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from idempotency import fastpath, marker
 from idempotency.ids import new_id
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
+from idempotency.redis import fastpath, marker
 from payments.models import Payment, Refund
 from payments.providers.base import FactKind
-from payments.schedule import after
+from payments.settlement.schedule import after
 from shop.models import Product
 from tests.chaos.planted import kinds, plant
 
 
-@plant(kinds.MARKER_WITHOUT_NX, "idempotency.marker", "claim")
+@plant(kinds.MARKER_WITHOUT_NX, "idempotency.redis.marker", "claim")
 def claim(original: Any, name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
     """SET where SET NX belongs: every twin believes that the key is his."""
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
@@ -51,17 +51,17 @@ def take_over(original: Any, entry: Any, **who: Any) -> Any:
     return original(entry, **who)
 
 
-@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.inbox", "find")
+@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.inbox", "find")
 def find_notification(original: Any, came: Any) -> None:
     """Every copy is the first."""
 
 
-@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.position:Position", "find")
+@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.position:Position", "find")
 def find_fact(original: Any, stands: Any, fact: Any) -> None:
     """And so is every fact."""
 
 
-@plant(kinds.REFUND_WITHOUT_RESERVATION, "payments.refunds", "request_refund")
+@plant(kinds.REFUND_WITHOUT_RESERVATION, "payments.refunds.steps", "request_refund")
 def request_refund(
     original: Any, *, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None
 ) -> Refund:

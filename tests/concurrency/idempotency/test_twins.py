@@ -10,8 +10,8 @@ import redis
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from idempotency import marker
 from idempotency.models import LedgerEntry
+from idempotency.redis import marker
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once

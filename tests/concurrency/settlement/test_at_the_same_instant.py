@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from payments import refunds, services
+from payments.attempts import services
 from payments.errors import RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
+from payments.refunds import steps as refunds
 from shop.models import Order
 from tests.integration.settlement.conftest import CHANNELS, letter, opened, order_of, paid, payment_of
 from tests.threads import at_once

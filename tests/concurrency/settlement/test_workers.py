@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection
 
-from payments import sequence, services
+from payments.attempts import services
 from payments.models import Attempt, Payment, PaymentEvent
+from payments.settlement import sequence
 from shop.models import Fulfilment
 from tests.integration.settlement.conftest import paid, payment_of, refunded
 
@@ -36,7 +37,7 @@ def die(event):
 
 fulfilment.dying = die
 if sys.argv[1] == "die":
-    settings.PAYMENT_EVENT_HANDLER = "shop.fulfilment.dying"
+    settings.PAYMENT_EVENT_HANDLER = "shop.orders.fulfilment.dying"
 worker = app.with_connector(app.connector.get_worker_connector())
 worker.run_worker(wait=False, concurrency=3, listen_notify=False)
 """

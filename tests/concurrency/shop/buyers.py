@@ -101,7 +101,7 @@ class Line(threading.Thread):
     def buy(self, user_id: int, quantities: dict[str, int]) -> str:
         from django.db import transaction
 
-        from shop import orders
+        from shop.orders import placing as orders
 
         with transaction.atomic():
             order = orders.create_order(user_id=user_id, quantities=quantities)
@@ -112,8 +112,8 @@ class Line(threading.Thread):
         from django.db import transaction
         from django.utils import timezone
 
-        from shop import lifecycle
         from shop.models import Order
+        from shop.orders import lifecycle
 
         if not self.orders:
             return "nothing"

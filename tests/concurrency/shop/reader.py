@@ -60,7 +60,8 @@ def main() -> None:
     from django.conf import settings
     from django.db import connection
 
-    from shop import catalog, window
+    from shop.catalog import products as catalog
+    from shop.catalog import window
 
     while text := sys.stdin.readline():
         question = json.loads(text)

@@ -15,9 +15,9 @@ from django.contrib.auth.models import User
 from django.db import connection, connections, transaction
 from django.test import override_settings
 
-from shop import coupons
 from shop.errors import NoneLeft
 from shop.models import Campaign, Coupon
+from shop.sales import coupons
 from tests.concurrency.shop.crowd import Crowd
 from tests.integration.shop.conftest import Caller
 from tests.running import RunningShop, until

@@ -21,9 +21,11 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from shop import flashsale, lifecycle, tasks
-from shop.guardian import alive
+from shop import sales as flashsale
+from shop import tasks
+from shop.devserver.guardian import alive
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
+from shop.orders import lifecycle
 from tests.concurrency.shop.crowd import Crowd, open_sale
 from tests.conftest import a_folder_of_its_own
 from tests.crash.conftest import MortalShop, run_shop

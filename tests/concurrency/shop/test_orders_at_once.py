@@ -10,8 +10,9 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from shop import checkout, lifecycle, orders
 from shop.models import Like, Order, OrderItem, Product
+from shop.orders import checkout, lifecycle
+from shop.orders import placing as orders
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.test_pages import form_of

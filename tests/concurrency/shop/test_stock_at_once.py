@@ -12,7 +12,8 @@ from django.db import connection, transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from shop import flashsale, stock
+from shop import sales as flashsale
+from shop import stock
 from shop.errors import SoldOut
 from shop.models import FlashSale, Order, OrderItem, OrderStatus, Product, StockSegment, StockStrategy
 from tests.concurrency.shop.buyers import Buyers

@@ -8,8 +8,10 @@ import redis
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from shop import catalog, orders, stock
+from shop import stock
+from shop.catalog import products as catalog
 from shop.models import Product
+from shop.orders import placing as orders
 from tests.concurrency.shop.reader import Reader
 from tests.running import until
 

@@ -9,7 +9,8 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpResponse
 from rest_framework.test import APIClient
 
-from idempotency import background, fastpath
+from idempotency.observability import background
+from idempotency.redis import fastpath
 from tests.contract.idempotency.stores import STORES, Store
 from tests.contract.idempotency.urls import PLAN
 

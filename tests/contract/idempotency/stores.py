@@ -15,8 +15,8 @@ from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 
-from idempotency import fastpath
-from shop.guardian import Guardian
+from idempotency.redis import fastpath
+from shop.devserver.guardian import Guardian
 from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, valkey_program
 
 TIMEOUTS = {"socket_timeout": 10, "socket_connect_timeout": 10}

@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from redis.cluster import key_slot
 
-from idempotency import fastpath, marker
-from idempotency.keys import digest_of
-from idempotency.wakeups import Subscriber
+from idempotency.redis import fastpath, marker
+from idempotency.redis.wakeups import Subscriber
+from idempotency.request.keys import digest_of
 from tests.contract.idempotency.conftest import Post, is_replay_of, posting, use
 from tests.contract.idempotency.stores import Clustered, Store
 from tests.contract.idempotency.urls import PLAN

@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db.models import F
 
+from idempotency.maintenance.reaper import reap
 from idempotency.models import LedgerEntry
-from idempotency.reaper import reap
 from tests.contract.idempotency.conftest import Post, counted, is_replay_of, posting
 from tests.contract.idempotency.stores import Store
 from tests.contract.idempotency.urls import BREAK, PLAN

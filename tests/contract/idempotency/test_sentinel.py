@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 
-from idempotency import fastpath
+from idempotency.redis import fastpath
 from tests.contract.idempotency.conftest import Post, is_replay_of, posting, use
 from tests.contract.idempotency.stores import BehindSentinels, Store
 from tests.contract.idempotency.test_twins import Held, is_held_off, wait_beside

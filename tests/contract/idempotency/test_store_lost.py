@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from idempotency import fastpath
-from idempotency.keys import digest_of
-from idempotency.marker import key_of
-from idempotency.wakeups import Subscriber
+from idempotency.redis import fastpath
+from idempotency.redis.marker import key_of
+from idempotency.redis.wakeups import Subscriber
+from idempotency.request.keys import digest_of
 from tests.contract.idempotency.conftest import Post, is_replay_of
 from tests.contract.idempotency.stores import Store
 from tests.contract.idempotency.urls import PLAN

@@ -15,8 +15,8 @@ from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks import aio
-from idempotency.locks.script import tagged
-from shop.guardian import Guardian
+from idempotency.locks.engine.script import tagged
+from shop.devserver.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
 from tests.contract.locks.actors import Actor, TaskActor, a_loop, until
 from tests.redis_topologies import SERVICE, Cluster, Sentinels, Single, Topology, valkey_program

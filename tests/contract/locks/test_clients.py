@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks import LockError, LockUnavailable
-from idempotency.locks.hub import ACL
+from idempotency.locks.engine.hub import ACL
 from tests.contract.locks.conftest import TIMEOUTS, Bench, a_bench
 
 QUARTER_OF_AN_HOUR = ConstantBackoff(900)

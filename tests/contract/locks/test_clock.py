@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from idempotency.locks import FairLock, Lock, LockLost
-from idempotency.locks.script import tagged
+from idempotency.locks.engine.script import tagged
 from tests.contract.locks.actors import Actor, until
 
 HOUR = 3600
@@ -84,7 +84,7 @@ def test_tokens_grow_and_nobody_waits_for_an_hour(
 def test_a_client_goes_by_no_wall_clock() -> None:
     """Nothing of the package asks what time it is."""
     package = Path(__file__).parents[3] / "idempotency" / "locks"
-    for module in package.glob("*.py"):
+    for module in package.rglob("*.py"):
         text = module.read_text()
         assert "time.time(" not in text, module
         assert "datetime" not in text, module

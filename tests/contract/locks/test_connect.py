@@ -13,8 +13,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from idempotency.conf import parse
-from idempotency.locks import aio, connect
-from idempotency.locks.script import tagged
+from idempotency.locks import aio
+from idempotency.locks.engine import connect
+from idempotency.locks.engine.script import tagged
 from tests.contract.locks.actors import until
 
 made: list[Any] = []

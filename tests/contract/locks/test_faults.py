@@ -16,24 +16,16 @@ import redis
 from asgiref.sync import sync_to_async
 
 from idempotency import locks
-from idempotency.locks import (
-    LockLost,
-    LockUnavailable,
-    NotHeld,
-    RateExceeded,
-    holds,
-    places,
-    ratelimit,
-    semaphore,
-)
-from idempotency.locks.holder import Holder, named
-from idempotency.locks.holds import LONGEST_SECONDS
-from idempotency.locks.hub import Hub
-from idempotency.locks.places import Places
-from idempotency.locks.script import Script, tagged
-from idempotency.locks.steps import perform
-from idempotency.locks.subscription import Subscription
-from idempotency.locks.threads import hub_of
+from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, ratelimit, semaphore
+from idempotency.locks.engine import holds, places
+from idempotency.locks.engine.holder import Holder, named
+from idempotency.locks.engine.holds import LONGEST_SECONDS
+from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.places import Places
+from idempotency.locks.engine.script import Script, tagged
+from idempotency.locks.engine.steps import perform
+from idempotency.locks.engine.subscription import Subscription
+from idempotency.locks.engine.threads import hub_of
 from tests.contract.locks.actors import Actor, until
 from tests.contract.locks.conftest import Bench, a_bench
 from tests.contract.locks.worker import workers

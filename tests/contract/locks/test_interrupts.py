@@ -11,7 +11,7 @@ import redis
 
 from idempotency import locks
 from idempotency.locks import LockUnavailable
-from idempotency.locks.threads import hub_of
+from idempotency.locks.engine.threads import hub_of
 from tests.conftest import hanging
 from tests.contract.locks.actors import Actor, until
 from tests.contract.locks.conftest import TIMEOUTS, Bench, a_bench

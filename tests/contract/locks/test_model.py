@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from idempotency.locks import NotHeld, threads
-from idempotency.locks.holder import Holder
-from idempotency.locks.places import Places, _Asking
-from idempotency.locks.steps import perform
+from idempotency.locks import NotHeld
+from idempotency.locks.engine import threads
+from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.places import Places, _Asking
+from idempotency.locks.engine.steps import perform
 
 OWNERS = ["a", "b", "c", "d"]
 owners = st.sampled_from(OWNERS)

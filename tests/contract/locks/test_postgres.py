@@ -13,12 +13,12 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import DatabaseError, connection, connections, transaction
 
-from idempotency.locks import advisory
+from idempotency.locks.engine import advisory
+from idempotency.locks.engine.holder import named
+from idempotency.locks.engine.session import Session
 from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
-from idempotency.locks.holder import named
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, locked, transaction_lock
-from idempotency.locks.session import Session
-from shop.embedded import EmbeddedServers
+from shop.devserver.embedded import EmbeddedServers
 from tests.contract.locks.actors import Actor, TaskActor, a_loop, until
 from tests.contract.locks.database_processes import Process, account_model, account_table, meet, processes
 

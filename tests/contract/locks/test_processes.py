@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from idempotency import locks
-from idempotency.locks import holder, threads
+from idempotency.locks.engine import holder, threads
 from tests.contract.locks.actors import Actor, until
 from tests.contract.locks.conftest import Bench, a_bench
 from tests.contract.locks.worker import Worker, workers
@@ -164,7 +164,7 @@ def test_a_thousand_waiters_have_one_subscriber(desk: Bench) -> None:
 
 
 def test_a_thousand_holds_have_one_watchdog_and_one_batch(desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from idempotency.locks import places
+    from idempotency.locks.engine import places
 
     monkeypatch.setattr(places, "LEASE_SECONDS", 3.0)
     others = named("locks-watchdog")

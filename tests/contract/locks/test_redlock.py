@@ -10,8 +10,9 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, places, redlock
-from shop.guardian import Guardian
+from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, redlock
+from idempotency.locks.engine import places
+from shop.devserver.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
 from tests.contract.locks.actors import until
 from tests.contract.locks.conftest import Bench

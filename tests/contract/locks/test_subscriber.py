@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from idempotency.locks import Lock, Topic, holds, places, subscriber
-from idempotency.locks.subscriber import Subscriber
-from idempotency.locks.threads import hub_of
+from idempotency.locks import Lock, Topic
+from idempotency.locks.engine import holds, places, subscriber
+from idempotency.locks.engine.subscriber import Subscriber
+from idempotency.locks.engine.threads import hub_of
 from tests.contract.locks.actors import Actor, until
 from tests.contract.locks.conftest import Bench, a_bench
 

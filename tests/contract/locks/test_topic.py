@@ -9,9 +9,9 @@ import pytest
 import redis.asyncio
 
 from idempotency.locks import aio
-from idempotency.locks.script import tagged
-from idempotency.locks.subscriber import Subscriber
-from idempotency.locks.tasks import TaskHub
+from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.subscriber import Subscriber
+from idempotency.locks.engine.tasks import TaskHub
 from tests.contract.locks.actors import until
 from tests.contract.locks.conftest import Bench, a_bench
 

@@ -21,7 +21,7 @@ from idempotency.locks import zookeeper_queue
 from idempotency.locks.errors import LockLost, LockTimeout, LockUnavailable, NotHeld
 from idempotency.locks.zookeeper import ROOT, AsyncZooKeeperLock, ZooKeeperLock
 from idempotency.locks.zookeeper_queue import predecessor
-from shop.guardian import Guardian
+from shop.devserver.guardian import Guardian
 from tests import zookeeper_server
 from tests.conftest import a_folder_of_its_own
 from tests.contract.locks.zookeeper_processes import NAME, WAIT_SECONDS, contend, take_and_tell

@@ -10,12 +10,14 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from payments import attempts, refunds, services
-from payments import channels as configured
+from payments.attempts import opening as attempts
+from payments.attempts import services
+from payments.channels import configured
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import RefundResult
-from shop import orders
+from payments.refunds import steps as refunds
 from shop.models import Order, Product
+from shop.orders import placing as orders
 from tests.contract.conftest import Listener
 from tests.contract.providers.test_both_channels import opened
 from tests.sandbox import Sandbox

@@ -13,7 +13,7 @@ import pytest
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import registry
-from payments.providers.alipay import Alipay
+from payments.providers.alipay.client import Alipay
 from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
 from payments.providers.documents import CHINA
 from tests.contract.conftest import Listener

@@ -12,9 +12,11 @@ import pytest
 
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected
-from payments.providers import registry, stripe_intents, stripe_lookup
+from payments.providers import registry
 from payments.providers.base import FactKind, NextAction, NextActionType, RefundStatus, TradeStatus
-from payments.providers.stripe_intents import StripeIntents
+from payments.providers.stripe import client as stripe_intents
+from payments.providers.stripe import lookup as stripe_lookup
+from payments.providers.stripe.client import StripeIntents
 from tests.contract.conftest import Listener
 from tests.sandbox import Sandbox
 

@@ -14,8 +14,8 @@ from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers import registry
 from payments.providers.base import FactKind, NextAction, NextActionType, Payer, PayMethod, TradeStatus
 from payments.providers.documents import CHINA
-from payments.providers.wechat import WeChatPay
-from payments.providers.wechat_keys import keep_certificates
+from payments.providers.wechat.client import WeChatPay
+from payments.providers.wechat.keys import keep_certificates
 from tests.contract.conftest import Listener
 from tests.sandbox import Sandbox
 

@@ -21,7 +21,7 @@ def _plan() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _djangos_sessions(settings: Any) -> None:
     """Sessions as a project has them; the shop's know its guests, and its forms have a rate."""
-    shops = {"shop.sessions.GuestsMiddleware", "shop.rates.FormRateMiddleware"}
+    shops = {"shop.platform.sessions.GuestsMiddleware", "shop.web.rates.FormRateMiddleware"}
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name not in shops]
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
 

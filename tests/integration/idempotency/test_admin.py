@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client, override_settings
 
-from idempotency import legible, vault
-from idempotency.keys import digest_of
+from idempotency.admin import legible
 from idempotency.models import LedgerEntry
-from idempotency.response import StoredResponse
+from idempotency.request.keys import digest_of
+from idempotency.response import vault
+from idempotency.response.answers import StoredResponse
 from tests.integration.idempotency.conftest import Caller
 
 

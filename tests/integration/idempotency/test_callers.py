@@ -15,7 +15,7 @@ from django.test.client import RequestFactory
 from rest_framework.test import APIClient
 
 from idempotency.models import LedgerEntry
-from idempotency.principal import principal_of
+from idempotency.request.principal import principal_of
 from tests.integration.idempotency.urls import PLAN
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]

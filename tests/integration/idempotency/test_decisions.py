@@ -14,10 +14,10 @@ from django.db import IntegrityError
 from django.test import Client, override_settings
 
 from idempotency import ledger
-from idempotency.decisions import Decision, NotDecidable, abandon, resolve
+from idempotency.admin.timeline import timeline
+from idempotency.maintenance.decisions import Decision, NotDecidable, abandon, resolve
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
-from idempotency.recovery import NotAbandonable
-from idempotency.timeline import timeline
+from idempotency.protocol.recovery import NotAbandonable
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 

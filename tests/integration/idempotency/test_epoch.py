@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from idempotency import ledger
 from idempotency.ledger import epoch
-from idempotency.marks import Mark
 from idempotency.models import LedgerEntry, LedgerEpoch
+from idempotency.redis.marks import Mark
 from tests.integration.idempotency.conftest import Caller
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]

@@ -23,8 +23,8 @@ import redis
 django.setup()
 
 from idempotency.locks import Lock, Topic
-from idempotency.tallies import tallies
-from idempotency.wakeups import subscriber
+from idempotency.observability.tallies import tallies
+from idempotency.redis.wakeups import subscriber
 
 server = redis.Redis.from_url(os.environ["REDIS_URL"])
 stream = open(os.devnull, "w")

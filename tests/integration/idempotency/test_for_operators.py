@@ -18,11 +18,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
 
-from idempotency import charts, logs, metrics, tracing
+from idempotency.admin import charts
+from idempotency.admin.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
 from idempotency.models import LedgerEntry, LedgerTally
-from idempotency.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
-from idempotency.tallies import Tallies
-from shop.logs import json_formatter
+from idempotency.observability import logs, metrics, tracing
+from idempotency.observability.tallies import Tallies
+from shop.platform.logs import json_formatter
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 
@@ -380,8 +381,8 @@ class TestAdmin:
         LedgerEntry.objects.bulk_create(
             LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="atomic", state="running") for n in range(30)
         )
-        monkeypatch.setattr("idempotency.paging.COUNTED_MAX", 10)
-        monkeypatch.setattr("idempotency.paging._estimate", lambda table: 29)
+        monkeypatch.setattr("idempotency.admin.paging.COUNTED_MAX", 10)
+        monkeypatch.setattr("idempotency.admin.paging._estimate", lambda table: 29)
         assert EstimatingPaginator(LedgerEntry.objects.order_by("pk"), 50).count == 29
         assert EstimatingPaginator(LedgerEntry.objects.filter(scope="s").order_by("pk"), 50).count == 10
         assert COUNTED_MAX == 10_000
@@ -389,8 +390,8 @@ class TestAdmin:
     def test_no_page_is_so_far_down_that_the_way_there_takes_long(
         self, monkeypatch: pytest.MonkeyPatch, admin_client: Client
     ) -> None:
-        monkeypatch.setattr("idempotency.paging.COUNTED_MAX", 10)
-        monkeypatch.setattr("idempotency.paging._estimate", lambda table: 90_000_000)
+        monkeypatch.setattr("idempotency.admin.paging.COUNTED_MAX", 10)
+        monkeypatch.setattr("idempotency.admin.paging._estimate", lambda table: 90_000_000)
         LedgerEntry.objects.bulk_create(
             LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="atomic", state="running") for n in range(11)
         )

@@ -10,8 +10,8 @@ from django.db import connection
 from django.http import HttpResponse
 from django.test import override_settings
 
-from idempotency.keys import digest_of, lock_id_of
 from idempotency.models import LedgerEntry
+from idempotency.request.keys import digest_of, lock_id_of
 from tests.integration.idempotency.conftest import Caller
 from tests.threads import at_once
 

@@ -11,9 +11,10 @@ import redis
 from redis._parsers.base import BaseParser
 from redis.exceptions import ReadOnlyError
 
-from idempotency import fastpath, line, marker, metrics
-from idempotency.line import OWED_MAX, Line, is_of_a_replica, line_of
-from idempotency.response import StoredResponse
+from idempotency.observability import metrics
+from idempotency.redis import fastpath, line, marker
+from idempotency.redis.line import OWED_MAX, Line, is_of_a_replica, line_of
+from idempotency.response.answers import StoredResponse
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
 

@@ -11,9 +11,10 @@ from django.db.models.functions import Now
 from django.http import HttpResponse
 from django.test import override_settings
 
-from idempotency import fastpath, ledger
+from idempotency import ledger
 from idempotency.models import LedgerEntry, State
-from idempotency.phases import PhasedExchange
+from idempotency.protocol.phases import PhasedExchange
+from idempotency.redis import fastpath
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 

@@ -12,10 +12,10 @@ from django.http.multipartparser import MultiPartParserError
 from django.test import Client, override_settings
 from django.test.client import RequestFactory
 
-from idempotency import tokens
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import ATOMIC, PHASED
-from idempotency.principal import principal_of
+from idempotency.protocol import tokens
+from idempotency.request.principal import principal_of
 from idempotency.views import handling, open_exchange, takes_part
 from tests.integration.idempotency.urls import PLAN, plain
 

@@ -14,8 +14,8 @@ from django.db.models.functions import Now
 from django.test import override_settings
 
 from idempotency import ledger
+from idempotency.maintenance.reaper import reap
 from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, LedgerTally, State
-from idempotency.reaper import reap
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once

@@ -12,10 +12,10 @@ from django.http import HttpRequest
 from django.test import RequestFactory, override_settings
 
 from idempotency import ledger
-from idempotency.completer import OWNER, RUNS_MAX, complete_stalled
+from idempotency.maintenance.completer import OWNER, RUNS_MAX, complete_stalled
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import PHASED
-from idempotency.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
+from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint, Response
 from idempotency.views import idempotent
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import STEPS, effect
@@ -292,7 +292,7 @@ def test_only_known_handlers_are_completed(caller: Caller, killing: Callable[[st
 def test_the_completer_goes_on_over_batches(
     caller: Caller, killing: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idempotency.completer.BATCH", 2)
+    monkeypatch.setattr("idempotency.maintenance.completer.BATCH", 2)
     for number in range(5):
         killing("reserved")
         with pytest.raises(Killed):

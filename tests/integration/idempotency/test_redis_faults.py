@@ -11,10 +11,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext, override_settings
 from redis.connection import UnixDomainSocketConnection
 
-from idempotency import fastpath
-from idempotency.keys import digest_of
-from idempotency.marks import Mark
 from idempotency.models import LedgerEntry
+from idempotency.redis import fastpath
+from idempotency.redis.marks import Mark
+from idempotency.request.keys import digest_of
 from tests.integration.idempotency.conftest import Caller
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]

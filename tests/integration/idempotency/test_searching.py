@@ -13,9 +13,9 @@ from django.db.models import Q
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from idempotency import searching
-from idempotency.keys import digest_of
+from idempotency.admin import searching
 from idempotency.models import ConsumedMessage, LedgerEntry
+from idempotency.request.keys import digest_of
 from tests.emptying import empty_tables
 
 LEDGER = "/admin/idempotency/ledgerentry/"

@@ -9,9 +9,9 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import override_settings
 
-from idempotency import fastpath
 from idempotency.conf import config
 from idempotency.models import LedgerEntry, State
+from idempotency.redis import fastpath
 from tests.integration.idempotency.conftest import Caller
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]

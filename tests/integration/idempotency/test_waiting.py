@@ -10,8 +10,8 @@ import redis
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from idempotency import fastpath, marker
-from idempotency.wakeups import Subscriber, subscriber
+from idempotency.redis import fastpath, marker
+from idempotency.redis.wakeups import Subscriber, subscriber
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once

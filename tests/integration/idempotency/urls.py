@@ -27,8 +27,8 @@ from idempotency.drf import idempotent as idempotent_method
 from idempotency.errors import Problem
 from idempotency.models import LedgerEntry
 from idempotency.modes import ATOMIC, PHASED
-from idempotency.recovery import NoOp, Phases, Progress, RecoveryPoint
-from idempotency.recovery import Response as StepResponse
+from idempotency.protocol.recovery import NoOp, Phases, Progress, RecoveryPoint
+from idempotency.protocol.recovery import Response as StepResponse
 from idempotency.views import idempotent
 
 # what the next phased call does, and what the last one saw; set by the test

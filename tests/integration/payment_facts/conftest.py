@@ -7,10 +7,11 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from payments import attempts, channels
+from payments.attempts import opening as attempts
+from payments.channels import configured as channels
 from payments.models import Attempt
-from shop import orders
 from shop.models import Order, Product
+from shop.orders import placing as orders
 from tests.integration.payment_facts.bank import Bank
 
 PRICE_MINOR = 1990

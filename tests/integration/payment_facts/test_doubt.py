@@ -7,11 +7,12 @@ from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from rest_framework.test import APIClient
 
-from payments import refunds, services
+from payments.attempts import services
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Payment, Refund
-from payments.observations import Outcome, apply_observation
 from payments.providers.base import Fact
+from payments.refunds import steps as refunds
+from payments.settlement.observations import Outcome, apply_observation
 from tests.integration.payment_facts.bank import Bank, closed, paid, refunded
 from tests.integration.payment_facts.conftest import PRICE_MINOR, make_attempt
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
-from payments.observations import Outcome, apply_observation
 from payments.providers.base import Fact
+from payments.settlement.observations import Outcome, apply_observation
 from shop.models import Order
 from tests.integration.payment_facts.bank import closed, paid, refunded
 from tests.integration.payment_facts.conftest import PRICE_MINOR, make_attempt, make_order

@@ -18,9 +18,9 @@ from django.utils import timezone
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from payments.journal import HELD, ORDERS, trial_balance
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact, FactKind
+from payments.settlement.journal import HELD, ORDERS, trial_balance
 from shop.models import Order
 from tests.integration.payment_facts.bank import MERCHANT, closed, paid, refunded
 from tests.integration.payment_facts.conftest import PRICE_MINOR, make_attempt, make_order

@@ -9,8 +9,8 @@ import redis
 from django.db import connections
 from prometheus_client import Counter
 
-from payments import channels as configured
-from payments import services
+from payments.attempts import services
+from payments.channels import configured
 from payments.models import Attempt
 from payments.providers.base import Provider
 from tests.conftest import hanging

@@ -11,10 +11,11 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models.functions import Now
 
-from idempotency.locks import places
-from payments import reconcile, tasks
+from idempotency.locks.engine import places
+from payments import tasks
+from payments.channels.sharing import UNSHARED
 from payments.models import Attempt
-from payments.sharing import UNSHARED
+from payments.reconciliation import reconcile
 from tests.conftest import hanging
 from tests.integration.payments_locks.conftest import Background, Desk, OpenAttempt, counted
 from tests.running import until
@@ -164,4 +165,4 @@ def test_a_worker_that_was_killed_does_not_end_the_timer() -> None:
         cursor.execute("TRUNCATE procrastinate_jobs CASCADE")  # what other tests left there
     for _ in range(2):
         tasks.reconcile_due.defer(timestamp=0)
-        assert fetch() == "payments.reconcile"
+        assert fetch() == "payments.reconciliation.reconcile"

@@ -7,9 +7,9 @@ import redis
 from django.db import connection, transaction
 
 from idempotency.locks import ExpiringSet
-from payments import webhooks
+from payments.channels.sharing import UNSHARED, shared
 from payments.models import Notification
-from payments.sharing import UNSHARED, shared
+from payments.webhooks import intake as webhooks
 from tests.integration.payments_locks.conftest import OpenAttempt, counted
 from tests.integration.settlement.conftest import letter, payment_of
 

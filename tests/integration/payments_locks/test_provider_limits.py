@@ -7,13 +7,14 @@ import pytest
 import redis
 from django.db import connection
 
-from idempotency import metrics
-from idempotency.locks.script import tagged
-from payments import limits, services
+from idempotency.locks.engine.script import tagged
+from idempotency.observability import metrics
+from payments.attempts import services
+from payments.channels import limits
+from payments.channels.sharing import UNSHARED
 from payments.errors import NoRoom, OutcomeUnknown, ProviderUnavailable
 from payments.models import Attempt
 from payments.providers.base import Provider, TradeStatus
-from payments.sharing import UNSHARED
 from tests.conftest import hanging
 from tests.contract.locks.actors import until
 from tests.integration.payments_locks.conftest import Background, Desk, OpenAttempt, counted, scripts_run

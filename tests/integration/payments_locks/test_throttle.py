@@ -7,10 +7,10 @@ import redis
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from idempotency import metrics
 from idempotency.models import LedgerEntry
-from payments import throttling
-from payments.sharing import UNSHARED
+from idempotency.observability import metrics
+from payments.api import throttling
+from payments.channels.sharing import UNSHARED
 from shop.models import Order, Product
 from tests.integration.payments_locks.conftest import counted, scripts_run
 from tests.threads import at_once

@@ -24,11 +24,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from payments import channels as configured
+from payments.channels import configured
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import rsa
-from payments.providers.alipay_signing import signed_text
-from payments.providers.wechat_signing import answer_message
+from payments.providers.alipay.signing import signed_text
+from payments.providers.wechat.signing import answer_message
 from payments.sandbox import stripe_documents
 
 API_V3_KEY = "a" * 16 + "1" * 16

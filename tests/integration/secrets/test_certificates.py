@@ -11,8 +11,9 @@ import pytest
 from django.db import transaction
 
 from idempotency.ids import new_id
-from payments import certificates, tasks
-from payments import channels as configured
+from payments import tasks
+from payments.attempts import certificates
+from payments.channels import configured
 from payments.errors import SignatureInvalid
 from tests.contract.conftest import Listener
 from tests.integration.secrets.conftest import certificate, key

@@ -7,10 +7,10 @@ import sys
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from payments import inbox
-from payments.inbox import Received
 from payments.models import Anomaly, Notification
-from shop.logs import json_formatter
+from payments.settlement import inbox
+from payments.settlement.inbox import Received
+from shop.platform.logs import json_formatter
 
 PAYER = "2088102122458832"
 CAME = Received("alipay", "n-1", "TRADE_SUCCESS", {}, b"buyer_id=1", "digest", "")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from payments import channels as configured
+from payments.channels import configured
 from payments.providers import registry
 from tests.integration.secrets.conftest import (
     ALIPAY,
@@ -150,7 +150,7 @@ def test_a_file_is_looked_at_no_more_often_than_the_interval(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("payments.channels.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("payments.channels.configured.time.monotonic", lambda: now[0])
     files.put("stripe_key", b"sk_test_first")
     assert sent_authorization("stripe") == "sk_test_first"
     Path(files.channels["stripe"]["SECRET_KEY_FILE"]).write_bytes(b"sk_test_second")
@@ -217,7 +217,7 @@ def test_what_cannot_be_used_is_told_once_and_the_former_keys_stay(
         for _ in range(3):
             configured.look_now()
             assert configured.current()[channel] is before[channel]
-    told = [record for record in caplog.records if record.name == "payments.channels"]
+    told = [record for record in caplog.records if record.name == "payments.channels.configured"]
     assert [record.levelname for record in told] == ["ERROR"]
     assert setting in told[0].getMessage()
     assert "planted" not in caplog.text

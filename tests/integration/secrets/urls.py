@@ -8,7 +8,7 @@ from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from payments import channels
+from payments.channels import configured as channels
 from shop.urls import handler404, handler500, urlpatterns
 
 __all__ = ["handler404", "handler500", "urlpatterns"]

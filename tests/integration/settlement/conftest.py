@@ -15,13 +15,14 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from payments import attempts, services
-from payments import channels as configured
+from payments.attempts import opening as attempts
+from payments.attempts import services
+from payments.channels import configured
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
 from payments.sandbox import alipay, wechat
-from shop import orders
 from shop.models import Order, Product
+from shop.orders import placing as orders
 from tests.integration.shop.provider import ScriptedProvider
 
 CHANNELS = ("wechat", "alipay")
@@ -129,7 +130,7 @@ def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider
 
     monkeypatch.setattr(made, "refund", refund)
     monkeypatch.setattr(made, "query_refund", query_refund)
-    monkeypatch.setattr("payments.services.provider", {"wechat": made}.__getitem__)
+    monkeypatch.setattr("payments.attempts.services.provider", {"wechat": made}.__getitem__)
     return made
 
 

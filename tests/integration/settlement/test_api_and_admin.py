@@ -13,13 +13,15 @@ from django.db.models.functions import Now
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
-from idempotency.completer import complete_stalled
+from idempotency.maintenance.completer import complete_stalled
 from idempotency.models import LedgerEntry
-from payments import asking, reconcile, refunds, services
+from payments.attempts import asking, services
 from payments.checks import check_channels, check_functions
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus
+from payments.reconciliation import reconcile
+from payments.refunds import steps as refunds
 from tests.integration.settlement.conftest import letter, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
 
@@ -67,7 +69,7 @@ class Teller(ScriptedProvider):
 @pytest.fixture
 def teller(payment: Payment, monkeypatch: pytest.MonkeyPatch) -> Teller:
     made = Teller(payment)
-    monkeypatch.setattr("payments.services.provider", {"wechat": made}.__getitem__)
+    monkeypatch.setattr("payments.attempts.services.provider", {"wechat": made}.__getitem__)
     return made
 
 
@@ -253,7 +255,7 @@ def test_checks_name_the_setting() -> None:
 
     assert check_functions(None) == []
     for name in ("PAYMENT_ORDER_LISTENER", "PAYMENT_EVENT_HANDLER"):
-        for wrong in ("nowhere.to.be_found", "shop.lifecycle.CLOSING_GRACE_SECONDS"):
+        for wrong in ("nowhere.to.be_found", "shop.orders.lifecycle.CLOSING_GRACE_SECONDS"):
             with override_settings(**{name: wrong}):
                 assert f"{name} = {wrong!r}" in messages(check_functions(None))
     with override_settings(PAYMENT_CHANNELS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}}):

@@ -15,7 +15,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from payments import anomalies, attempts, reconcile, refunds, services, tasks
+from payments import tasks
+from payments.attempts import opening as attempts
+from payments.attempts import services
 from payments.errors import (
     ChannelUnavailable,
     OrderAlreadyPaid,
@@ -26,10 +28,13 @@ from payments.errors import (
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import RefundResult, RefundStatus, TradeStatus
-from payments.schedule import delay_seconds
+from payments.reconciliation import reconcile
+from payments.refunds import steps as refunds
+from payments.settlement import anomalies
+from payments.settlement.schedule import delay_seconds
 from payments.states import NEXT, PaymentStatus
-from shop import lifecycle
 from shop.models import Order
+from shop.orders import lifecycle
 from tests.integration.settlement.conftest import opened
 from tests.integration.shop.provider import ScriptedProvider
 

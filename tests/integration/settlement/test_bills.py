@@ -13,12 +13,15 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from payments import bills, channels, refunds, services
+from payments.attempts import services
+from payments.channels import configured as channels
 from payments.errors import ProviderUnavailable
-from payments.known import BY_HAND
 from payments.models import Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
-from payments.providers.stripe_facts import bill_line
+from payments.providers.stripe.facts import bill_line
+from payments.reconciliation import bills
+from payments.refunds import steps as refunds
+from payments.settlement.known import BY_HAND
 from tests.integration.settlement.conftest import order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 

@@ -21,8 +21,8 @@ from rest_framework.test import APIClient
 
 from idempotency.ids import new_id
 from idempotency.models import LedgerEntry
-from payments import channels as configured
-from payments import limits, refunds, services
+from payments.attempts import services
+from payments.channels import configured, limits
 from payments.errors import (
     OutcomeUnknown,
     ProviderError,
@@ -32,6 +32,7 @@ from payments.errors import (
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import NOBODY, PayMethod, Provider
+from payments.refunds import steps as refunds
 from tests.integration.settlement.conftest import number_of, paid, payment_of
 from tests.unit.providers.conftest import Answer, Company, alipay_says, company, signed
 from tests.unit.providers.conftest import channels as channels_at

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
-from payments import services
+from payments.attempts import services
 from payments.models import Attempt, JournalEntry, PaymentEvent
 from shop.distribution import (
     PLAN,

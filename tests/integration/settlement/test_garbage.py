@@ -15,9 +15,9 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from idempotency.logs import ContextFilter
+from idempotency.observability.logs import ContextFilter
 from payments.models import Anomaly, Notification, Observation
-from shop.logs import json_formatter
+from shop.platform.logs import json_formatter
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network", "channels")]
 

@@ -11,8 +11,10 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from payments import decisions, refunds, services
+from payments.attempts import services
 from payments.models import Attempt, AuditEntry
+from payments.operations import decisions
+from payments.refunds import steps as refunds
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 from tests.integration.settlement.conftest import letter, order_of, paid, payment_of, refunded
 
@@ -185,7 +187,7 @@ def test_an_entry_that_does_not_add_up_is_refused_when_it_commits(attempt: Attem
 
 
 def test_a_refund_keeps_its_amount_and_its_end(attempt: Attempt) -> None:
-    from payments import refunds
+    from payments.refunds import steps as refunds
 
     with transaction.atomic():
         refund = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=500, reason="")

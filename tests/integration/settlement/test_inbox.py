@@ -9,10 +9,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from payments import anomalies, decisions, services, webhooks
-from payments.decisions import Operator
+from payments.attempts import services
 from payments.models import Anomaly, Attempt, AuditEntry, JournalEntry, Notification, Observation
+from payments.operations import decisions
+from payments.operations.decisions import Operator
 from payments.providers.base import Notice
+from payments.settlement import anomalies
+from payments.webhooks import intake as webhooks
 from shop.models import Product
 from tests.integration.settlement.conftest import CHANNELS, letter, order_of, paid, payment_of, refunded
 from tests.threads import at_once

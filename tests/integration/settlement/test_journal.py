@@ -9,10 +9,11 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Sum
 
-from idempotency.statements import UnexpectedRows, send
-from payments import journal, services
-from payments.known import KnownFact
+from idempotency.postgres.statements import UnexpectedRows, send
+from payments.attempts import services
 from payments.models import Attempt, JournalEntry, JournalLine, Observation
+from payments.settlement import journal
+from payments.settlement.known import KnownFact
 from shop.models import Order
 from tests.integration.settlement.conftest import closed, paid, payment_of, refunded
 

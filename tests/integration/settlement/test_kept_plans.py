@@ -7,7 +7,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from idempotency import plans
+from idempotency.postgres import plans
 from payments.models import Attempt
 from tests.integration.settlement.conftest import letter, order_of
 from tests.integration.test_upgrades import fresh_database

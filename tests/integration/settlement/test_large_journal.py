@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from idempotency import searching
+from idempotency.admin import searching
 from tests.emptying import empty_tables
 from tests.integration.idempotency.test_searching import pages_of, pages_read
 

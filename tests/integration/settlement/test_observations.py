@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from payments import anomalies
 from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
-from payments.observations import Outcome, apply_observation, rederive
 from payments.providers.base import Fact
+from payments.settlement import anomalies
+from payments.settlement.observations import Outcome, apply_observation, rederive
 from shop.models import Order
 from tests.integration.settlement.conftest import closed, order_of, paid, payment_of, refunded
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from payments import refunds, services
+from payments.attempts import services
 from payments.errors import OutcomeUnknown
 from payments.models import Anomaly, Attempt, Observation, Refund
+from payments.refunds import steps as refunds
 from tests.integration.settlement.conftest import number_of
 from tests.integration.settlement.test_commands_in_doubt import (
     CHANNELS,

@@ -15,12 +15,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
-from idempotency import searching
+from idempotency.admin import searching
+from idempotency.admin.timeline import utc
 from idempotency.ids import new_id
-from idempotency.timeline import utc
-from payments import channels as configured
-from payments import decisions, legible, refunds, services, webhooks
+from payments import legible
 from payments.admin import charts
+from payments.attempts import services
+from payments.channels import configured
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import (
     Anomaly,
@@ -34,8 +35,11 @@ from payments.models import (
     PaymentEvent,
     Refund,
 )
+from payments.operations import decisions
 from payments.providers.base import FactKind, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.base import RefundStatus as AtProvider
+from payments.refunds import steps as refunds
+from payments.webhooks import intake as webhooks
 from tests.integration.settlement.conftest import letter, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
@@ -93,7 +97,7 @@ class Answering(ScriptedProvider):
 @pytest.fixture
 def bank(channels: None, monkeypatch: pytest.MonkeyPatch) -> Answering:
     made = Answering("wechat", failing=frozenset({"query", "refund", "query_refund"}))
-    monkeypatch.setattr("payments.services.provider", {"wechat": made}.__getitem__)
+    monkeypatch.setattr("payments.attempts.services.provider", {"wechat": made}.__getitem__)
     return made
 
 
@@ -832,7 +836,7 @@ class TestProcessingAgain:
             def read_notification(self, **given: Any) -> Any:
                 raise NotificationMalformed("no resource in it")
 
-        monkeypatch.setattr("payments.services.provider", {"wechat": Unreading("wechat")}.__getitem__)
+        monkeypatch.setattr("payments.attempts.services.provider", {"wechat": Unreading("wechat")}.__getitem__)
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
         assert told == "It cannot be read (no resource in it); nothing changed."
 
@@ -1131,7 +1135,7 @@ class TestDashboard:
     def test_a_chart_reads_the_newest_rows_alone(
         self, admin_client: Client, payment: Payment, anomaly: Anomaly, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("payments.dashboard.NEWEST_MAX", 1)
+        monkeypatch.setattr("payments.operations.dashboard.NEWEST_MAX", 1)
         drawn = admin_client.get("/admin/payments/payment/dashboard/").context["charts"]
         assert {words: total for words, _, total in drawn[0].legend if total != "0"} == {"anomaly": "1"}
 

@@ -14,10 +14,12 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from payments import journal, observations, services, webhooks
+from payments.attempts import services
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
-from shop import lifecycle
+from payments.settlement import journal, observations
+from payments.webhooks import intake as webhooks
 from shop.models import Order
+from shop.orders import lifecycle
 from tests.integration.settlement.conftest import (
     CHANNELS,
     Letter,

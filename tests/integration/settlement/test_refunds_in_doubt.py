@@ -10,10 +10,11 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
-from payments import refunds, services
+from payments.attempts import services
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Payment, Refund
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
+from payments.refunds import steps as refunds
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,8 +11,9 @@ from django.test import override_settings
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from payments import sequence, services
+from payments.attempts import services
 from payments.models import Attempt, Payment, PaymentEvent
+from payments.settlement import sequence
 from shop.models import Fulfilment, Order
 from tests.integration.settlement.conftest import paid, payment_of, refunded
 from tests.threads import at_once

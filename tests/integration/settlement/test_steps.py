@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from payments import refunds, services, states
+from payments import states
+from payments.attempts import services
 from payments.models import Attempt, Refund
-from shop import lifecycle
+from payments.refunds import steps as refunds
 from shop.models import Order, OrderStatus
+from shop.orders import lifecycle
 from tests.integration.settlement.conftest import opened, paid
 
 pytestmark = pytest.mark.django_db(transaction=True)

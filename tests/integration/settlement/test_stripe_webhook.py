@@ -11,10 +11,12 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from payments import channels as configured
-from payments import refunds, services, webhooks
+from payments.attempts import services
+from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
+from payments.refunds import steps as refunds
 from payments.sandbox import state, stripe_documents
+from payments.webhooks import intake as webhooks
 from tests.integration.settlement.conftest import order_of, paid, payment_of
 from tests.threads import at_once
 

@@ -14,12 +14,14 @@ from django.test import Client
 from django.utils import timezone
 
 from idempotency.ids import new_id
-from payments import channels as configured
-from payments import refunds, services, telling
-from payments.decisions import NotDecidable, Operator
-from payments.journal import trial_balance
+from payments.attempts import services
+from payments.channels import configured
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
+from payments.operations import telling
+from payments.operations.decisions import NotDecidable, Operator
 from payments.providers.base import Fact, RefundResult, RefundStatus
+from payments.refunds import steps as refunds
+from payments.settlement.journal import trial_balance
 from shop.models import Order, Product
 from tests.integration.settlement.conftest import (
     closed,

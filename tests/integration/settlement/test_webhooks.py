@@ -16,16 +16,18 @@ from django.test import Client
 from django.utils import translation
 from prometheus_client import REGISTRY
 
-from idempotency.statements import UnexpectedRows
-from payments import channels as configured
-from payments import refunds, services, webhooks
+from idempotency.postgres.statements import UnexpectedRows
+from payments.attempts import services
+from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
-from payments.providers.alipay_signing import signed_text
-from payments.providers.wechat import answer_message
+from payments.providers.alipay.signing import signed_text
+from payments.providers.wechat.client import answer_message
+from payments.refunds import steps as refunds
 from payments.sandbox import state
 from payments.sandbox.wechat_certificates import encrypted
 from payments.sandbox.wechat_signing import signature_headers
+from payments.webhooks import intake as webhooks
 from tests.integration.settlement.conftest import CHANNELS, Letter, letter, order_of, payment_of, refunded
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
@@ -315,7 +317,9 @@ def test_what_may_be_a_fault_of_ours_is_logged(
 ) -> None:
     monkeypatch.setattr(webhooks, "observe", failing(fault))
     assert letter(open_attempt(), notification_id="n-1").send().status_code == 204
-    (logged,) = [one for one in caplog.records if one.name == "payments.webhooks" and one.levelname == "ERROR"]
+    (logged,) = [
+        one for one in caplog.records if one.name == "payments.webhooks.intake" and one.levelname == "ERROR"
+    ]
     assert logged.getMessage() == "wechat notification n-1 could not be applied"
     assert logged.exc_info[1] is fault
 

@@ -3,8 +3,8 @@
 from django.db import transaction
 
 from payments.models import Attempt
-from payments.observations import apply_observation
 from payments.providers.base import Fact
+from payments.settlement.observations import apply_observation
 
 
 def settle(fact: Fact) -> None:

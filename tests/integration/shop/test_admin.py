@@ -13,8 +13,13 @@ from django.test import Client
 from rest_framework.authtoken.models import Token
 
 from payments.models import AuditEntry
-from shop import catalog, checkout, coupons, flashsale, lifecycle, orders, stock
+from shop import sales as flashsale
+from shop import stock
+from shop.catalog import products as catalog
 from shop.models import Coupon, FlashSalePurchase, Like, Order, Product
+from shop.orders import checkout, lifecycle
+from shop.orders import placing as orders
+from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
 
 

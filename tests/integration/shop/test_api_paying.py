@@ -8,12 +8,14 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from idempotency.models import LedgerEntry
-from payments import asking, reconcile
+from payments.attempts import asking
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment
 from payments.providers.base import FactKind
-from shop import lifecycle, tasks
+from payments.reconciliation import reconcile
+from shop import tasks
 from shop.models import Order, Product
+from shop.orders import lifecycle
 from tests.integration.shop.provider import Opened
 from tests.integration.shop.settling import number_of, settle
 

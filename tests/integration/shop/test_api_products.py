@@ -6,7 +6,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from shop.models import Like, Product
-from shop.parsing import Negotiation
+from shop.platform.parsing import Negotiation
 from tests.integration.shop.conftest import Caller
 
 

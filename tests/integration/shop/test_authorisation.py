@@ -16,9 +16,9 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.authtoken.models import Token
 
 from payments.models import Payment
-from shop.authentication import TokenAuthentication
+from shop.api.authentication import TokenAuthentication
 from shop.models import Order, Product
-from shop.orders import create_order
+from shop.orders.placing import create_order
 from tests.integration.shop.conftest import Caller
 
 # sound ones, so that nothing but the caller is wrong

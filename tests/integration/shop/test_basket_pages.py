@@ -13,9 +13,11 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from shop import basket, orders, tasks
+from shop import tasks
 from shop.models import Order, Product
-from shop.sessions import SessionStore, guest_key
+from shop.orders import basket
+from shop.orders import placing as orders
+from shop.platform.sessions import SessionStore, guest_key
 from tests.integration.shop.test_pages import INLINE, form_of
 from tests.threads import at_once
 

@@ -9,8 +9,8 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from shop import coupons
 from shop.models import Campaign, Coupon, FlashSale
+from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
 
 PATH = "coupons/welcome/draw"

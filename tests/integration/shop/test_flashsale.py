@@ -15,15 +15,17 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from redis.cluster import key_slot
 
-from idempotency import fastpath
 from idempotency.drf import idempotent
 from idempotency.models import LedgerEntry
 from idempotency.modes import PHASED
-from shop import flashsale, lifecycle, tasks
+from idempotency.redis import fastpath
+from shop import sales as flashsale
+from shop import tasks
+from shop.catalog.kept import MOST, Kept
 from shop.errors import AlreadyBought, SoldOut
-from shop.flashsale import gate
-from shop.kept import MOST, Kept
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
+from shop.orders import lifecycle
+from shop.sales import gate
 from tests.contract.idempotency.conftest import use
 from tests.contract.idempotency.stores import STORES, Store
 from tests.integration.shop.conftest import Caller

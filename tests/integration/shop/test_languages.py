@@ -23,7 +23,7 @@ def sentences() -> set[str]:
     found = set()
     for template in (SHOP / "templates").rglob("*.html"):
         found |= {one or other for one, other in IN_TEMPLATE.findall(template.read_text())}
-    for module in SHOP.glob("*.py"):
+    for module in SHOP.rglob("*.py"):
         for parts in IN_MODULE.findall(module.read_text()):
             found.add("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', parts)))
     return found

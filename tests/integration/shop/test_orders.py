@@ -12,9 +12,12 @@ from procrastinate.contrib.django import app
 
 from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown
-from shop import catalog, checkout, lifecycle, orders, stock, tasks
+from shop import stock, tasks
+from shop.catalog import products as catalog
 from shop.errors import OrderNotFound, OutOfStock
 from shop.models import Like, Order, OrderItem, OrderStatus, Product
+from shop.orders import checkout, lifecycle
+from shop.orders import placing as orders
 from tests.integration.shop.settling import number_of, settle
 
 

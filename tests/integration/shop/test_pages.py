@@ -9,12 +9,13 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.translation import override
 
-from idempotency import fastpath
 from idempotency.models import LedgerEntry
+from idempotency.redis import fastpath
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Attempt
-from shop import lifecycle, orders
 from shop.models import Order, Product
+from shop.orders import lifecycle
+from shop.orders import placing as orders
 from shop.templatetags.shop import clock, money
 from tests.integration.shop.settling import number_of, settle
 

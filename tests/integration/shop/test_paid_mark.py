@@ -8,9 +8,9 @@ import redis
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from shop.checkout import start_payment
 from shop.errors import OrderPaid
 from shop.models import Product
+from shop.orders.checkout import start_payment
 from tests.integration.shop.settling import number_of, settle
 
 

@@ -10,8 +10,8 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from idempotency.models import LedgerEntry
-from shop import rates
 from shop.models import Order, Product
+from shop.web import rates
 from tests.integration.payments_locks.conftest import away
 from tests.integration.shop.test_basket_pages import guest, held, put
 from tests.integration.shop.test_pages import form_of

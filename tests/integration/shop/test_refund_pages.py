@@ -10,12 +10,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from payments import refunds
 from payments.errors import ProviderRejected, ProviderUnavailable
 from payments.models import Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus
-from shop import lifecycle
+from payments.refunds import steps as refunds
 from shop.models import Order, Product
+from shop.orders import lifecycle
 from tests.integration.shop.settling import number_of, settle
 from tests.integration.shop.test_pages import form_of, pay
 

@@ -13,9 +13,10 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from shop import flashsale, lifecycle
-from shop.flashsale import looking
+from shop import sales as flashsale
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
+from shop.orders import lifecycle
+from shop.sales import looking
 from tests.integration.shop.test_pages import INLINE, form_of
 from tests.running import until
 

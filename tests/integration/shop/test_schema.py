@@ -23,9 +23,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from shop.lifecycle import cancel
 from shop.models import Order, Product
-from shop.orders import create_order
+from shop.orders.lifecycle import cancel
+from shop.orders.placing import create_order
 from shop.wsgi import application
 
 EXAMPLES = 8  # of each call

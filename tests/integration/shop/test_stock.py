@@ -11,7 +11,9 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from shop import catalog, flashsale, stock
+from shop import sales as flashsale
+from shop import stock
+from shop.catalog import products as catalog
 from shop.errors import OutOfStock
 from shop.models import FlashSale, Product, StockSegment, StockStrategy
 from shop.stock.segmented import Segmented

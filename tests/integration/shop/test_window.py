@@ -11,11 +11,14 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from idempotency import fastpath
-from payments.sharing import UNSHARED
-from shop import catalog, orders, stock, window
-from shop.local_copy import LocalCopy
+from idempotency.redis import fastpath
+from payments.channels.sharing import UNSHARED
+from shop import stock
+from shop.catalog import products as catalog
+from shop.catalog import window
+from shop.catalog.local_copy import LocalCopy
 from shop.models import Like, Product
+from shop.orders import placing as orders
 from tests.conftest import hanging
 from tests.integration.shop.conftest import Caller
 from tests.running import until

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from idempotency import background, metrics
-from idempotency.background import Worker
-from idempotency.tallies import Tallies
+from idempotency.observability import background, metrics
+from idempotency.observability.background import Worker
+from idempotency.observability.tallies import Tallies
 
 
 def failures(name: str) -> float:
@@ -36,7 +36,7 @@ def test_what_a_worker_meets_is_counted_and_logged_in_one_line(caplog: pytest.Lo
 
     before = failures("test-worker")
     worker = Worker("test-worker", work)
-    with caplog.at_level(logging.INFO, "idempotency.background"):
+    with caplog.at_level(logging.INFO, "idempotency.observability.background"):
         worker.start()
         worker.join(30)
     assert failures("test-worker") == before + 1

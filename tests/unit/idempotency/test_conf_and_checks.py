@@ -6,9 +6,9 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from idempotency.breaker import Breaker
 from idempotency.checks import GZIP, MIDDLEWARE, check_settings
 from idempotency.conf import config, parse
+from idempotency.redis.breaker import Breaker
 
 SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
 
@@ -26,7 +26,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"TOMBSTONE_SECONDS": 10}, "TOMBSTONE_SECONDS"),
         ({"TOMBSTONE_SECONDS": 60, "BODY_SECONDS": 60}, "TOMBSTONE_SECONDS.*TOKEN_SECONDS"),
         ({"PRINCIPAL": "no.such.function"}, "PRINCIPAL"),
-        ({"PRINCIPAL": "idempotency.fastpath.breaker"}, "must name a function"),
+        ({"PRINCIPAL": "idempotency.redis.fastpath.breaker"}, "must name a function"),
         ({"ANONYMOUS": "reject"}, "'accept' or 'refuse'"),
         ({"ANONYMOUS": ["refuse"]}, "'accept' or 'refuse'"),
         ({"PROBLEM_TYPE_BASE": "docs/problems#"}, "http"),
@@ -64,7 +64,7 @@ def test_settings_changes_are_seen() -> None:
         (
             {
                 "CACHES": {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
-                "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.fastpath.client"},
+                "IDEMPOTENCY": {"REDIS_CLIENT": "idempotency.redis.fastpath.client"},
             },
             [],
         ),
@@ -81,7 +81,7 @@ def test_settings_changes_are_seen() -> None:
         ),
         ({"SESSION_ENGINE": SIGNED_COOKIES}, ["idempotency.E008", "idempotency.I001"]),
         (
-            {"SESSION_ENGINE": SIGNED_COOKIES, "IDEMPOTENCY": {"PRINCIPAL": "idempotency.fastpath.client"}},
+            {"SESSION_ENGINE": SIGNED_COOKIES, "IDEMPOTENCY": {"PRINCIPAL": "idempotency.redis.fastpath.client"}},
             ["idempotency.I001"],
         ),
         ({"SESSION_ENGINE": "django.contrib.sessions.backends.cached_db"}, ["idempotency.I001"]),

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from idempotency import locks
-from idempotency.locks import holds as holds_module
-from idempotency.locks.blocking import BesideTheLoop
-from idempotency.locks.holder import current
-from idempotency.locks.holds import CONFIRM_SECONDS, Hold, Holds
-from idempotency.locks.hub import Hub
+from idempotency.locks.engine import holds as holds_module
+from idempotency.locks.engine.blocking import BesideTheLoop
+from idempotency.locks.engine.holder import current
+from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
+from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.places import FRONT, Places, _look_again_seconds
+from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, Wait, Work
+from idempotency.locks.engine.threads import ThreadBell
 from idempotency.locks.latch import Latch
-from idempotency.locks.places import FRONT, Places, _look_again_seconds
-from idempotency.locks.steps import Ask, Finish, Listen, Steps, Wait, Work
-from idempotency.locks.threads import ThreadBell
 
 
 class Ending(Hold):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idempotency.errors import Problem
-from idempotency.keys import digest_of, is_hard_to_guess, parse_key, scope_of
+from idempotency.request.keys import digest_of, is_hard_to_guess, parse_key, scope_of
 
 VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=255)
 

@@ -12,14 +12,16 @@ from django.db import connection, connections
 from django.test import override_settings
 from redis.crc import key_slot
 
-from idempotency import locks, marker, tokens
+from idempotency import locks
 from idempotency.errors import Problem
-from idempotency.keys import lock_id_of
-from idempotency.locks.places import Places
-from idempotency.locks.session import lock_key
-from idempotency.marks import Mark
+from idempotency.locks.engine.places import Places
+from idempotency.locks.engine.session import lock_key
 from idempotency.names import prefix, schema
-from shop.flashsale import gate
+from idempotency.protocol import tokens
+from idempotency.redis import marker
+from idempotency.redis.marks import Mark
+from idempotency.request.keys import lock_id_of
+from shop.sales import gate
 
 CACHE = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
 
@@ -87,7 +89,7 @@ def test_a_key_function_may_look_at_the_tenant_of_each_request(at: Any) -> None:
 
 
 def test_without_a_cache_the_database_tells_two_projects_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "REDIS_CLIENT": "idempotency.fastpath.client"}):
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "REDIS_CLIENT": "idempotency.redis.fastpath.client"}):
         monkeypatch.setitem(connection.settings_dict, "NAME", "one")
         assert prefix() == "payonce:one"
         monkeypatch.setitem(connection.settings_dict, "NAME", "two/b")
@@ -109,7 +111,7 @@ def test_advisory_locks_of_two_schemas_are_two() -> None:
 
 
 def test_a_program_without_settings_of_django_has_locks_of_its_own() -> None:
-    program = "from idempotency.locks.script import tagged; print(tagged('lock', 'n'))"
+    program = "from idempotency.locks.engine.script import tagged; print(tagged('lock', 'n'))"
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

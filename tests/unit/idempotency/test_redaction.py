@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from idempotency.redaction import MASK, redacted
+from idempotency.response.redaction import MASK, redacted
 
 
 def test_members_of_that_name_are_masked_at_any_depth() -> None:

@@ -9,9 +9,9 @@ from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idempotency import vault
 from idempotency.conf import parse
-from idempotency.response import StoredResponse
+from idempotency.response import vault
+from idempotency.response.answers import StoredResponse
 
 OLD = base64.b64encode(b"o" * 32).decode()
 NEW = base64.b64encode(b"n" * 32).decode()

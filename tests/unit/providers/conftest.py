@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from payments.providers import registry, rsa
-from payments.providers.alipay import Alipay
-from payments.providers.wechat import WeChatPay, answer_message
+from payments.providers.alipay.client import Alipay
+from payments.providers.wechat.client import WeChatPay, answer_message
 from payments.sandbox import keys, state
 from tests.sandbox import channels_at
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payments.providers.alipay_bill import checked_address, due_at, read_bill, says_missing
+from payments.providers.alipay.bill import checked_address, due_at, read_bill, says_missing
 from payments.providers.base import BillLine, FactKind
 
 CHINA = timezone(timedelta(hours=8))

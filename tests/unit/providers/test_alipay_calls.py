@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
-from payments.providers import alipay_bill, registry
-from payments.providers.alipay import Alipay
-from payments.providers.alipay_bill import MAX_PACKED_BYTES, due_at
+from payments.providers import registry
+from payments.providers.alipay import bill as alipay_bill
+from payments.providers.alipay.bill import MAX_PACKED_BYTES, due_at
+from payments.providers.alipay.client import Alipay
 from payments.providers.base import NextActionType, PayMethod, TradeStatus
 from payments.providers.transport import download
 from payments.sandbox import keys

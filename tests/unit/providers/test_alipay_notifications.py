@@ -10,8 +10,8 @@ import pytest
 
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry, rsa
-from payments.providers.alipay import Alipay
-from payments.providers.alipay_signing import signed_text
+from payments.providers.alipay.client import Alipay
+from payments.providers.alipay.signing import signed_text
 from payments.providers.base import FactKind, Notice
 from payments.sandbox import keys
 

@@ -10,9 +10,9 @@ import pytest
 
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers import rsa
-from payments.providers.alipay import Alipay
+from payments.providers.alipay.client import Alipay
 from payments.providers.base import Provider, RefundStatus, TradeStatus
-from payments.providers.wechat import WeChatPay
+from payments.providers.wechat.client import WeChatPay
 from payments.sandbox import state
 from tests.unit.providers.conftest import Company, alipay_says, signed
 

@@ -8,10 +8,10 @@ import pytest
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import registry
-from payments.providers.alipay import Alipay
-from payments.providers.alipay_signing import signed_member, signed_text
+from payments.providers.alipay.client import Alipay
+from payments.providers.alipay.signing import signed_member, signed_text
 from payments.providers.base import RefundStatus, TradeStatus
-from payments.providers.wechat import WeChatPay
+from payments.providers.wechat.client import WeChatPay
 from payments.sandbox import keys, state
 from tests.unit.providers.conftest import Answer, Company, alipay_says, channels, signed, unpaid
 

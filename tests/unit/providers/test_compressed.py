@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from payments.errors import OutcomeUnknown
-from payments.providers import alipay_bill
+from payments.providers.alipay import bill as alipay_bill
 from payments.providers.base import TradeStatus
 from payments.sandbox import keys
 from tests.unit.providers.conftest import Answer, Company, alipay_says, signed

@@ -11,7 +11,7 @@ import pytest
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry
 from payments.providers.base import Fact, FactKind, Notice, RefundStatus
-from payments.providers.stripe_intents import StripeIntents
+from payments.providers.stripe.client import StripeIntents
 from payments.sandbox.stripe_documents import signature
 
 SENT_AT = 1_790_000_000

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderError
-from payments.providers.alipay import Alipay
-from payments.providers.wechat import WeChatPay
+from payments.providers.alipay.client import Alipay
+from payments.providers.wechat.client import WeChatPay
 from payments.sandbox import keys
 from tests.unit.providers import test_alipay_bill, test_alipay_notifications
 from tests.unit.providers.conftest import Company, alipay_says, signed

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
-from payments.providers import wechat as wechat_module
 from payments.providers.base import BillLine, FactKind
-from payments.providers.wechat import WeChatPay
-from payments.providers.wechat_bill import parse
+from payments.providers.wechat import client as wechat_module
+from payments.providers.wechat.bill import parse
+from payments.providers.wechat.client import WeChatPay
 from tests.unit.providers.conftest import Answer, Company, signed
 
 DAY = date(2026, 11, 20)

@@ -21,8 +21,8 @@ from cryptography.x509.oid import NameOID
 
 from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
 from payments.providers import registry, rsa
-from payments.providers.wechat import WeChatPay, answer_message
-from payments.providers.wechat_keys import KeyRing, keep_certificates, serial_of
+from payments.providers.wechat.client import WeChatPay, answer_message
+from payments.providers.wechat.keys import KeyRing, keep_certificates, serial_of
 from payments.sandbox import keys, state
 from tests.unit.providers.conftest import Company, channels, signed, unpaid
 

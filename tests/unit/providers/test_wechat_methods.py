@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers import rsa
 from payments.providers.base import NextActionType, Payer, PayMethod
-from payments.providers.wechat import WeChatPay, answer_message
+from payments.providers.wechat.client import WeChatPay, answer_message
 from payments.sandbox import keys, state
 from tests.unit.providers.conftest import Company, signed, unpaid
 

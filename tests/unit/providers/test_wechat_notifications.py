@@ -12,7 +12,7 @@ import pytest
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry, rsa
 from payments.providers.base import FactKind, RefundResult, RefundStatus
-from payments.providers.wechat import WeChatPay, answer_message
+from payments.providers.wechat.client import WeChatPay, answer_message
 from payments.sandbox import keys
 
 SENT_AT = int(time.time())  # the platform's certificate is as young as this run

@@ -1,0 +1,72 @@
+"""The form by which an operator closes an entry whose outcome is unknown."""
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.validators import RegexValidator
+
+from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, abandon, resolve
+
+
+class DecisionForm(forms.Form):
+    """What happened, why he thinks so, and what the key is answered with from now on."""
+
+    outcome = forms.ChoiceField(
+        choices=[
+            ("resolved", "It happened. Retries get the answer that you give here."),
+            ("abandoned", "It did not happen and must not any more. Retries get 409."),
+        ],
+        label="What do you know?",
+        widget=forms.RadioSelect,
+    )
+    note = forms.CharField(
+        label="Reason",
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
+        help_text="How you found out. It is kept in the history under your name.",
+    )
+    status = forms.TypedChoiceField(
+        coerce=int, choices=[(status, status) for status in RESOLVE_STATUSES], initial=200
+    )
+    location = forms.CharField(
+        required=False,
+        max_length=500,
+        validators=[RegexValidator(r"^\S*\Z", "An address has no spaces in it.")],
+        help_text="Address of what was made, if any: the answer's Location header.",
+    )
+    body = forms.CharField(
+        required=False,
+        initial='{"resolved": true}',
+        widget=forms.Textarea(attrs={"rows": 4, "cols": 70}),
+        help_text="JSON, as the caller would have got it; not sent with 204.",
+    )
+    fence = forms.IntegerField(widget=forms.HiddenInput)
+
+    @property
+    def answer_fields(self) -> list[forms.BoundField]:
+        """What counts only if it happened."""
+        return [self[name] for name in ("status", "location", "body")]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if cleaned.get("outcome") == "resolved" and cleaned.get("status") != 204:
+            try:
+                json.loads(cleaned.get("body") or "")
+            except ValueError:
+                self.add_error("body", "This is not JSON.")
+        return cleaned
+
+    def decide(self, *, entry_id: int, operator: str) -> str:
+        """Carry it out; returns `resolved` or `abandoned`.
+
+        Raises:
+            NotDecidable: the entry changed since the form was made.
+            NotAbandonable: its handler cannot undo what it has begun.
+        """
+        given = self.cleaned_data
+        decision = Decision(entry_id=entry_id, fence=given["fence"], operator=operator, note=given["note"])
+        if given["outcome"] == "abandoned":
+            abandon(decision)
+        else:
+            resolve(decision, status=given["status"], body=given["body"], location=given["location"])
+        return str(given["outcome"])

@@ -1,0 +1,252 @@
+"""The ledger in Django admin: who asked for what, what became of it, and what still needs a person.
+
+Nothing can be edited. The one thing an operator may do is to close an entry whose outcome is unknown, with a
+permission of its own (`idempotency.close_ledgerentry`), a reason, and a line in the entry's history.
+"""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import NoReverseMatch, path, reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator
+
+from idempotency.admin import charts, legible, searching
+from idempotency.admin.decision_form import DecisionForm
+from idempotency.admin.filters import Consumer, NeedsAPerson, newest
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, time_of
+from idempotency.admin.searching import WholeTermSearch
+from idempotency.admin.timeline import condition, timeline, utc
+from idempotency.conf import config
+from idempotency.maintenance.decisions import NotDecidable
+from idempotency.models import ConsumedMessage, LedgerEntry, State
+from idempotency.modes import Mode
+from idempotency.observability import statistics
+from idempotency.protocol.recovery import NotAbandonable
+
+KEY_SHOWN, SUBJECT_SHOWN, SCOPE_SHOWN = 32, 21, 60  # characters, in the list
+STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 303, 402, 404, 409, 410, 412, 422)]
+OPEN_SHOWN = 20
+HOURS_SHOWN = 48
+
+
+@admin.register(LedgerEntry)
+class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """One key of one caller on one route: its request, its runs, its answer."""
+
+    list_display = ("condition", "short_key", "status", "short_subject", "short_scope", "mode", "created")
+    list_display_links = ("condition", "short_key")
+    list_filter = (
+        *(NeedsAPerson, "state", "created_at"),
+        *(newest("mode", [(mode.value, mode.value) for mode in Mode]), newest("response_status", STATUSES)),
+    )
+    search_fields = ("key",)
+    search_help_text = (
+        f"A whole key or subject (order:0190…); of the newest {searching.LOOKED_AT:,} entries also a whole request"
+        " id or key digest, or the beginning of a scope (user:7 POST)."
+        f" At most {searching.FOUND_MAX:,} are found of each."
+    )
+    ordering = ("-pk",)
+    is_decided_about = True
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LedgerEntry]:
+        """The list needs neither the bodies nor the digests."""
+        return super().get_queryset(request).defer("response_body", "fingerprint", "recovery_data")
+
+    def search(self, rows: QuerySet[LedgerEntry], term: str) -> QuerySet[LedgerEntry]:
+        return rows.filter(pk__in=searching.entries(rows, term, scopes=True))
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """No lease and no answer where the entry cannot have one."""
+        execution = ["condition", "owner", "history"]
+        if obj is not None and obj.mode == Mode.PHASED:
+            execution += ["handler", "recovery_point", "fence", "lease"]
+        answer = ["status", "headers", "body"]
+        if obj is not None and obj.state != State.FINISHED:
+            answer = ["body"]
+        request_fields = ["key", "scope", "about", "fingerprint_hex", "mode", "request_id", "created"]
+        return [
+            (None, {"fields": request_fields}),
+            ("Execution", {"fields": execution}),
+            ("Stored answer", {"fields": answer}),
+        ]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        told = {
+            "handler": "its Phases, if it is made of recovery points",
+            "recovery_point": "where a retry goes on",
+        }
+        return super().get_form(request, obj, change, **{"help_texts": told, **kwargs})
+
+    def get_urls(self) -> list[Any]:
+        own = [
+            path("statistics/", self.admin_site.admin_view(self.statistics_view), name="idempotency_statistics"),
+            path("<int:pk>/decide/", self.admin_site.admin_view(self.decide_view), name="idempotency_decide"),
+        ]
+        return own + super().get_urls()
+
+    def list_tools(self, request: HttpRequest) -> list[Tool]:
+        return [Tool(address=reverse("admin:idempotency_statistics"), words="Charts")]
+
+    def tools(self, request: HttpRequest, row: LedgerEntry) -> list[Tool]:
+        if not self._may_decide(request) or not _is_open(row):
+            return []
+        return [Tool(address=reverse("admin:idempotency_decide", args=[row.pk]), words="Resolve or abandon")]
+
+    @admin.display(description="state", ordering="state")
+    def condition(self, entry: LedgerEntry) -> str:
+        return condition(entry)
+
+    @admin.display(description="key")
+    def short_key(self, entry: LedgerEntry) -> str:
+        return Truncator(entry.key).chars(KEY_SHOWN)
+
+    @admin.display(description="subject")
+    def short_subject(self, entry: LedgerEntry) -> SafeString | str:
+        """Ids of one moment begin alike: its end is shown too."""
+        whole = entry.subject
+        if len(whole) <= SUBJECT_SHOWN:
+            return whole or "-"
+        return format_html('<span title="{}">{}…{}</span>', whole, whole[: SUBJECT_SHOWN - 7], whole[-6:])
+
+    @admin.display(description="scope")
+    def short_scope(self, entry: LedgerEntry) -> str:
+        return Truncator(entry.scope).chars(SCOPE_SHOWN)
+
+    @admin.display(description="status", ordering="response_status")
+    def status(self, entry: LedgerEntry) -> str:
+        return str(entry.response_status or "none yet")
+
+    @admin.display(description="created (UTC)", ordering="created_at")
+    def created(self, entry: LedgerEntry) -> str:
+        return utc(entry.created_at)
+
+    @admin.display(description="lease until (UTC)")
+    def lease(self, entry: LedgerEntry) -> str:
+        return utc(entry.lease_until)
+
+    @admin.display(description="about")
+    def about(self, entry: LedgerEntry) -> SafeString | str:
+        """The subject, linked where ``SUBJECT_ADMIN`` names its page; and what else was asked about it."""
+        if not entry.subject:
+            return "not told"
+        kind, _, identifier = entry.subject.partition(":")
+        others = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={entry.subject}"
+        more = format_html('<a href="{}">all requests about it</a>', others)
+        try:
+            address = reverse(config().subject_admin[kind], args=[identifier])
+        except (KeyError, NoReverseMatch):
+            return format_html("{} · {}", entry.subject, more)
+        return format_html('<a href="{}">{}</a> · {}', address, entry.subject, more)
+
+    @admin.display(description="history")
+    def history(self, entry: LedgerEntry) -> SafeString:
+        rows = [(utc(event.at), event.what, event.who, event.note) for event in timeline(entry)]
+        lines = format_html_join("", "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", rows)
+        return format_html(
+            '<table class="ledger-history">'
+            "<thead><tr><th>UTC</th><th>what</th><th>who</th><th>remark</th></tr></thead><tbody>{}</tbody></table>",
+            lines,
+        )
+
+    @admin.display(description="fingerprint")
+    def fingerprint_hex(self, entry: LedgerEntry) -> str:
+        return bytes(entry.fingerprint).hex()
+
+    @admin.display(description="headers")
+    def headers(self, entry: LedgerEntry) -> SafeString | str:
+        return legible.headers(entry)
+
+    @admin.display(description="body")
+    def body(self, entry: LedgerEntry) -> SafeString | str:
+        return legible.body(entry)
+
+    def statistics_view(self, request: HttpRequest) -> HttpResponse:
+        """Replays, conflicts and executions by the hour; what is open, and for how long."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        hours = statistics.tallied(hours=HOURS_SHOWN)
+        still_open = statistics.open_entries()
+        context: dict[str, Any] = {
+            "charts": charts.by_hour(hours),
+            "open": still_open,
+            "total_open": sum(state.count for state in still_open),
+            "ages": charts.ages(statistics.oldest_open(limit=OPEN_SHOWN)),
+            "hours": HOURS_SHOWN,
+        }
+        template = "admin/idempotency/ledgerentry/statistics.html"
+        return self.own_page(request, template, "Keyed requests", **context)
+
+    def decide_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Resolve or abandon an entry: shown first, done on POST."""
+        if not self._may_decide(request):
+            raise PermissionDenied
+        entry = get_object_or_404(LedgerEntry, pk=pk)
+        detail = reverse("admin:idempotency_ledgerentry_change", args=[pk])
+        if not _is_open(entry):
+            messages.error(request, "This entry is finished, or its handler is still running; nothing to decide.")
+            return HttpResponseRedirect(detail)
+        form = DecisionForm(request.POST or None, initial={"fence": entry.fence})
+        if request.method == "POST" and form.is_valid():
+            try:
+                done = form.decide(entry_id=pk, operator=f"operator {request.user.get_username()}")
+            except NotDecidable:
+                messages.error(request, "The entry changed since you looked at it. Look again.")
+                return HttpResponseRedirect(detail)
+            except NotAbandonable as refused:
+                messages.error(request, str(refused))
+                return HttpResponseRedirect(detail)
+            self._log(request, entry, done, form.cleaned_data["note"])
+            messages.success(request, f"The entry is {done}; its key is answered with that from now on.")
+            return HttpResponseRedirect(detail)
+        context: dict[str, Any] = {
+            "entry": entry,
+            "about": self.about(entry),
+            "condition": condition(entry),
+            "form": form,
+            "history": self.history(entry),
+        }
+        template = "admin/idempotency/ledgerentry/decide.html"
+        return self.own_page(request, template, "Resolve or abandon", **context)
+
+    def _may_decide(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
+
+    def _log(self, request: HttpRequest, entry: LedgerEntry, done: str, note: str) -> None:
+        LogEntry.objects.log_actions(
+            user_id=int(request.user.pk or 0),
+            queryset=LedgerEntry.objects.filter(pk=entry.pk),
+            action_flag=CHANGE,
+            change_message=f"{done}: {note}",
+        )
+
+
+def _is_open(entry: LedgerEntry) -> bool:
+    """Whether an operator can decide: phased, unfinished, and nobody is running it."""
+    held = entry.state == State.RUNNING and entry.lease_until is not None and entry.lease_until > timezone.now()
+    return entry.mode == Mode.PHASED and entry.state != State.FINISHED and not held
+
+
+@admin.register(ConsumedMessage)
+class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """What consumers have applied."""
+
+    list_display = ("message_id", "consumer", time_of("consumed_at"))
+    fields = list_display
+    list_filter = (Consumer, "consumed_at")
+    search_fields = ("message_id",)
+    search_help_text = "A whole message id."
+    ordering = ("-pk",)
+
+    def search(self, rows: QuerySet[ConsumedMessage], term: str) -> QuerySet[ConsumedMessage]:
+        """The unique index begins with the consumer, so all of them are named."""
+        consumers = searching.values_of(ConsumedMessage.objects.all(), "consumer")
+        found = rows.filter(consumer__in=consumers, message_id=term)
+        return rows.filter(pk__in=searching.numbers_of(found, "consumer", "message_id"))

@@ -1,0 +1,52 @@
+"""A stored answer in words: its headers, its body, or why there is none to show."""
+
+import json
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from idempotency.admin.timeline import utc
+from idempotency.models import LedgerEntry, State
+from idempotency.request.keys import digest_of
+from idempotency.response import vault
+from idempotency.response.answers import StoredResponse
+
+SHOWN_MAX = 20_000  # characters
+
+
+def headers(entry: LedgerEntry) -> SafeString | str:
+    """A line for each."""
+    return format_html_join(mark_safe("<br>"), "{}: {}", entry.response_headers.items()) or "none"
+
+
+def body(entry: LedgerEntry) -> SafeString | str:
+    """What a retry is answered with; JSON is indented, and what is cut off is said."""
+    if entry.state != State.FINISHED:
+        return "none yet"
+    if entry.response_body is None:
+        why = f"removed {utc(entry.purged_at)} UTC" if entry.purged_at else "it was too large"
+        return f"not kept ({why}): a retry is answered 410, and nothing is executed"
+    answer = StoredResponse(status=200, headers={}, body=bytes(entry.response_body), body_key_id=entry.body_key_id)
+    try:
+        plain = vault.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
+    except vault.VaultError as error:
+        return f"cannot be shown: {error}"
+    remarks = [f"Encrypted in the database, under the key {entry.body_key_id}."] if entry.body_key_id else []
+    try:
+        text = _indented(plain.decode())
+    except UnicodeDecodeError:
+        text = ""
+        remarks.append(f"{len(plain):,} bytes that are not text.")
+    if not plain:
+        remarks.append("Empty.")
+    if len(text) > SHOWN_MAX:
+        remarks.append(f"The first {SHOWN_MAX:,} of {len(text):,} characters.")
+    shown = format_html('<pre class="ledger-body" tabindex="0">{}</pre>', text[:SHOWN_MAX]) if text else ""
+    return format_html("{}{}", shown, " ".join(remarks))
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,89 @@
+"""What read-only pages in the admin share, the ledger's and those of the apps above it."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from idempotency.admin.paging import EstimatingPaginator
+from idempotency.admin.timeline import utc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A button of a page."""
+
+    address: str
+    words: str
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """No adding, changing or deleting, by anyone; pages of large tables without counting or sorting them.
+
+    Attributes:
+        is_decided_about: operators decide about the rows, so their page has a way to `history_view`.
+    """
+
+    paginator = EstimatingPaginator
+    show_facets = admin.ShowFacets.NEVER
+    # by a column without an index, PostgreSQL would sort the whole table
+    sortable_by: ClassVar[tuple[str, ...] | None] = ()
+    show_full_result_count = False
+    list_per_page = 50
+    change_form_template = "admin/idempotency/detail.html"
+    change_list_template = "admin/idempotency/list.html"
+    is_decided_about: ClassVar[bool] = False
+
+    class Media:
+        css = {"all": ["idempotency/admin.css"]}
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
+        """The buttons of a row's page, for who may use them."""
+        return []
+
+    def list_tools(self, request: HttpRequest) -> list[Tool]:
+        """The buttons of the list."""
+        return []
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id) if self.has_view_permission(request) else None
+        tools = [] if row is None else self.tools(request, row)
+        own = {"tools": tools, "has_history": self.is_decided_about, "subtitle": None}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **own})
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        title = str(self.model._meta.verbose_name_plural).capitalize()
+        own = {"tools": self.list_tools(request), "title": title}
+        return super().changelist_view(request, {**(extra_context or {}), **own})
+
+    def own_page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+        """A page beside list and detail, for who may see the rows; its template extends `own.html`."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        shared = {**self.admin_site.each_context(request), "title": title, "opts": self.model._meta}
+        return TemplateResponse(request, template, {**shared, "media": self.media, **context})
+
+
+def time_of(field: str) -> Any:
+    """A column, or a field of a page, with that time as all our pages write it; `created_at`: *created (UTC)*."""
+
+    @admin.display(description=f"{field.removesuffix('_at')} (UTC)")
+    def column(row: Any) -> str:
+        return utc(getattr(row, field))
+
+    column.__name__ = field
+    return column

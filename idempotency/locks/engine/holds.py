@@ -1,0 +1,240 @@
+"""What this process holds, and what it waits for. Pure bookkeeping: no socket, no thread of its own.
+
+The clock is `time.monotonic`. A server's time is turned into ours by a pair of both, taken so that our reckoning
+of a lease's end is never later than the server's.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from idempotency.locks.engine.holder import Holder
+
+MICROSECONDS = 1_000_000
+RENEW_AFTER = 1 / 3  # of a lease
+CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
+TELL_SECONDS = 3600.0  # for which a holder that lives can still be told that it lost
+SWEEP_AT = 100  # holds, beyond twice as many as were left when they were looked through last
+LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
+
+
+def bounded(name: str, seconds: float) -> float:
+    """Return `seconds`, the argument `name`, if a server can keep something for so long.
+
+    Raises:
+        ValueError: it is not above 0, or above LONGEST_SECONDS.
+    """
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError(f"{name} must be above 0 and at most {LONGEST_SECONDS:.0f} (31 years), not {seconds}")
+    return seconds
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """Places that a holder has now.
+
+    Attributes:
+        key: of the resource's holders, as the scripts know it.
+        owner: the field there.
+        token: grows with every acquisition of the resource.
+        shared, exclusive: how many places, and how often all of them, this process has taken under it.
+        lease_seconds: what a renewal prolongs it to.
+        ends_at: our clock; after it the server may have given it to another.
+        due_at: our clock, of the next renewal; None for one that ends by its own lease.
+        renew_until: our clock; it is not renewed after that.
+        confirmed: False while only granted: it has a short lease until its first renewal.
+        gone: the server said that it is not held any more.
+    """
+
+    key: str
+    owner: str
+    token: int
+    lease_seconds: float
+    ends_at: float
+    holder: Holder
+    renew_until: float
+    shared: int = 0
+    exclusive: int = 0
+    due_at: float | None = None
+    renews: bool = True
+    confirmed: bool = True
+    gone: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody else may hold it by now."""
+        return self.gone or time.monotonic() >= self.ends_at
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether it ended as its holder meant it to: by the lease that was asked for."""
+        return self.lost and not (self.renews or self.gone)
+
+    def prolonged(self, ends_at: float, *, at: float) -> None:
+        """The server has prolonged it, asked at `at`."""
+        self.ends_at = max(self.ends_at, ends_at)
+        self.confirmed = True
+        self.due_at = at + self.lease_seconds * RENEW_AFTER if self.renews else None
+
+
+class Holds:
+    """The holds of a process at one server, by (key, owner). Thread-safe.
+
+    Args:
+        stir: called when a renewal becomes due earlier than anyone waits for.
+    """
+
+    def __init__(self, stir: Callable[[], None]) -> None:
+        self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
+        self._holds: dict[tuple[str, str], Hold] = {}
+        self._stir = stir
+        self._next = float("inf")
+        self._granted = False
+        self._sweep_at = SWEEP_AT
+
+    def add(self, hold: Hold) -> None:
+        """Keep it in sight."""
+        with self._lock:
+            if len(self._holds) >= self._sweep_at:  # those with leases of their own: no watchdog comes by
+                self.forget_ended()
+                self._sweep_at = 2 * len(self._holds) + SWEEP_AT
+            self._holds[hold.key, hold.owner] = hold
+            due_at = hold.due_at  # read once: another thread may end the renewals at any time
+            self._granted = self._granted or not hold.confirmed
+            early = due_at is not None and due_at < self._next
+            if early and due_at is not None:
+                self._next = due_at
+        if not early:
+            return
+        try:
+            self._stir()
+        except BaseException:  # no thread can be started: nobody renews it, so nobody shall hold it
+            self.remove(hold)
+            self._next = float("inf")
+            raise
+
+    def get(self, key: str, owner: str) -> Hold | None:
+        return self._holds.get((key, owner))
+
+    def remove(self, hold: Hold) -> None:
+        """No more renewals."""
+        with self._lock:
+            if self._holds.get((hold.key, hold.owner)) is hold:
+                del self._holds[hold.key, hold.owner]
+
+    def due(self, *, within_seconds: float) -> list[Hold]:
+        """Those to renew now; a little early is better than one by one.
+
+        A hold whose holder is gone, or which had its time, is renewed no more: it ends by its lease.
+        """
+        now = time.monotonic()
+        found = []
+        with self._lock:
+            for hold in self._holds.values():
+                due_at = hold.due_at
+                if due_at is None:
+                    continue
+                if hold.lost or not hold.holder.alive() or (hold.confirmed and now >= hold.renew_until):
+                    hold.due_at = None
+                elif due_at <= now + min(within_seconds, hold.lease_seconds / 10):
+                    found.append(hold)
+        return found
+
+    def next_due(self) -> float:
+        """When to look for the next renewal, on our clock; infinite if never. `stir` tells if one comes before it.
+
+        After a grant there is one look more: the next one is mostly granted before it and due after it, so that
+        nobody is stirred in the middle of a hand-over.
+        """
+        with self._lock:
+            every = [hold.due_at for hold in self._holds.values()]
+            self._next = min((due_at for due_at in every if due_at is not None), default=float("inf"))
+            if self._granted:
+                self._next = min(self._next, time.monotonic() + CONFIRM_SECONDS)
+                self._granted = False
+            return self._next
+
+    def unwatched(self) -> None:
+        """Nobody looks any more: the next hold that is added stirs, whenever it is due."""
+        self._next = float("inf")
+
+    def forget_ended(self) -> None:
+        """Holds that ended by themselves and have nobody left to tell: the holder is gone, or does not ask."""
+        told_until = time.monotonic() - TELL_SECONDS
+        with self._lock:
+            lost = [(at, hold) for at, hold in self._holds.items() if hold.lost]
+            ended = [at for at, hold in lost if hold.ends_at < told_until or not hold.holder.alive()]
+            for at in ended:
+                del self._holds[at]
+
+
+class Mail:
+    """Messages to the waiters of a process, by request. Thread-safe.
+
+    A waiter is expected anew from before each time that it asks the server, so that no answer is faster than it,
+    and what it was told before rings no bell. A message is a hint to look, or a grant; when messages may have been
+    lost, everyone is told to look, also who has not hung its bell yet. A bell hangs until it rings.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
+        self._told: dict[str, Any] = {}
+        self._bells: dict[str, Any] = {}
+
+    def expect(self, request: str) -> None:
+        """From now on, whatever was told to it before."""
+        self._told[request] = None
+
+    def forget(self, request: str) -> None:
+        with self._lock:  # a message that is being delivered must not leave it here for ever
+            self._told.pop(request, None)
+            self._bells.pop(request, None)
+
+    def told(self, request: str) -> Any:
+        """What was told to `request` last: None; True, to look; or a grant: its token, its end if unconfirmed."""
+        return self._told.get(request)
+
+    def hang(self, request: str, bell: Any) -> None:
+        """Have `bell` ring for `request`, at once if something was told already."""
+        with self._lock:
+            if self._told.get(request) is None:
+                self._bells[request] = bell
+            else:
+                bell.ring()
+
+    def deliver(self, data: bytes | str) -> None:
+        """A message of the channel: `request`, or `request token end`."""
+        request, *grant = (data.decode() if isinstance(data, bytes) else data).split(" ")
+        told = (int(grant[0]), int(grant[1])) if grant else True
+        with self._lock:
+            if request in self._told:
+                self._told[request] = told
+                if bell := self._bells.pop(request, None):
+                    bell.ring()
+
+    def ring_all(self) -> None:
+        """Something may have been lost: everyone looks for himself."""
+        with self._lock:
+            for request in [request for request, told in self._told.items() if told is None]:
+                self._told[request] = True
+            while self._bells:
+                self._bells.popitem()[1].ring()
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._told)
+
+    def hangs(self, *, beside: Any = None) -> bool:
+        """Whether a bell is still to be rung, other than `beside`."""
+        if not self._bells:
+            return False
+        with self._lock:
+            return any(bell is not beside for bell in list(self._bells.values()))
+
+
+def chunks(holds: Iterable[Hold], size: int) -> list[list[Hold]]:
+    """In groups of at most `size`."""
+    every = list(holds)
+    return [every[at : at + size] for at in range(0, len(every), size)]

@@ -1,0 +1,186 @@
+"""What a process has at one server of locks: its channel, its waiters, its holds, and how renewals are asked for.
+
+The two kinds, of threads and of asyncio, differ in how they wait; everything that decides is here.
+"""
+
+import itertools
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from redis.cluster import RedisCluster
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Mail, chunks
+from idempotency.locks.engine.script import Script
+from idempotency.locks.errors import LockError, LockUnavailable
+from idempotency.names import prefix
+
+READY_SECONDS = 1.0  # for the server to confirm the subscription; without it a waiter looks by itself
+READ_SECONDS = 5.0  # how often the subscriber looks whether anyone still waits
+IDLE_READS = 6  # of these with nobody waiting, and the connection is given back
+BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
+BATCH = 1000  # of holds in one command
+ACL = "resetchannels ~*payonce:* &*payonce:* +@all -@dangerous"  # suffices for the user of a client
+
+_RENEW = Script("renew")
+
+_PASSING = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
+# before Redis 7 what a command inside a script is refused with stands at the end of a sentence about the script
+_OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
+# what a script's command is denied with: Redis 7 and Valkey, and Redis 6
+_DENIED = re.compile(r"ACL failure in script|The user executing the script can't")
+_numbers = itertools.count(1)  # over all hubs of the process: two of them may lead to one server
+
+
+class Hub(ABC):
+    """See the module. One a process and client; a forked child makes its own.
+
+    Args:
+        client: of redis-py.
+        cluster: whether it leads to a Redis Cluster.
+    """
+
+    def __init__(self, client: Any, *, cluster: bool) -> None:
+        self.client = client
+        self.process = holder.process()
+        self.cluster = cluster
+        self.mail = Mail()
+        self.holds = Holds(self.stir)
+        self.channel = f"{prefix()}:locks:{self.process}:{id(self):x}"
+        self._own_channel = self.channel.encode()
+        self._listeners: dict[str, list[Callable[[str | None], None]]] = {}
+
+    @property
+    def counted(self) -> bool:
+        """Whether PUBLISH tells if anyone listens: a Cluster's node counts its own subscribers alone."""
+        return not self.cluster
+
+    def new_request(self) -> str:
+        """A name for one acquire or release, however often it is sent."""
+        return f"{self.process}:{next(_numbers)}"
+
+    @abstractmethod
+    def bell(self) -> Any:
+        """Something to `Wait` for."""
+
+    @abstractmethod
+    def stir(self) -> None:
+        """A renewal is due earlier than the watchdog thinks."""
+
+    def batches(self) -> list[list[Hold]]:
+        """What the watchdog has to renew now, in commands."""
+        self.holds.forget_ended()
+        return chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH)
+
+    @staticmethod
+    def renewal(batch: list[Hold]) -> tuple[Script, list[str], list[Any]]:
+        """The command that renews a batch."""
+        arguments: list[Any] = []
+        for hold in batch:
+            arguments += [hold.owner, hold.token, round(hold.lease_seconds * MICROSECONDS)]
+        return _RENEW, [hold.key for hold in batch], arguments
+
+    @staticmethod
+    def renewed(batch: list[Hold], answer: list[int], *, sent_at: float) -> None:
+        """Its answer: the new ends, 0 for what is not held any more, and the server's time."""
+        *ends, now = answer
+        for hold, end in zip(batch, ends, strict=True):
+            if end:
+                hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
+            else:
+                hold.gone, hold.due_at = True, None
+
+    @staticmethod
+    def not_renewed(batch: list[Hold]) -> None:
+        """The server did not answer: once more, soon."""
+        for hold in batch:
+            hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
+
+    @property
+    def needed(self) -> bool:
+        """Whether anyone waits for a message."""
+        return self.mail.waiting or self.listened
+
+    @property
+    def listened(self) -> bool:
+        """Whether a topic is listened to."""
+        return bool(self._listeners)
+
+    @property
+    def channels(self) -> list[str]:
+        """What the subscriber has to listen to."""
+        return [self.channel, *self._listeners]
+
+    def added(self, channel: str, listener: Callable[[str | None], None]) -> bool:
+        """Have `listener` called with each message of `channel`; whether it is the first there."""
+        first = channel not in self._listeners
+        self._listeners.setdefault(channel, []).append(listener)
+        return first
+
+    def removed(self, channel: str, listener: Callable[[str | None], None]) -> bool:
+        """No more calls; whether it was the last there."""
+        listeners = self._listeners[channel]
+        listeners.remove(listener)
+        if not listeners:
+            del self._listeners[channel]
+        return not listeners
+
+    def take(self, message: dict[str, Any] | None) -> None:
+        """What the subscriber read. A subscription that is confirmed anew may have missed messages."""
+        if message is None or message["type"] not in {"message", "subscribe"}:
+            return
+        data, channel = message["data"], message["channel"]
+        if channel == self._own_channel and message["type"] == "message":  # a lock that changes hands, at once
+            self.mail.deliver(data)
+            return
+        channel = channel.decode() if isinstance(channel, bytes) else channel
+        subscribed = message["type"] == "subscribe"
+        if channel == self.channel:
+            self.mail.ring_all() if subscribed else self.mail.deliver(data)
+        else:
+            for listener in list(self._listeners.get(channel, ())):
+                listener(None if subscribed else _text(data))
+
+
+def _text(data: Any) -> str:
+    return data.decode() if isinstance(data, bytes) else str(data)
+
+
+def lock_error(error: Exception) -> LockError | None:
+    """What a client's error means for a lock; None for a fault of ours, which is raised as it is."""
+    if isinstance(error, NoPermissionError) or _DENIED.search(str(error)):
+        return LockError(
+            f"Redis refuses its user what locks need, mostly PUBLISH ({error}). Allow it: ACL SETUSER … {ACL}"
+        )
+    if is_unavailable(error):
+        return LockUnavailable(f"Redis did not answer: {type(error).__name__}")
+    return None
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether a server that is away, full, or no master any more explains it; else it is a fault of ours."""
+    # redis-py takes the first word away from what it has a class for; MOVED and MASTERDOWN are among their heirs
+    passing = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError, AskError)
+    return not isinstance(error, ResponseError) or isinstance(error, passing) or _is_passing(str(error))
+
+
+def _is_passing(text: str) -> bool:
+    return _OF_A_SCRIPT.sub("", text).startswith(_PASSING)
+
+
+def is_cluster(client: Any) -> bool:
+    """Whether the client leads to a Redis Cluster."""
+    return isinstance(client, RedisCluster) or type(client).__module__ == "redis.asyncio.cluster"

@@ -1,0 +1,341 @@
+"""Taking places and giving them back: the one protocol under locks, read/write locks and semaphores.
+
+A resource has a capacity. A holder has some places of it under a lease, or waits in a queue on the server. Whoever
+gives places back hands them to the queue's head in the same script and tells it on its process's channel, so that
+a contended lock changes hands in two commands and wakes nobody in vain. What is granted that way has a short lease
+until the winner's process confirms it, which the watchdog does for a hold that lasts; who dies in the queue costs
+its successors a moment, not a lease.
+
+Every command may be sent twice and every message may be lost: a request has a name, a second copy of it changes
+nothing, and a waiter asks again by a deadline.
+"""
+
+import random
+import struct
+import time
+from functools import lru_cache
+
+from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold, bounded
+from idempotency.locks.engine.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub
+from idempotency.locks.engine.script import Script, tagged
+from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait
+from idempotency.locks.engine.waiting import bound_of, deadline_of, insist
+from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
+
+LEASE_SECONDS = 30.0
+HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
+CLAIM_SECONDS = 1.0  # what a waiter is granted until its process has confirmed
+PATIENCE_SECONDS = 30.0  # a waiter that has not asked again for so long is taken for dead
+UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not answer
+RELEASE_SECONDS = 2.0  # for which a release does; then the lease ends it
+FRONT = 8  # of the queue; these look when the holder's lease ends, the others more rarely
+
+_TERMS = struct.Struct(">8d")  # as acquire.lua reads them
+_ACQUIRE = Script("places", "acquire")
+_RELEASE = Script("places", "release")
+
+
+class Places:
+    """A named resource with `capacity` places.
+
+    Args:
+        kind: what it is, such as ``lock``; part of its keys.
+        name: any text; the same name and kind is the same resource everywhere.
+        capacity: how many places it has.
+        fair: whether nobody passes the queue, and a waiter keeps its place while its process reconnects.
+        hold_seconds_max: how long the watchdog renews one hold at most.
+        release_seconds: how long a release bears a server that does not answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        name: str,
+        capacity: int,
+        fair: bool = True,
+        hold_seconds_max: float = HOLD_SECONDS_MAX,
+        release_seconds: float = RELEASE_SECONDS,
+    ) -> None:
+        tagged(kind, name)  # refuses a bad name here
+        self._kind = kind
+        self.name = name
+        self._capacity = capacity
+        self._fair = fair
+        self._hold_seconds_max = hold_seconds_max
+        self._release_seconds = release_seconds
+
+    @property
+    def keys(self) -> list[str]:
+        """Where its holders, its queue and its waiters are, here and now."""
+        key = tagged(self._kind, self.name)
+        return [key, f"{key}:queue", f"{key}:waiters"]
+
+    def take(
+        self,
+        hub: Hub,
+        holder: Holder,
+        *,
+        shared: int,
+        exclusive: int,
+        wait_seconds: float | None,
+        lease_seconds: float | None,
+        watched: bool = True,
+        within: bool = False,
+    ) -> Steps[Hold | None]:
+        """Take places: `shared` of them, or with `exclusive` all.
+
+        Args:
+            wait_seconds: None waits for ever, 0 asks once.
+            lease_seconds: None is renewed for as long as the holder lives; a number ends by itself.
+            watched: False confirms at once and keeps nothing in sight, for places that another may give back.
+            within: for a `with`; around it may stand another that has to hear of its loss.
+
+        Returns:
+            The hold, or None if the time is over.
+
+        Raises:
+            UpgradeRefused: the holder has shared places and wants all.
+            LockLost: the holder had some, lost them, and has not released them yet. Not where their own lease was
+                meant to end them and this is no `with`: who lets a lease run out may take them anew.
+            LockUnavailable: the server did not answer for long.
+            ValueError: a lease that is not above 0, or above LONGEST_SECONDS.
+        """
+        if lease_seconds is not None:
+            bounded("lease_seconds", lease_seconds)
+        before = hub.holds.get(self.keys[0], holder.name)
+        if before is not None and before.lost:
+            if within or not before.lapsed:
+                raise self._lost()
+            hub.holds.remove(before)
+        request = hub.new_request()
+        deadline = deadline_of(wait_seconds)
+        waits = deadline > 0.0
+        asking = _Asking(
+            self,
+            hub,
+            holder,
+            request,
+            shared=shared,
+            exclusive=exclusive,
+            lease_seconds=lease_seconds,
+            watched=watched,
+        )
+        try:
+            if waits:
+                hub.mail.expect(request)
+                yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
+            return (yield from asking.until(deadline))
+        except (UpgradeRefused, GeneratorExit):
+            raise
+        except BaseException:
+            yield Finish(self._undo(hub, holder, request, shared=shared, exclusive=exclusive, before=before))
+            raise
+        finally:
+            hub.mail.forget(request)
+
+    def give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int = 0) -> Steps[None]:
+        """Give places back.
+
+        Args:
+            token: only those that are held under it; 0 for whichever.
+
+        Raises:
+            NotHeld: the holder has not got them.
+            LockLost: it had, and its lease ended or the server forgot it.
+            LockUnavailable: the server did not answer; no more renewals, so the lease ends it.
+        """
+        yield Finish(self._give(hub, holder, shared=shared, exclusive=exclusive, token=token))
+
+    def _give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int) -> Steps[None]:
+        hold = hub.holds.get(self.keys[0], holder.name)
+        ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, token=token)
+        try:
+            told = yield from insist(ask, seconds=self._release_seconds)
+        except BaseException:  # an interrupt too: who wants to be rid of it must not have it renewed
+            if hold is not None:
+                hub.holds.remove(hold)
+            raise
+        if told[0] == 1:
+            if hold is not None:
+                hold.shared -= shared
+                hold.exclusive -= exclusive
+                # what is left there and not here is of a release that went unanswered: its lease ends it
+                if told[1] == 0 or hold.shared + hold.exclusive <= 0:
+                    hub.holds.remove(hold)
+            return
+        if hold is None or (hold.shared < shared or hold.exclusive < exclusive):
+            raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
+        hub.holds.remove(hold)
+        raise self._lost()
+
+    def _lost(self) -> LockLost:
+        return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
+
+    def _undo(
+        self, hub: Hub, holder: Holder, request: str, *, shared: int, exclusive: int, before: Hold | None = None
+    ) -> Steps[None]:
+        """Whatever became of `request`, it holds nothing and waits for nothing; what was held `before` is left."""
+        ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, undone=request)
+        ask.seconds = READY_SECONDS
+        try:
+            told = yield ask
+        except LockUnavailable:
+            return  # its lease or its patience ends it
+        hold = hub.holds.get(self.keys[0], holder.name)
+        if told == [1, 0] and hold is not None and hold is not before:
+            hub.holds.remove(hold)
+
+    def _release(
+        self,
+        hub: Hub,
+        holder: Holder,
+        request: str,
+        *,
+        shared: int,
+        exclusive: int,
+        undone: str = "",
+        token: int = 0,
+    ) -> Ask:
+        terms = self.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=LEASE_SECONDS)
+        return Ask(_RELEASE, self.keys, [holder.name, request, terms, token, undone])
+
+    def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
+        """What the scripts have to know of an acquire or a release."""
+        claim_seconds = min(CLAIM_SECONDS, lease_seconds)
+        return _packed(shared, exclusive, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
+
+
+class _Asking:
+    """One acquire, asked for as often as it needs."""
+
+    def __init__(
+        self,
+        places: Places,
+        hub: Hub,
+        holder: Holder,
+        request: str,
+        *,
+        shared: int,
+        exclusive: int,
+        lease_seconds: float | None,
+        watched: bool,
+    ) -> None:
+        self._places, self._hub, self._holder, self._request = places, hub, holder, request
+        self._shared, self._exclusive, self._watched = shared, exclusive, watched
+        self._renews = lease_seconds is None
+        self._lease_seconds = LEASE_SECONDS if lease_seconds is None else lease_seconds
+        terms = places.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=self._lease_seconds)
+        self._arguments = [holder.name, request, hub.channel, terms]
+        # made before there is anything to hold: when it is granted, somebody waits behind
+        self._new = Hold(
+            key=places.keys[0],
+            owner=holder.name,
+            token=0,
+            lease_seconds=self._lease_seconds,
+            ends_at=0.0,
+            holder=holder,
+            renew_until=0.0,
+            renews=self._renews,
+        )
+
+    def until(self, deadline: float) -> Steps[Hold | None]:
+        """Ask; where nothing is free, wait for a message or a while, and ask again."""
+        again = False
+        failures, failing_since = 0, None
+        while True:
+            sent_at = time.monotonic()
+            stay = sent_at < deadline
+            if stay:
+                self._hub.mail.expect(self._request)
+            try:
+                answer = yield self._ask(stay=stay, again=again, seconds=bound_of(deadline))
+            except LockUnavailable:
+                failing_since = failing_since or sent_at
+                now = time.monotonic()
+                if now >= deadline or now - failing_since > UNAVAILABLE_SECONDS:
+                    raise
+                yield Pause(min(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)], deadline - now))
+                failures, again = failures + 1, True
+                continue
+            failures, failing_since, again = 0, None, True
+            if answer[0] == 1:
+                _, token, now, end = answer
+                return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
+            if answer[0] == -2:
+                raise LockUnavailable(f"{self._places.name!r}: its holder did something else there meanwhile.")
+            if answer[0] == -1:
+                raise UpgradeRefused(f"{self._places.name!r}: release the read lock before you write.")
+            if not stay:
+                return None
+            if hold := (yield from self._wait_turn(answer, deadline, sent_at)):
+                return hold
+
+    def _ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
+        arguments = [*self._arguments, "1" if stay else "0", "1" if again else "0"]
+        return Ask(_ACQUIRE, self._places.keys, arguments, seconds=seconds)
+
+    def _wait_turn(self, answer: list[int], deadline: float, sent_at: float) -> Steps[Hold | None]:
+        """Wait; the hold if it was granted by message and there is time to confirm it, else None: ask again."""
+        _, position, first_end, now = answer
+        bell = self._hub.bell()
+        self._hub.mail.hang(self._request, bell)
+        seconds = _look_again_seconds(position, (first_end - now) / MICROSECONDS)
+        yield Wait(bell, min(seconds, deadline - time.monotonic()))
+        told = self._hub.mail.told(self._request)
+        if not isinstance(told, tuple):
+            return None
+        token, ends = told
+        ends_at = sent_at + (ends - now) / MICROSECONDS
+        woken_at = time.monotonic()
+        if ends_at - woken_at < CLAIM_SECONDS / 2 or not self._watched:
+            return None
+        return self._hold(token, ends_at, confirmed=False, sent_at=woken_at)
+
+    def _hold(self, token: int, ends_at: float, *, confirmed: bool, sent_at: float) -> Hold:
+        hold = self._hub.holds.get(self._new.key, self._new.owner)
+        if hold is not None and hold.token != token and not hold.lapsed:
+            hold.gone = True  # it ended while this was asked for; its holder must hear that, and releases it first
+            raise self._places._lost()
+        if hold is None or hold.token != token:
+            hold = self._new
+            hold.token, hold.ends_at, hold.confirmed = token, ends_at, confirmed
+            hold.renew_until = sent_at + self._places._hold_seconds_max
+            hold.due_at = self._due_at(sent_at, confirmed=confirmed)
+            if self._watched:
+                self._hub.holds.add(hold)
+        elif self._renews and not hold.renews:  # from now on the watchdog has it
+            hold.renews, hold.lease_seconds = True, self._lease_seconds
+            hold.ends_at = max(hold.ends_at, ends_at)  # first: the watchdog would not renew one that is over
+            hold.due_at = self._due_at(sent_at, confirmed=confirmed)
+            self._hub.holds.add(hold)
+        hold.ends_at = max(hold.ends_at, ends_at)
+        hold.shared += self._shared
+        hold.exclusive += self._exclusive
+        return hold
+
+    def _due_at(self, sent_at: float, *, confirmed: bool) -> float | None:
+        if not confirmed:
+            return sent_at + CONFIRM_SECONDS
+        return sent_at + self._lease_seconds * RENEW_AFTER if self._renews else None
+
+
+@lru_cache(maxsize=1000)
+def _packed(shared: int, exclusive: int, capacity: int, lease: float, claim: float, *flags: bool) -> bytes:
+    """`lease` and `claim` in seconds. Kept from call to call: a process has few kinds of them."""
+    times = (seconds * MICROSECONDS for seconds in (lease, claim, PATIENCE_SECONDS))
+    return _TERMS.pack(shared, exclusive, capacity, *times, *flags)
+
+
+def _look_again_seconds(position: int, left_seconds: float) -> float:
+    """How long to wait for a message: the queue's front until the lease could have ended, the rest for longer.
+
+    Who stands right behind the front does so for a second, in case that all before him died with the holder.
+    """
+    if position == 0:
+        return min(max(left_seconds, 0.0) + 0.01, 1.0)
+    if position < FRONT:
+        return min(max(left_seconds, 0.0), 1.0) + 0.05 * position
+    # in all not many at once: a thousand look some two hundred times a second
+    return min(position / FRONT, 5.0) * random.uniform(0.8, 1.2)  # noqa: S311

@@ -1,0 +1,197 @@
+"""One connection to PostgreSQL that has one advisory lock, or waits for it. Used by `advisory`.
+
+Never Django's connection, and never in a transaction longer than a statement. Nothing here blocks for the lock:
+the question is sent, and who wants to know waits until the connection's socket can be read.
+"""
+
+import contextlib
+import hashlib
+import math
+import selectors
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
+
+from idempotency.locks.engine.holder import Holder
+from idempotency.locks.errors import LockError, LockUnavailable
+from idempotency.postgres.pooling import is_pooled
+
+LOCK_NOT_AVAILABLE = "55P03"
+MILLISECONDS_MAX = 2**31 - 1
+CANCEL_SECONDS = 5.0
+DEAD_PEER_SECONDS = 25  # 10 of silence, then 3 questions, one every 5
+
+_KEEPALIVES = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": DEAD_PEER_SECONDS * 1000,
+}
+# Limits meant for requests must not end a session that waits, or holds and is idle. The keepalives here are the
+# server's, for the end of our machine. A setting that this version of the server does not know is left out.
+_SETTINGS = f"""
+SELECT set_config(name, wanted.value, false)
+FROM (VALUES
+    ('lock_timeout', %s), ('statement_timeout', '0'), ('transaction_timeout', '0'), ('idle_session_timeout', '0'),
+    ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'),
+    ('tcp_user_timeout', '{DEAD_PEER_SECONDS * 1000}'), ('synchronous_commit', 'on')
+) AS wanted (name, value) JOIN pg_settings USING (name)
+"""  # noqa: S608  the names in it are our own
+# Transaction ids only grow, and this one is given out while the lock is held: after every earlier holder's, before
+# every later one's. The message makes its commit durable; else a crash could give the same id out again.
+_TOKEN = "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(true, 'lock', '')"  # noqa: S105
+
+
+def lock_key(name: str, *, schema: str = "") -> int:
+    """Compute the advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is.
+
+    Args:
+        schema: of the tenant whose lock it is (`names.schema`): all schemas of a database share advisory locks.
+    """
+    whole = f"{schema}\x00{name}" if schema else name
+    return int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def milliseconds(wait_seconds: float | None) -> str:
+    """As `lock_timeout` takes it, where 0 is for ever."""
+    return "0" if wait_seconds is None else str(max(1, math.ceil(min(wait_seconds * 1000, MILLISECONDS_MAX))))
+
+
+class Session:
+    """A holder's connection for one lock. Its methods block for round trips.
+
+    Args:
+        name: of the lock.
+        mine: the holder.
+        parameters: psycopg's, for connecting.
+        schema: as of `lock_key`.
+
+    Attributes:
+        depth: acquires without their releases.
+        token: transaction id of this hold.
+    """
+
+    _connection: psycopg.Connection[Any]
+
+    def __init__(self, name: str, mine: Holder, parameters: dict[str, Any], *, schema: str = "") -> None:
+        self.holder = mine
+        self.depth = 1
+        self.token: int | None = None
+        self._name = name
+        self._key = lock_key(name, schema=schema)
+        self._parameters = _KEEPALIVES | parameters | {"application_name": f"lock {name}", "autocommit": True}
+        self._line = threading.Lock()
+
+    def ask(self, wait_seconds: float | None) -> None:
+        """Connect, and send the question whose answer is the lock.
+
+        Raises:
+            LockError: a connection pooler stands before the database.
+            LockUnavailable: it could not be asked.
+        """
+        with _unavailable():
+            self._connection = psycopg.connect(**self._parameters)
+            self._refuse_a_pooler()
+            self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
+            once = wait_seconds is not None and wait_seconds <= 0
+            question = b"SELECT pg_try_advisory_lock($1)" if once else b"SELECT pg_advisory_lock($1)"
+            server = self._connection.pgconn
+            server.send_query_params(question, [b"%d" % self._key])
+            while server.flush():
+                continue  # some bytes on an idle line are gone at once
+
+    def fileno(self) -> int:
+        """The socket that can be read when there is news."""
+        return self._connection.pgconn.socket
+
+    def readable(self, *, seconds: float | None) -> bool:
+        """Wait for news; None: for ever."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            return bool(selector.select(seconds))
+
+    def busy(self) -> bool:
+        """Whether the answer has yet to come; waits for nothing.
+
+        Raises:
+            LockUnavailable: the connection ended.
+        """
+        with _unavailable():
+            self._connection.pgconn.consume_input()
+            return bool(self._connection.pgconn.is_busy())
+
+    def answer(self) -> bool:
+        """Whether we have the lock, and then its token; if not, the connection is closed.
+
+        Raises:
+            LockUnavailable: neither is known.
+        """
+        with _unavailable():
+            server = self._connection.pgconn
+            answer = server.get_result()
+            while server.get_result() is not None:
+                continue  # up to its end
+            if answer is None:
+                raise LockUnavailable("PostgreSQL did not answer.")
+            if answer.status == ExecStatus.TUPLES_OK:
+                taken = answer.get_value(0, 0) != b"f"
+            elif answer.error_field(DiagnosticField.SQLSTATE) == LOCK_NOT_AVAILABLE.encode():
+                taken = False
+            else:
+                raise LockUnavailable(answer.error_message.decode(errors="replace"))
+            if taken:
+                row = self._connection.execute(_TOKEN).fetchone()
+                self.token = row and row[0]
+            else:
+                self._connection.close()
+            return taken
+
+    def abandon(self) -> None:
+        """Neither wait nor hold. The server would not see a waiter's connection end, so it is told."""
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                    connection.cancel_safe(timeout=CANCEL_SECONDS)
+            connection.close()
+
+    def let_go(self) -> bool:
+        """Unlock and close; whether it was held up to now."""
+        with self._line:
+            try:
+                row = self._connection.execute("SELECT pg_advisory_unlock(%s)", [self._key]).fetchone()
+                return row is not None and bool(row[0])
+            except psycopg.Error:
+                return False
+            finally:
+                self._connection.close()
+
+    def dead(self) -> bool:
+        """Whether this machine knows that the connection has ended; asks nobody."""
+        with self._line:
+            try:
+                while not self._connection.closed and self.readable(seconds=0):
+                    self._connection.pgconn.consume_input()  # a notice, or the end
+            except psycopg.Error:
+                return True
+            return bool(self._connection.closed)
+
+    def _refuse_a_pooler(self) -> None:
+        """It may pool by transaction: the next client gets our session then, and our lock with it."""
+        if is_pooled(self._connection):
+            raise LockError(
+                f"{self._name!r}: a connection pooler (PgBouncer?) stands before PostgreSQL. It may strand a lock "
+                "of a session, or give it to two. Use transaction_lock, or a database alias that leads past it."
+            )
+
+
+@contextlib.contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise LockUnavailable(f"PostgreSQL did not answer: {error}") from error

@@ -1,0 +1,277 @@
+"""The face of asyncio: an operation is awaited. A loop has one subscriber and one watchdog task at a server."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from redis.asyncio import BlockingConnectionPool, ConnectionPool
+from redis.asyncio.client import PubSub
+from redis.asyncio.sentinel import SentinelConnectionPool
+
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.blocking import whole
+from idempotency.locks.engine.connect import async_client, close_client, drop_closed
+from idempotency.locks.engine.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS, Hub, is_cluster, lock_error
+from idempotency.locks.engine.steps import (
+    Ask,
+    Finish,
+    Listen,
+    On,
+    Pause,
+    Step,
+    Steps,
+    Tasked,
+    Tell,
+    Wait,
+    Work,
+    perform_async,
+)
+from idempotency.redis.fastpath import FAILURES
+
+log = logging.getLogger(__name__)
+
+# other clients, such as a Cluster's, know themselves where to subscribe
+_PLAIN_POOLS = (ConnectionPool, BlockingConnectionPool, SentinelConnectionPool)
+
+T = TypeVar("T")
+
+
+class TaskBell:
+    """An event of the loop. Whoever rings runs in it."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+class TaskHub(Hub):
+    """A hub whose subscriber and watchdog are tasks of one loop, started when they are needed."""
+
+    def __init__(self, client: Any) -> None:
+        self._reader: asyncio.Task[None] | None = None
+        self._watchdog: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._pubsub: Any = None
+        self._topics = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        super().__init__(client, cluster=is_cluster(client))
+
+    def bell(self) -> TaskBell:
+        return TaskBell()
+
+    async def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
+        """Perform one step."""
+        match step:
+            case Ask():
+                return await whole(self._ask(step))
+            case Wait(bell, seconds):
+                return await bell.wait(seconds)
+            case Listen(seconds):
+                return self._ready.is_set() or await self._listen(seconds)
+            case Finish(steps):
+                with holder.acting_for(holder.current()):
+                    finishing = asyncio.ensure_future(perform_async(steps, self._answer_in_a_task))
+                return await whole(finishing)
+            case On(face, steps):
+                return await face.run(steps)
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case Work(function):
+                return await whole(asyncio.to_thread(function))
+
+    async def _answer_in_a_task(self, step: Step) -> Any:
+        """Perform one step in a task of its own, which nobody cancels: a command needs no other."""
+        return await (self._ask(step) if isinstance(step, Ask) else self.answer(step))
+
+    async def _ask(self, asked: Ask) -> Any:
+        try:
+            async with asyncio.timeout(asked.seconds):
+                answer = await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
+        except FAILURES as error:
+            if known := lock_error(error):
+                raise known from error
+            raise
+        if isinstance(asked, Tell) and asked.then is not None:
+            asked.then(answer)
+        return answer
+
+    async def _listen(self, seconds: float) -> bool:
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.create_task(self._read(), name="locks-subscriber")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._ready.wait()
+        return self._ready.is_set()
+
+    async def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """Have `listener` called with each message of `channel`, and with None when some may be missed.
+
+        Who is cancelled meanwhile has left.
+        """
+        try:
+            await whole(self._join(channel, listener))
+        except BaseException:
+            await self.leave(channel, listener)
+            raise
+
+    async def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """No more calls, also for who is cancelled meanwhile."""
+        await whole(self._leave(channel, listener))
+
+    async def _join(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        async with self._topics:
+            if self.added(channel, listener):
+                await self._tell_subscriber("subscribe", channel)
+            else:
+                listener(None)
+
+    async def _leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        async with self._topics:
+            joined = listener in self._listeners.get(channel, ())  # if not, `_join` was ended before that
+            if joined and self.removed(channel, listener):
+                await self._tell_subscriber("unsubscribe", channel)
+
+    async def _tell_subscriber(self, what: str, channel: str) -> None:
+        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins anew
+            if (pubsub := self._pubsub) is not None:  # if not, it will know when it begins
+                await getattr(pubsub, what)(channel)
+
+    async def _read(self) -> None:
+        failures = 0
+        while self.needed:
+            try:
+                await self._read_messages()
+                failures = 0
+            except Exception as error:  # whatever it was, those who wait must be heard again
+                log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
+                self.mail.ring_all()
+                await asyncio.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
+                failures += 1
+        self._reader = None  # in the same step of the loop in which nobody waits: no newcomer is lost
+
+    async def _read_messages(self) -> None:
+        if self.cluster:
+            await self.client.initialize()  # it knows no node before its first command
+        pubsub = _pubsub_of(self.client)
+        try:
+            async with self._topics:  # it connects in here: two that subscribe at once would connect it twice
+                self._pubsub = pubsub
+                await pubsub.subscribe(*self.channels)
+            idle = 0
+            while idle < IDLE_READS:
+                message = await pubsub.get_message(timeout=READ_SECONDS)
+                self.take(message)
+                if message is not None and message["type"] == "subscribe":
+                    self._ready.set()
+                idle = 0 if self.needed else idle + 1
+        finally:
+            self._pubsub = None
+            self._ready.clear()
+            with contextlib.suppress(*FAILURES):
+                await pubsub.aclose()
+
+    def stir(self) -> None:
+        self._stirred.set()
+        if self._watchdog is None or self._watchdog.done():
+            self._watchdog = asyncio.create_task(self._watch(), name="locks-watchdog")
+
+    async def _watch(self) -> None:
+        while True:
+            self._stirred.clear()
+            due_at = self.holds.next_due()
+            if due_at == float("inf"):
+                self._watchdog = None
+                return
+            try:
+                async with asyncio.timeout(max(0.0, due_at - time.monotonic())):
+                    await self._stirred.wait()
+            except TimeoutError:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        for batch in self.batches():
+            sent_at = time.monotonic()
+            try:
+                script, keys, arguments = self.renewal(batch)
+                self.renewed(
+                    batch, await script.run_async(self.client.execute_command, keys, arguments), sent_at=sent_at
+                )
+            except Exception as error:
+                # whatever it was, the other holds and the next tick go on
+                log.warning("%d locks could not be renewed: %s", len(batch), error)
+                self.not_renewed(batch)
+
+    async def end(self) -> None:
+        """No more messages, and no more renewals."""
+        tasks = [task for task in (self._reader, self._watchdog) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _pubsub_of(client: Any) -> Any:
+    """A subscriber with a connection of its own beside the client's pool, which may have no second one to give."""
+    pool: Any = getattr(client, "connection_pool", None)
+    if type(pool) not in _PLAIN_POOLS:
+        return client.pubsub()
+    beside = ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
+    return PubSub(beside)
+
+
+_hubs: dict[asyncio.AbstractEventLoop, dict[int, TaskHub]] = {}
+
+
+def hub_of(client: Any) -> TaskHub:
+    """The one hub of the running loop for `client`."""
+    loop = asyncio.get_running_loop()
+    hubs = _hubs.get(loop)
+    if hubs is None:
+        drop_closed(_hubs)
+        hubs = _hubs[loop] = {}
+    hub = hubs.get(id(client))
+    if hub is None or hub.process != holder.process():
+        hub = hubs[id(client)] = TaskHub(client)
+    return hub
+
+
+async def close() -> None:
+    """Before the running loop ends: end its subscribers and watchdogs, and give back its client's connections.
+
+    What is held then is renewed no more. A loop that ends without this is forgotten when a later one comes.
+    """
+    for hub in _hubs.pop(asyncio.get_running_loop(), {}).values():
+        await hub.end()
+    await close_client()
+
+
+class OnTasks(Tasked):
+    """What the lock classes of asyncio are made of, beside their protocol.
+
+    Attributes:
+        client: a client of `redis.asyncio`; None makes one of this loop from the settings of `IDEMPOTENCY`.
+    """
+
+    client: Any = None
+
+    def hub(self) -> TaskHub:
+        """Where its steps are performed: a hub of the running loop."""
+        return hub_of(self.client if self.client is not None else async_client())
+
+    async def run(self, steps: Steps[T]) -> T:
+        return await perform_async(steps, self.hub().answer)

@@ -1,0 +1,242 @@
+"""The face of threads: an operation blocks its thread. A process has a subscriber and a watchdog at a server."""
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
+from idempotency.locks.engine.interrupts import interruption
+from idempotency.locks.engine.steps import (
+    Ask,
+    Finish,
+    Listen,
+    On,
+    Pause,
+    Step,
+    Steps,
+    Tell,
+    Threaded,
+    Wait,
+    Work,
+    perform,
+)
+from idempotency.locks.engine.subscriber import Subscriber
+from idempotency.locks.engine.subscription import Subscription
+from idempotency.observability.background import Worker
+from idempotency.redis import fastpath
+from idempotency.redis.fastpath import FAILURES
+from idempotency.redis.line import Line, plain_pool
+
+LINES_MAX = 16  # connections kept open for commands while nobody uses them
+LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it
+
+T = TypeVar("T")
+
+
+class ThreadBell:
+    """A lock that is taken: who rings gives it back, once."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        try:  # noqa: SIM105  `suppress` takes longer, and a lock that changes hands waits for this
+            self._lock.release()
+        except RuntimeError:
+            pass  # it rang already
+
+    def rang(self) -> bool:
+        """Whether it has rung; takes that back, as `wait` does."""
+        return self._lock.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=max(seconds, 0.0))
+
+
+class ThreadHub(Hub):
+    """A hub whose subscriber and watchdog are daemon threads, started when they are needed."""
+
+    def __init__(self, client: Any) -> None:
+        self._guard = threading.Lock()
+        self._watchdog: Worker | None = None
+        self._stirred = threading.Event()
+        self._lines: deque[Line] = deque()
+        self._pool = plain_pool(client)
+        self._subscriber = Subscriber(self, self._subscription)
+        super().__init__(client, cluster=is_cluster(client))
+
+    def bell(self) -> ThreadBell:
+        return ThreadBell()
+
+    def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
+        """Perform one step."""
+        match step:
+            case Ask(script, keys, arguments):
+                send = partial(self._tell, step.then) if isinstance(step, Tell) else self._ask
+                try:
+                    return script.run(send, keys, arguments)
+                except FAILURES as error:
+                    if interrupt := interruption(error):
+                        raise interrupt from None
+                    if known := lock_error(error):
+                        raise known from error
+                    raise
+            case Wait(bell, seconds):
+                return self._subscriber.wait(bell, seconds)
+            case Listen(seconds):
+                return self._subscriber.listen(seconds)
+            case Finish(steps):
+                return perform(steps, self.answer)
+            case On(face, steps):
+                return face.run(steps)
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case Work(function):
+                return function()
+
+    def _ask(self, *command: Any) -> Any:
+        """Send a command on a connection that nobody uses now, and return its answer."""
+        if self._pool is None:
+            return self.client.execute_command(*command)
+        line = self._take_line(self._pool)
+        try:
+            return line.ask(*command)
+        finally:
+            self._give_back(line)
+
+    def _tell(self, then: Callable[[Any], None] | None, *command: Any) -> None:
+        """The same for a script, and not waiting for its answer where the server has it and is known to answer."""
+        if self._pool is None:
+            answer = self.client.execute_command(*command)
+        else:
+            line = self._take_line(self._pool)
+            try:
+                if command[1] in line.known and fastpath.breaker.is_closed:
+                    line.tell(*command, then=then)
+                    return
+                answer = line.ask(*command)
+                line.known.add(command[1])
+            finally:
+                self._give_back(line)
+        if then is not None:
+            then(answer)
+
+    def _take_line(self, pool: Any) -> Line:
+        try:
+            return self._lines.pop()
+        except IndexError:
+            return Line(pool)
+
+    def _give_back(self, line: Line) -> None:
+        if len(self._lines) < LINES_MAX:
+            self._lines.append(line)
+        else:
+            line.close()
+
+    def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """Have `listener` called with each message of `channel`, and with None when some may be missed."""
+        self._subscriber.join(channel, listener)
+
+    def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
+        """No more calls."""
+        self._subscriber.leave(channel, listener)
+
+    def _subscription(self) -> Any:
+        return self.client.pubsub() if self._pool is None else Subscription(self._pool)
+
+    def stir(self) -> None:
+        with self._guard:
+            self._stirred.set()
+            if self._watchdog is None or not self._watchdog.is_alive():
+                watchdog = Worker("locks-watchdog", self._watch, wake=self._stirred.set)
+                watchdog.start()  # which may fail, and must be tried again then
+                self._watchdog = watchdog
+
+    def _watch(self, worker: Worker) -> None:
+        try:
+            self._renew_when_due(worker)
+        finally:
+            self.holds.unwatched()
+
+    def _renew_when_due(self, worker: Worker) -> None:
+        while True:
+            self._stirred.clear()
+            if worker.stopping.is_set():
+                return
+            due_at = self.holds.next_due()
+            if due_at == float("inf"):
+                if self._stirred.wait(LINGER_SECONDS):
+                    continue
+                with self._guard:
+                    if not self._stirred.is_set():
+                        self._watchdog = None
+                        return
+            elif not self._stirred.wait(max(0.0, due_at - time.monotonic())):
+                self._renew(worker)
+
+    def _renew(self, worker: Worker) -> None:
+        for batch in self.batches():
+            sent_at = time.monotonic()
+            try:
+                script, keys, arguments = self.renewal(batch)
+                self.renewed(batch, script.run(self._ask, keys, arguments), sent_at=sent_at)
+            except Exception as error:
+                # whatever it was, the other holds and the next tick go on
+                worker.met("%d locks could not be renewed: %s", len(batch), error, level=logging.WARNING)
+                self.not_renewed(batch)
+
+
+_hubs: dict[int, ThreadHub] = {}
+_hubs_guard = threading.Lock()
+
+
+def hub_of(client: Any) -> ThreadHub:
+    """The one hub of this process for `client`, and for every other client of the same pool.
+
+    django-redis makes a client for each thread, and they share a pool.
+    """
+    pool = plain_pool(client)
+    leads_to = client if pool is None else pool
+    with _hubs_guard:
+        hub = _hubs.get(id(leads_to))
+        if hub is None:
+            hub = _hubs[id(leads_to)] = ThreadHub(client)
+        return hub
+
+
+def _forget() -> None:
+    global _hubs_guard  # noqa: PLW0603  a fork may have copied it while it was held
+    _hubs_guard = threading.Lock()
+    _hubs.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class OnThreads(Threaded):
+    """What the lock classes of threads are made of, beside their protocol.
+
+    Attributes:
+        client: a redis-py client; None takes the one that the settings of `IDEMPOTENCY` name.
+    """
+
+    client: Any = None
+    _cached: ThreadHub | None = None
+
+    def hub(self) -> ThreadHub:
+        """Where its steps are performed; another one after a fork."""
+        if self._cached is None or self._cached.process != holder.process():
+            self._cached = hub_of(self.client if self.client is not None else fastpath.client())
+        return self._cached
+
+    def run(self, steps: Steps[T]) -> T:
+        return perform(steps, self.hub().answer)

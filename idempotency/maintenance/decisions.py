@@ -1,0 +1,135 @@
+"""What an operator may decide about an entry whose outcome is unknown, and what its caller hears from then on.
+
+Both decisions finish the entry for good: a retry with its key gets the stored answer and nothing is executed. Both
+are kept with the operator's name and reason in the entry's history, which nobody can change. Abandoning also has
+the handler undo what its steps committed (`Phases.on_abandon`), or is refused.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from idempotency import ledger
+from idempotency.errors import Problem, problem_document
+from idempotency.models import LedgerEntry, Outcome, State
+from idempotency.protocol.recovery import NotAbandonable, Progress, phases_named
+from idempotency.redis import marker
+from idempotency.request.keys import digest_of
+from idempotency.response import vault
+from idempotency.response.answers import StoredResponse
+
+RESOLVE_STATUSES = (200, 201, 204)  # not 202: that is not answered from the ledger, but by asking the handler
+
+
+class NotDecidable(Exception):
+    """The entry is finished, atomic, still running under its lease, or changed since the operator looked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Who decides, about what he saw, and why.
+
+    Attributes:
+        entry_id: the entry.
+        fence: its fencing number when the operator looked at it.
+        operator: his name, for the history.
+        note: his reason; not empty.
+    """
+
+    entry_id: int
+    fence: int
+    operator: str
+    note: str
+
+
+def resolve(decision: Decision, *, status: int, body: str, location: str = "") -> None:
+    """It happened: from now on the key is answered with this.
+
+    Args:
+        status: one of `RESOLVE_STATUSES`.
+        body: JSON, or empty for 204.
+        location: address of what was made; may be empty.
+
+    Raises:
+        NotDecidable: see there.
+        ValueError: no reason, another status, or a body that is not JSON.
+    """
+    if status not in RESOLVE_STATUSES:
+        raise ValueError(f"The status must be one of {', '.join(map(str, RESOLVE_STATUSES))}.")
+    if status != 204:
+        try:
+            json.loads(body)
+        except ValueError as error:
+            raise ValueError(f"The answer's body must be JSON: {error}.") from error
+    headers = {"Content-Type": "application/json"} | ({"Location": location} if location else {})
+    _close(
+        decision, Outcome.RESOLVED, status=status, headers=headers, body=b"" if status == 204 else body.encode()
+    )
+
+
+def abandon(decision: Decision) -> None:
+    """It did not happen and must not: from now on the key is answered with 409 `operation_abandoned`.
+
+    Raises:
+        NotDecidable: see there.
+        NotAbandonable: its handler cannot undo what it has begun; nothing changed.
+        ValueError: no reason.
+    """
+    problem = Problem(
+        409,
+        "operation_abandoned",
+        "This request was not carried out and was closed by an operator. Use a new key for a new intent.",
+    )
+    body = json.dumps(problem_document(problem)).encode()
+    headers = {"Content-Type": "application/problem+json"}
+    _close(decision, Outcome.ABANDONED, status=409, headers=headers, body=body, before=_undo)
+
+
+def _undo(entry: LedgerEntry, digest: str) -> None:
+    """Let the handler end what its steps left open; where none has committed, there is nothing."""
+    if not entry.recovery_point:
+        return
+    phases = phases_named(entry.handler)
+    if phases is None:
+        raise NotAbandonable(
+            f"This program does not have the steps {entry.handler!r} of this entry, so it cannot undo them. "
+            "Abandon it by the program that has them, or resolve it."
+        )
+    phases.abandon(Progress(data=dict(entry.recovery_data), key_digest=digest, resumed=True))
+
+
+def _close(
+    decision: Decision,
+    outcome: Outcome,
+    *,
+    status: int,
+    headers: dict[str, str],
+    body: bytes,
+    before: Callable[[LedgerEntry, str], None] = lambda entry, digest: None,
+) -> None:
+    if not decision.note.strip():
+        raise ValueError("A decision needs a reason.")
+    seen = LedgerEntry.objects.using(connection.alias).filter(pk=decision.entry_id, fence=decision.fence)
+    entry = seen.exclude(state=State.FINISHED).first()
+    if entry is None:
+        raise NotDecidable
+    digest = digest_of(scope=entry.scope, key=entry.key)
+    answer = vault.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
+    name = marker.key_of(digest)
+    with transaction.atomic():
+        # before the entry is locked, because a step too locks its own rows first; one that goes on meanwhile has
+        # the lease again, and so the entry is not closed
+        before(entry, digest)
+        closed = ledger.close_by_hand(
+            entry_id=decision.entry_id,
+            fence=decision.fence,
+            answer=answer,
+            outcome=outcome,
+            operator=decision.operator,
+            note=decision.note.strip(),
+        )
+        if not closed:
+            raise NotDecidable
+    marker.ring(name)

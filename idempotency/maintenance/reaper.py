@@ -1,0 +1,46 @@
+"""Removes what is due, in bounded batches: bytes after `BODY_SECONDS`, whole keys after `TOMBSTONE_SECONDS`.
+
+Run it once an hour or so: ``manage.py idempotency reap``, or `reap` from a periodic task. Any number may run at
+once. Unfinished entries are never touched, however old.
+"""
+
+from collections.abc import Callable
+
+from idempotency import ledger
+from idempotency.observability import metrics
+
+BATCH = 1_000
+BATCHES_MAX = 10_000  # of each kind: a call ends, and a next one goes on
+
+
+def reap(
+    *,
+    batch: int = BATCH,
+    batches_max: int = BATCHES_MAX,
+    on_progress: Callable[[str, int], object] = lambda *_: None,
+) -> dict[str, int]:
+    """Remove everything that is due, at most `batches_max` batches of each kind.
+
+    Args:
+        batch: rows a transaction.
+        batches_max: bound of this call.
+        on_progress: called with the kind and its count so far, after every batch.
+
+    Returns:
+        How many `bodies`, `tombstones`, `messages` and `tallies` were removed.
+    """
+    steps = {
+        "bodies": ledger.purge_bodies,
+        "tombstones": ledger.drop_tombstones,
+        "messages": ledger.drop_messages,
+    }
+    removed = dict.fromkeys(steps, 0)
+    for what, step in steps.items():
+        for _ in range(batches_max):
+            count = step(limit=batch)
+            removed[what] += count
+            on_progress(what, removed[what])
+            if count < batch:
+                break
+        metrics.reaped.labels(what).inc(removed[what])
+    return removed | {"tallies": ledger.drop_tallies()}

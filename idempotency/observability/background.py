@@ -1,0 +1,89 @@
+"""The background threads of a process, and the one owner that starts, names, stops and joins them.
+
+What a worker meets is caught, counted and logged in one line. All of them end before the process closes its
+streams; a forked child has none of its parent's.
+"""
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from idempotency.observability import metrics
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 2.0  # for all together at the end of the process: one may stand in a connect, and logs nothing then
+
+_workers: set["Worker"] = set()
+
+
+class Worker(threading.Thread):
+    """A daemon thread, from `start` until its work ends or it is stopped.
+
+    Args:
+        name: of the thread, in logs and in the metric.
+        work: called with the worker; returns soon once `stopping` is set.
+        wake: called by another thread when `stopping` is set, to end what `work` waits for.
+
+    Attributes:
+        stopping: an event, to wait for in place of sleeping.
+    """
+
+    def __init__(
+        self, name: str, work: "Callable[[Worker], None]", *, wake: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.stopping = threading.Event()
+        self._work = work
+        self._wake = wake
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            RuntimeError: the system has no thread to give.
+        """
+        _workers.add(self)
+        try:
+            super().start()
+        except RuntimeError:
+            _workers.discard(self)
+            raise
+
+    def run(self) -> None:
+        """Do the work; called by the thread itself."""
+        try:
+            self._work(self)
+        except Exception as error:
+            self.met("%s ended by %s: %s", self.name, type(error).__name__, error, level=logging.ERROR)
+        finally:
+            _workers.discard(self)
+
+    def met(self, message: str, *arguments: object, level: int = logging.INFO) -> None:
+        """Count a failure and log it, unless the worker is being stopped: then it is no news."""
+        if not self.stopping.is_set():
+            metrics.background_failures.labels(self.name).inc()
+            log.log(level, message, *arguments)
+
+    def stop(self) -> None:
+        """Have it end soon; does not wait for that."""
+        self.stopping.set()
+        self._wake()
+
+
+def stop(*, seconds: float = STOP_SECONDS) -> list[str]:
+    """Stop every worker of this process; return the names of those that still run after `seconds`."""
+    workers = list(_workers)
+    deadline = time.monotonic() + seconds
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+    return [worker.name for worker in workers if worker.is_alive()]
+
+
+atexit.register(stop)
+os.register_at_fork(after_in_child=_workers.clear)

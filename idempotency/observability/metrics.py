@@ -1,0 +1,82 @@
+"""Prometheus metrics of keyed requests (docs/operations.md lists them); nothing at all without prometheus-client.
+
+Counters live in the process that counted; the gauges of `LedgerCollector` are read from the ledger when asked for.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import Error as DatabaseError
+
+try:
+    import prometheus_client
+    from prometheus_client.core import GaugeMetricFamily
+except ImportError:  # optional: pip install 'payonce[metrics]'
+    prometheus_client = None  # type: ignore[assignment]
+
+log = logging.getLogger("idempotency")
+
+
+class _Silent:
+    """Takes what a counter takes, and forgets it."""
+
+    def labels(self, *_: str, **__: str) -> "_Silent":
+        return self
+
+    def inc(self, amount: float = 1) -> None: ...
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
+    return _Silent() if prometheus_client is None else prometheus_client.Counter(name, text, labels)
+
+
+requests = _counter(
+    "idempotency_requests",
+    "Keyed requests by how they ended: executed, refused, not_stored, failed, uncertain, replayed.",
+    ("mode", "outcome"),
+)
+replays = _counter("idempotency_replays", "Stored answers given again, by where they were found.", ("source",))
+conflicts = _counter(
+    "idempotency_conflicts",
+    "Keyed requests that got no answer of their own: in_progress, reused, expired, lost_race, lost_lease.",
+    ("kind",),
+)
+redis_failures = _counter("idempotency_redis_failures", "Redis commands that failed; each opens the breaker.")
+reaped = _counter("idempotency_reaped", "What the reaper removed: bodies, tombstones, messages.", ("what",))
+background_failures = _counter(
+    "idempotency_background_failures", "What background threads met and went on after, by thread.", ("thread",)
+)
+resumed = _counter("idempotency_resumed", "Stalled entries that the completer ran again, by result.", ("result",))
+
+
+class LedgerCollector:
+    """What only the ledger knows, one SQL statement over its small index of unfinished entries.
+
+    Register it once a process: ``prometheus_client.REGISTRY.register(LedgerCollector())``.
+    """
+
+    def describe(self) -> list[Any]:
+        """Nothing: asking the database at registration would be too early."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """The gauges; none while the database is away, because the counters are wanted then above all."""
+        from idempotency.observability.statistics import open_entries  # noqa: PLC0415  models are not ready when this is imported
+
+        try:
+            found = list(open_entries())
+        except DatabaseError as error:
+            log.warning("The ledger's gauges are left out of the metrics: %s", error)
+            return
+        count = GaugeMetricFamily(
+            "idempotency_open_entries", "Ledger entries without a final answer, by state.", labels=["state"]
+        )
+        age = GaugeMetricFamily(
+            "idempotency_open_age_seconds", "Age of the oldest of them, in seconds.", labels=["state"]
+        )
+        for state in found:
+            count.add_metric([state.name], state.count)
+            age.add_metric([state.name], state.oldest_seconds)
+        yield count
+        yield age

@@ -1,0 +1,186 @@
+"""Atomic mode: ledger row, business writes and stored answer are one transaction.
+
+A crash at any point leaves all of it or nothing. The row is inserted last, with its answer, in the round trip of
+the commit. A duplicate insert loses, its whole transaction rolls back, and the caller gets the winner's stored
+answer. The marker in Redis keeps twins from running beside each other; with Redis away, an advisory lock of the
+transaction does.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import InterfaceError, OperationalError, connection, transaction
+from django.http.response import HttpResponseBase
+
+from idempotency import ledger
+from idempotency.modes import Mode
+from idempotency.protocol.exchange import Exchange
+from idempotency.redis import marker
+from idempotency.response.answers import StoredResponse, Verdict, rendered, verdict_on
+
+
+class AtomicExchange(Exchange):
+    """See the module. Opens its own outermost transaction; raises RuntimeError where one is open already."""
+
+    mode = Mode.ATOMIC
+
+    _atomic: transaction.Atomic | None = None
+    _claimed: marker.Claimed | None = None
+    _settling = False  # from here on the commit may have happened, whatever is heard of it
+
+    def begin(self) -> StoredResponse | None:
+        for _ in self._turns():
+            found = marker.claim(
+                self._marker,
+                fingerprint=self._identity.fingerprint,
+                owner=self._identity.owner,
+                ttl_seconds=self._config.marker_seconds,
+            )
+            if isinstance(found, marker.Finished):
+                return self._replay_found(found)
+            if found is None:
+                return self._hold()
+            if isinstance(found, marker.Claimed):
+                self._claimed = found
+                if (known := self._known_without_marker()) is not None:
+                    return known
+                self._enter()
+                return None
+            self._same_request(found.fingerprint)
+            if (entry := self._find()) is not None:  # the ledger knows more than a stale or lying marker
+                return self._replay_entry(entry)
+        raise self._in_progress()
+
+    def _known_without_marker(self) -> StoredResponse | None:
+        """The answer that `refuse` has kept under a key that is claimed now."""
+        entry = self._find() if self.may_be_refused else None
+        if entry is None:
+            return None
+        self._let_twins_in()
+        return self._replay_entry(entry)
+
+    def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
+        """In place of `begin` and what follows: a refusal for which nothing was read or done that counts.
+
+        Kept by one statement, without the marker. If the key has been answered before, that answer is given.
+        """
+        response = rendered(response)
+        answer = self._stored(response)
+        with _by_itself():
+            kept = ledger.record_if_new(self._identity, self._sealed(answer), subject=self._subject)
+        if not kept:
+            return self._replay_entry(self._find()).replay()
+        self._count("refused")
+        return response
+
+    def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        response = rendered(response)
+        verdict = verdict_on(response.status_code)
+        if verdict is Verdict.NOT_STORED:
+            self._count("not_stored")
+            replay = self._undo()
+            return response if replay is None else replay.replay()
+        answer = self._stored(response)
+        self._settling = True
+        if not self._settle(verdict, self._sealed(answer)):
+            self._settling = False
+            self._conflict("lost_race")
+            replay = self._undo() or self._replay_instead(self._find())
+            return replay.replay()
+        self._show(answer)
+        self._count("executed" if verdict is Verdict.EFFECT else "refused")
+        return response
+
+    def fail(self) -> StoredResponse | None:
+        self._count("failed")
+        return self._undo()
+
+    def _undo(self) -> StoredResponse | None:
+        self._leave(commit=False)
+        if self._claimed is None and not self._settling:
+            return None  # the ledger was asked in the beginning
+        try:
+            # Redis may have forgotten a finished answer; then this run was the repeat, whatever became of it
+            entry = self._find()
+        finally:
+            self._let_twins_in()
+        return None if entry is None else self._replay_instead(entry)
+
+    def _replay_instead(self, entry: ledger.Found | None) -> StoredResponse:
+        """The winner's answer for this run's own; unless that is who committed, and failed after it."""
+        if not self._settling:
+            self._visit.undo()
+        return self._replay_entry(entry)
+
+    def _let_twins_in(self) -> None:
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            marker.release(self._marker, claimed)
+
+    def _hold(self, *, wait: bool = True) -> StoredResponse | None:
+        """Redis is away. The transaction stays open if the key is ours, else it is left."""
+        self._enter()
+        try:
+            found = ledger.hold(self._identity)
+        except BaseException:
+            self._leave(commit=False)
+            raise
+        if found is True:
+            return None
+        self._leave(commit=False)
+        if found:
+            return self._replay_entry(found)
+        if wait and self._config.wait_seconds > 0:
+            self._await_twin()
+            return self._hold(wait=False)
+        return self._replay_entry(self._find())
+
+    def _await_twin(self) -> None:
+        try:
+            with transaction.atomic(durable=True):
+                ledger.await_twin(self._identity, wait_seconds=self._config.wait_seconds)
+        except ledger.TwinRunning:
+            raise self._in_progress() from None
+
+    def _enter(self) -> None:
+        self._atomic = transaction.atomic(durable=True)
+        self._atomic.__enter__()
+
+    def _settle(self, verdict: Verdict, answer: StoredResponse) -> bool:
+        """Commit; False: a twin's entry is there and nothing of this run remains."""
+        if verdict is Verdict.REFUSAL:
+            self._leave(commit=False)
+            return self._record_alone(answer)
+        self._visit.save()
+        if not ledger.record(self._identity, answer, subject=self._subject):
+            self._leave(commit=False)
+            return False
+        self._leave(commit=True)
+        return True
+
+    def _record_alone(self, answer: StoredResponse) -> bool:
+        if transaction.get_autocommit():  # one statement commits by itself, and asks for no BEGIN
+            with _by_itself():
+                return ledger.record(self._identity, answer, subject=self._subject)
+        with transaction.atomic(durable=True):
+            recorded = ledger.record(self._identity, answer, subject=self._subject)
+            transaction.set_rollback(not recorded)
+        return recorded
+
+    def _leave(self, *, commit: bool) -> None:
+        atomic, self._atomic = self._atomic, None
+        if atomic is None:
+            return
+        if not commit:
+            transaction.set_rollback(True)
+        atomic.__exit__(None, None, None)
+
+
+@contextmanager
+def _by_itself() -> Iterator[None]:
+    """Around a statement that commits by itself: the connection is given up if it was lost in it."""
+    try:
+        yield
+    except (OperationalError, InterfaceError):
+        connection.close_if_unusable_or_obsolete()  # whether it was committed, another one may tell
+        raise

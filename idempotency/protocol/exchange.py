@@ -1,0 +1,314 @@
+"""One keyed request, from claim to answer: what both modes share.
+
+    exchange = open_exchange(request, mode=…)
+    replay = exchange.begin()            # claims the key; or gives the stored answer; or raises a Problem
+    if replay is None:
+        response = exchange.finish(handler())    # stores the answer; or gives the winner's instead
+
+`idempotency.views` and `idempotency.drf` are the only callers. Nothing here knows of headers of the answer,
+templates or serializers.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from idempotency import ledger
+from idempotency.conf import Config, config
+from idempotency.errors import in_progress, key_invalid, key_reused, key_weak, result_expired, token_unknown
+from idempotency.modes import Mode
+from idempotency.observability import logs, metrics, tracing
+from idempotency.observability.tallies import tallies
+from idempotency.protocol import tokens
+from idempotency.redis import marker
+from idempotency.redis.wakeups import subscriber
+from idempotency.request import fingerprint, keys, sessions
+from idempotency.request.principal import ANONYMOUS, caller_of
+from idempotency.response import vault
+from idempotency.response.answers import StoredResponse
+
+log = logging.getLogger("idempotency")
+
+# the ordinary cases are told only to who asks for them
+_LEVELS = {"executed": logging.DEBUG, "refused": logging.DEBUG, "replayed": logging.DEBUG}
+
+OWNER_MAX = 128  # characters that the ledger keeps
+UNTOLD_SECONDS = 0.25  # between two looks where nobody can wake us, because Redis is away
+
+
+class Exchange(ABC):
+    """Base of `AtomicExchange` and `PhasedExchange`.
+
+    Attributes:
+        key_digest: 64 hexadecimal characters that name (scope, key); safe to log and to derive ids from.
+        resumed: True if a handler before this one ran for the same key (phased only): it may have committed
+            something, and its caller may have heard 202.
+        was_uncertain: True if its caller has heard 202: what it was asked for has been begun outside, and a
+            handler goes on with that and begins nothing anew.
+        may_be_refused: True if an answer may be kept under its key of which no marker ever told (atomic only).
+        outcome: how it ended, as the metrics name it; empty while it has not.
+    """
+
+    mode: Mode
+    resumed = False
+    was_uncertain = False
+    may_be_refused = False
+    outcome = ""
+
+    def __init__(
+        self,
+        *,
+        scope: str,
+        key: str,
+        content: bytes,
+        request_id: str,
+        handler: str = "",
+        redact: tuple[str, ...] = (),
+        request: HttpRequest | None = None,
+    ) -> None:
+        self.key_digest = keys.digest_of(scope=scope, key=key)
+        self._content = content
+        self._config: Config = config()
+        self._subject = ""
+        self._visit = sessions.Visit(request)
+        self._redact = (*self._config.redact, *redact)
+        self._identity = ledger.Identity(
+            scope=scope,
+            key=key,
+            fingerprint=fingerprint.fingerprint(content),
+            owner=owner(),
+            request_id=request_id,
+            digest=self.key_digest,
+            handler=handler,
+        )
+        # once, before anything is done: afterwards nothing may fail that only concerns Redis
+        self._marker = marker.key_of(self.key_digest) if self._config.uses_redis else ""
+        logs.bind(key_digest=self.key_digest)
+
+    @abstractmethod
+    def begin(self) -> StoredResponse | None:
+        """Claim the key. None: run the handler, then call `finish` or `fail`.
+
+        Raises:
+            Problem: the key's own problems, see `idempotency.errors`.
+        """
+
+    @abstractmethod
+    def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Settle with the handler's answer, which is returned; or the winner's replay if a twin was faster."""
+
+    @abstractmethod
+    def fail(self) -> StoredResponse | None:
+        """The handler raised: undo what can be undone. The stored answer, should the key turn out to have one."""
+
+    def about(self, kind: str, identifier: object) -> None:
+        """Say what this request is about, e.g. ``about("order", order.id)``: shown in admin and logs."""
+        name = getattr(identifier, "hex", None) or str(identifier)
+        self._subject = f"{kind}:{name}"[:96]
+        logs.bind(subject=self._subject)
+
+    @property
+    def subject(self) -> str:
+        """What `about` said, as ``kind:id``; empty if it said nothing."""
+        return self._subject
+
+    def _count(self, outcome: str) -> None:
+        self.outcome = outcome
+        metrics.requests.labels(self.mode.value, outcome).inc()
+        tallies.add(outcome)
+
+    def _conflict(self, kind: str) -> None:
+        self.outcome = kind
+        metrics.conflicts.labels(kind).inc()
+        tallies.add(kind)
+
+    def _find(self) -> ledger.Found | None:
+        return ledger.find(scope=self._identity.scope, key=self._identity.key)
+
+    def _same_request(self, stored_fingerprint: bytes) -> None:
+        if not fingerprint.matches(stored_fingerprint, self._content):
+            self._conflict("reused")
+            raise key_reused()
+
+    def _in_progress(self) -> Exception:
+        self._conflict("in_progress")
+        return in_progress()
+
+    def _stored(self, response: HttpResponseBase) -> StoredResponse:
+        """What is stored of `response`: redacted and bounded."""
+        if self._identity.scope.startswith(f"{ANONYMOUS} "):
+            self._visit.note(self.key_digest)
+        return StoredResponse.of(response, max_bytes=self._config.max_response_bytes, redact=self._redact)
+
+    def _sealed(self, answer: StoredResponse) -> StoredResponse:
+        """As the ledger stores it: encrypted where the settings say so."""
+        return vault.seal(answer, digest=self.key_digest)
+
+    def _show(self, answer: StoredResponse) -> None:
+        """Let replays be answered by Redis; only after the commit."""
+        seconds = min(self._config.result_seconds, self._config.body_seconds)
+        marker.finish(
+            self._marker,
+            fingerprint=self._identity.fingerprint,
+            answer=answer,
+            ttl_seconds=seconds,
+            wait=self.mode is not Mode.ATOMIC,
+        )
+
+    def _replay_found(self, found: marker.Finished) -> StoredResponse:
+        self._same_request(found.fingerprint)
+        return self._replay(found.answer, source="redis")
+
+    def _replay_entry(self, entry: ledger.Found | None) -> StoredResponse:
+        """The answer of a finished entry, which from now on Redis can give too; else 409, it is still running."""
+        if entry is None:
+            raise self._in_progress()
+        self._same_request(entry.fingerprint)
+        if entry.answer is None:
+            raise self._in_progress()
+        seconds = min(self._config.result_seconds, entry.fresh_seconds)
+        answer = vault.unseal(entry.answer, digest=self.key_digest)
+        marker.finish(self._marker, fingerprint=entry.fingerprint, answer=answer, ttl_seconds=seconds)
+        return self._replay(answer, source="ledger")
+
+    def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
+        if answer.body is None:
+            self._conflict("expired")
+            raise result_expired(answer.headers.get("Location"))
+        metrics.replays.labels(source).inc()
+        self._count("replayed")
+        return answer
+
+    def _turns(self) -> Iterator[None]:
+        """Once, and within `WAIT_SECONDS` again whenever the twin that holds the key has come to an end.
+
+        A message can be lost and a process can die without one, so there is a turn after each life of a marker
+        as well.
+        """
+        deadline = time.monotonic() + self._config.wait_seconds
+        yield
+        if self._config.wait_seconds == 0:
+            return
+        with subscriber.listen(self._marker) as bell:
+            yield  # the twin may have ended before we were subscribed
+            while (left := deadline - time.monotonic()) > 0:
+                if bell is None:
+                    time.sleep(min(left, UNTOLD_SECONDS))
+                else:
+                    bell.wait(min(left, self._config.marker_seconds))
+                yield
+
+
+def owner() -> str:
+    """This process and thread, for people."""
+    return f"{_host()}:{os.getpid()}:{threading.get_native_id()}"[:OWNER_MAX]
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    return socket.gethostname()
+
+
+def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
+    """(scope, key) of a request, by its Idempotency-Token (header or form field), else its Idempotency-Key.
+
+    `caller` is the request that authentication has seen: DRF's, where there is one.
+
+    Raises:
+        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
+    """
+    principal = caller_of(caller)  # authentication comes before the key
+    # from META: `request.headers` would build a mapping of all of them first
+    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
+    header = request.META.get("HTTP_IDEMPOTENCY_KEY")
+    if token is None:
+        key = keys.parse_key(header)
+        # a token counts once by whichever header it comes
+        if (taken := tokens.issued_here(key, principal=principal)) is None:
+            if principal == ANONYMOUS and not keys.is_hard_to_guess(key):
+                raise key_weak()
+            return _scope_of(request, caller=caller, principal=principal, key=key), key
+    else:
+        taken = tokens.read(token, principal=principal)
+        if header is not None:
+            raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
+    if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
+        raise token_unknown()
+    return taken.scope, taken.key
+
+
+def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
+    """The caller's scope at this route; the anonymous one, if their key was answered before they had a session."""
+    route = request.resolver_match.route if request.resolver_match else request.path
+    before = keys.scope_of(principal=ANONYMOUS, method=request.method or "", route=route)
+    if principal.startswith("session:") and sessions.was_answered(caller.session, scope=before, key=key):
+        return before
+    return keys.scope_of(principal=principal, method=request.method or "", route=route)
+
+
+def _token_of_form(request: HttpRequest) -> str | None:
+    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    return request.POST.get("idempotency_token") if is_form else None
+
+
+def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    """The protocol, for a handler that runs in this thread."""
+    with traced(exchange):
+        replay = exchange.begin()
+        if replay is not None:
+            return told(exchange, replay.replay())
+        try:
+            return told(exchange, exchange.finish(handler()))
+        except BaseException as error:
+            return replay_after(error, exchange.fail())
+
+
+def run_refusal(exchange: Any, refusal: HttpResponseBase) -> HttpResponseBase:
+    """The protocol of an `AtomicExchange` for which it is known already that the answer is a refusal."""
+    with traced(exchange):
+        return told(exchange, exchange.refuse(refusal))
+
+
+def told(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+    """`response`, which Django need not log too if it is a refusal: `traced` tells all ordinary cases alike."""
+    if exchange.outcome in _LEVELS:
+        response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+def replay_after(error: BaseException, replay: StoredResponse | None) -> HttpResponseBase:
+    """What `fail` found in the ledger, in place of `error`: something committed before it, so it is told as done.
+
+    Raises:
+        BaseException: `error`, where nothing was found, or where it means that the process is to end.
+    """
+    if replay is None or not isinstance(error, Exception):
+        raise error
+    log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
+    return replay.replay()
+
+
+@contextmanager
+def traced(exchange: Exchange) -> Iterator[None]:
+    """A span and one log line around the protocol, whichever way it ends."""
+    with tracing.span() as span:
+        try:
+            yield
+        finally:
+            span.tell(
+                mode=exchange.mode.value,
+                key_digest=exchange.key_digest,
+                outcome=exchange.outcome,
+                subject=exchange.subject,
+            )
+            log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)

@@ -1,0 +1,190 @@
+"""Phased mode: for handlers that call the outside world, where no transaction may be open.
+
+The claim is committed first, under a lease and a fencing number. The handler opens short transactions of its
+own around its calls and must be resumable: after a crash, or after it answered 202 because the outcome outside
+is not known, a retry with the same key runs it again (`resumed` is then True) under the next fencing number.
+Completion is a compare-and-set on that number. An entry whose handler ran is never deleted before it finished,
+or before all that the handler may have done is known (`idempotency.maintenance.settling`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.http.response import HttpResponseBase
+
+from idempotency import ledger
+from idempotency.models import State
+from idempotency.modes import Mode
+from idempotency.observability import logs
+from idempotency.protocol.exchange import OWNER_MAX, Exchange
+from idempotency.redis import marker
+from idempotency.response.answers import REPLAYED_HEADER, StoredResponse, Verdict, rendered, verdict_on
+
+UNCERTAIN_STATUS = 202
+
+
+class LeaseLost(Exception):
+    """Another run took over while this one worked."""
+
+
+class PhasedExchange(Exchange):
+    """See the module. Raises RuntimeError where a transaction is open.
+
+    Attributes:
+        run: the right to execute, None where only the current state is shown again.
+        recovery_point, recovery_data: where an earlier run got to (`idempotency.protocol.recovery`).
+        settled: the entry is finished, by this exchange.
+    """
+
+    mode = Mode.PHASED
+
+    run: ledger.Run | None = None
+    recovery_point = ""
+    recovery_data: Mapping[str, Any] = {}
+    settled = False
+    _has_request = True
+
+    @classmethod
+    def of_entry(
+        cls, entry: ledger.Found, *, owner: str, request_id: str, redact: tuple[str, ...] = ()
+    ) -> "PhasedExchange":
+        """For a caller without a request, who means to `resume` this entry.
+
+        Its `finish` raises `LeaseLost` instead of giving the winner's answer: nobody is there to hear it.
+        """
+        exchange = cls(
+            scope=entry.scope,
+            key=entry.key,
+            content=b"",
+            request_id=request_id,
+            handler=entry.handler,
+            redact=redact,
+        )
+        exchange._identity = replace(exchange._identity, fingerprint=entry.fingerprint, owner=owner[:OWNER_MAX])
+        exchange._has_request = False
+        if entry.subject:
+            exchange._subject = entry.subject
+            logs.bind(subject=entry.subject)
+        return exchange
+
+    @property
+    def handler(self) -> str:
+        """Name of the `Phases` that run under this exchange; empty for a handler of another make."""
+        return self._identity.handler
+
+    def about(self, kind: str, identifier: object) -> None:
+        super().about(kind, identifier)
+        if self.run is not None and not self.handler:  # of recovery points, each keeps it
+            ledger.note_subject(self.run, subject=self._subject)
+
+    def begin(self) -> StoredResponse | None:
+        found = marker.look(self._marker)
+        if isinstance(found, marker.Finished):
+            return self._replay_found(found)
+        for _ in self._turns():
+            self.run = ledger.claim_phased(self._identity, lease_seconds=self._config.lease_seconds)
+            if self.run is not None:
+                return None
+            if (entry := self._find()) is None:
+                continue  # the first run was just forgotten: it did nothing
+            self._same_request(entry.fingerprint)
+            # a handler of steps must not run without a claim, not even to show the current state
+            if entry.answer is not None and (entry.handler or entry.answer.status != UNCERTAIN_STATUS):
+                return self._replay_entry(entry)
+            if self.resume(entry):
+                return None
+        raise self._in_progress()
+
+    def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        response = rendered(response)
+        if self.settled:
+            return response
+        known = response.status_code != UNCERTAIN_STATUS
+        self._as_heard_before(response)
+        if self.run is None:
+            # a 202 is replayed with the current state, which nothing keeps
+            not_stored = verdict_on(response.status_code) is Verdict.NOT_STORED
+            self._count("not_stored" if not_stored else "replayed")
+            return response
+        return self._settle(self.run, response, known=known)
+
+    def fail(self) -> StoredResponse | None:
+        self._count("failed")
+        if self.run is not None and not self.settled:
+            ledger.drop_lease(self.run)
+            marker.ring(self._marker)
+        return None
+
+    def complete(self, response: HttpResponseBase) -> bool:
+        """Finish the entry with `response`, inside the transaction of the step that made it.
+
+        Returns:
+            False: another run took over; the transaction must be rolled back.
+        """
+        if self.run is None:
+            return True
+        self._as_heard_before(response)
+        answer = self._sealed(self._stored(response))
+        return ledger.complete_phased(self.run, answer, subject=self._subject)
+
+    def committed(self, response: HttpResponseBase) -> None:
+        """The transaction of `complete` was committed."""
+        self.settled = True
+        self._count("executed")
+        self._show(self._stored(response))
+
+    def resume(self, entry: ledger.Found) -> bool:
+        """Whether the handler is to run: for its current state, or to go on where an earlier run ended."""
+        if entry.answer is not None:
+            # a 202 is replayed with the resource's current state
+            self.was_uncertain = True
+        else:
+            self.run = ledger.take_over(
+                entry,
+                owner=self._identity.owner,
+                request_id=self._identity.request_id,
+                lease_seconds=self._config.lease_seconds,
+            )
+            if self.run is None:
+                return False
+            self.was_uncertain = entry.state == State.UNCERTAIN or ledger.was_uncertain(entry.entry_id)
+        self.resumed = True
+        self.recovery_point, self.recovery_data = entry.recovery_point, entry.recovery_data
+        return True
+
+    def _as_heard_before(self, response: HttpResponseBase) -> None:
+        """Who heard 202 hears 202 again, with the state that is known now."""
+        if self.was_uncertain and 200 <= response.status_code < 300:
+            response.status_code = UNCERTAIN_STATUS
+            response.headers[REPLAYED_HEADER] = "true"
+
+    def _settle(self, run: ledger.Run, response: HttpResponseBase, *, known: bool) -> HttpResponseBase:
+        verdict = verdict_on(response.status_code)
+        if verdict is Verdict.NOT_STORED:
+            # a 5xx may have left something outside: keep the entry. Any other 4xx says that nothing was done.
+            (ledger.drop_lease if response.status_code >= 500 else ledger.forget)(run)
+            self._count("not_stored")
+            marker.ring(self._marker)
+            return response
+        answer = self._stored(response) if known else None
+        if answer is None:
+            kept, outcome = ledger.suspend(run, subject=self._subject), "uncertain"
+        else:
+            kept = self.settled = ledger.complete_phased(run, self._sealed(answer), subject=self._subject)
+            outcome = "executed" if verdict is Verdict.EFFECT else "refused"
+        if not kept:
+            return self._overtaken()
+        self._count(outcome)
+        if answer is None or answer.status == UNCERTAIN_STATUS:
+            marker.ring(self._marker)
+        else:
+            self._show(answer)
+        return response
+
+    def _overtaken(self) -> HttpResponseBase:
+        """The lease was lost: a retry took over, and what it says counts."""
+        self._conflict("lost_lease")
+        if not self._has_request:
+            raise LeaseLost
+        return self._replay_entry(self._find()).replay()

@@ -1,0 +1,255 @@
+"""Recovery points: a phased handler as steps, each of which is remembered, so that it resumes where it ended.
+
+    charge = Phases("shop.charge")
+
+    @charge.atomic("started")                      # in a transaction, together with the next recovery point
+    def reserve(progress): ...; return RecoveryPoint("reserved", {"number": number})
+
+    @charge.outside("reserved")                    # no transaction open: may call the outside world
+    def call(progress): ...; return RecoveryPoint("charged", {"receipt": receipt})
+
+    @charge.atomic("charged")
+    def book(progress): ...; return Response(201, {"receipt": progress.data["receipt"]})
+
+    @idempotent(mode=charge)
+    def create_charge(request):
+        return charge.respond(request, {"amount_minor": …})
+
+A step ends with `NoOp` (go on with the next step), `RecoveryPoint` or `Response`. It may run again after a crash:
+an atomic one only if it did not commit, an outside one also if it did what it does outside; so it must ask, or use
+the same number again. A retry with the same key resumes, and so does `idempotency.maintenance.completer` when no
+retry comes. Where an operator abandons an entry, `on_abandon` ends what its steps left open.
+
+The vocabulary is that of Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (October 2017).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+from django.http import HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
+
+from idempotency import ledger
+from idempotency.conf import config
+from idempotency.errors import in_progress, problem_response
+from idempotency.modes import Mode
+from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
+from idempotency.response.answers import Verdict, verdict_on
+
+STEPS_MAX = 100  # a handler that walks in a circle is a fault of the program
+
+
+@dataclass(frozen=True, slots=True)
+class NoOp:
+    """Nothing to remember but that this step is done: go on with the next one, in the order of declaration."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPoint:
+    """Go on at `name`; `data` (JSON) is added to what the later steps find in `progress.data`."""
+
+    name: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer. 202 says that the outcome outside is not known: the entry stays open, and resumes here.
+
+    Only an outside step may say so: after an atomic one there would be no recovery point to resume from.
+    """
+
+    status: int
+    body: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def made(self) -> JsonResponse:
+        content_type = "application/problem+json" if self.status >= 400 else "application/json"
+        return JsonResponse(
+            self.body, status=self.status, headers=dict(self.headers), safe=False, content_type=content_type
+        )
+
+
+StepResult = NoOp | RecoveryPoint | Response
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a step is given.
+
+    Attributes:
+        data: what `respond` was called with, and what the steps before added; JSON.
+        key_digest: names the key; the same in every run, so ids can be derived from it.
+        resumed: an earlier run of this handler ended unfinished.
+    """
+
+    data: dict[str, Any]
+    key_digest: str
+    resumed: bool
+
+
+Step = Callable[[Progress], StepResult]
+Undo = Callable[[Progress], None]
+
+_registry: dict[str, "Phases"] = {}
+
+
+class NotAbandonable(Exception):
+    """What was begun cannot be taken back by closing its entry; the message tells the operator why."""
+
+
+class Phases:
+    """The steps of one handler, in the order of their declaration, by the recovery point at which each starts.
+
+    Args:
+        name: unique in the project and never changed: entries in the ledger carry it. At most 96 characters.
+        redact: as for `idempotent`; unlike the view's own, the completer knows of it.
+    """
+
+    mode = Mode.PHASED
+
+    def __init__(self, name: str, *, redact: tuple[str, ...] = ()) -> None:
+        if name in _registry:
+            raise ValueError(f"There are Phases named {name!r} already.")
+        self.name = name
+        self.redact = redact
+        self._steps: dict[str, tuple[Step, bool]] = {}
+        self._undo: Undo = lambda progress: None
+        _registry[name] = self
+
+    def atomic(self, point: str) -> Callable[[Step], Step]:
+        """A step that only writes to our database: it commits together with its recovery point or answer."""
+        return self._declare(point, in_transaction=True)
+
+    def outside(self, point: str) -> Callable[[Step], Step]:
+        """A step that calls the outside world: no transaction is open, its result is committed after it."""
+        return self._declare(point, in_transaction=False)
+
+    def on_abandon(self, undo: Undo) -> Undo:
+        """What undoes the steps so far, in the transaction in which an operator abandons the entry.
+
+        It raises `NotAbandonable` where they cannot be undone, and the entry stays as it is. Without it, only the
+        entry is closed, and whoever goes on with what the steps committed (a timer, say) still does.
+        """
+        self._undo = undo
+        return undo
+
+    def abandon(self, progress: Progress) -> None:
+        """Undo what the steps of an entry committed, inside the transaction that closes it.
+
+        Raises:
+            NotAbandonable: see `on_abandon`.
+        """
+        self._undo(progress)
+
+    def respond(self, request: HttpRequest, data: Mapping[str, Any]) -> HttpResponseBase:
+        """Run the steps, from the beginning or from where an earlier run ended; `data` counts the first time only.
+
+        Raises:
+            RuntimeError: the view is not under `@idempotent(mode=<these Phases>)`.
+        """
+        exchange = getattr(request, "idempotency", None)
+        if not isinstance(exchange, PhasedExchange) or exchange.handler != self.name:
+            raise RuntimeError(f"The view must be decorated with @idempotent(mode=…) of the Phases {self.name!r}.")
+        try:
+            return self.run(exchange, data)
+        except LeaseLost:
+            # finishing with this loses too, and gives the winner's answer if there is one by then
+            return problem_response(in_progress(), request)
+
+    def run(self, exchange: PhasedExchange, data: Mapping[str, Any]) -> HttpResponseBase:
+        """As `respond`, for a caller without a request.
+
+        Raises:
+            LeaseLost: nothing of the step that noticed it remains in our database.
+        """
+        point = exchange.recovery_point or next(iter(self._steps))
+        progress = Progress(
+            data=dict(exchange.recovery_data or data), key_digest=exchange.key_digest, resumed=exchange.resumed
+        )
+        if not exchange.recovery_point and not self._steps[point][1]:
+            self._mark(exchange, point, progress)  # before the outside is called, its arguments must be known
+        for _ in range(STEPS_MAX):
+            step, in_transaction = self._steps[point]
+            run_step = self._step_inside if in_transaction else self._step_outside
+            following = run_step(exchange, step, point, progress)
+            if not isinstance(following, str):
+                return following
+            point = following
+        raise RuntimeError(f"The Phases {self.name!r} did not end within {STEPS_MAX} steps.")
+
+    def _declare(self, point: str, *, in_transaction: bool) -> Callable[[Step], Step]:
+        def declare(step: Step) -> Step:
+            if point in self._steps:
+                raise ValueError(f"The Phases {self.name!r} have a step at {point!r} already.")
+            self._steps[point] = (step, in_transaction)
+            return step
+
+        return declare
+
+    def _step_inside(
+        self, exchange: PhasedExchange, step: Step, point: str, progress: Progress
+    ) -> str | HttpResponseBase:
+        with transaction.atomic(durable=True):
+            result = step(progress)
+            if not isinstance(result, Response):
+                return self._remember(exchange, result, point, progress)
+            if result.status == UNCERTAIN_STATUS:
+                raise RuntimeError(
+                    f"The atomic step {point!r} of {self.name!r} answered 202, as only an outside step may. End "
+                    "it with a RecoveryPoint, and let an outside step there answer."
+                )
+            response = result.made()
+            if verdict_on(result.status) is not Verdict.EFFECT:
+                transaction.set_rollback(True)  # a refusal undoes its step
+                return response
+            if not exchange.complete(response):
+                raise LeaseLost
+        exchange.committed(response)
+        return response
+
+    def _step_outside(
+        self, exchange: PhasedExchange, step: Step, point: str, progress: Progress
+    ) -> str | HttpResponseBase:
+        result = step(progress)
+        if isinstance(result, Response):
+            return result.made()
+        return self._remember(exchange, result, point, progress)
+
+    def _remember(
+        self, exchange: PhasedExchange, result: NoOp | RecoveryPoint, point: str, progress: Progress
+    ) -> str:
+        if isinstance(result, RecoveryPoint):
+            following = result.name
+            progress.data.update(result.data)
+        else:
+            points = [*self._steps, ""]
+            following = points[points.index(point) + 1]
+        if following not in self._steps:
+            raise RuntimeError(f"The Phases {self.name!r} have no step at {following!r}.")
+        self._mark(exchange, following, progress)
+        return following
+
+    def _mark(self, exchange: PhasedExchange, point: str, progress: Progress) -> None:
+        assert exchange.run is not None  # noqa: S101  a handler of steps never runs without the right to
+        marked = ledger.mark_point(
+            exchange.run,
+            point=point,
+            data=progress.data,
+            subject=exchange.subject,
+            lease_seconds=config().lease_seconds,
+        )
+        if not marked:
+            raise LeaseLost
+
+
+def phases_named(name: str) -> Phases | None:
+    """The `Phases` of this name, if the module that declares them has been imported."""
+    return _registry.get(name)
+
+
+def known_names() -> list[str]:
+    """Names of all that have been declared."""
+    return sorted(_registry)

@@ -1,0 +1,121 @@
+"""Redis, as long as it answers: every use of it in this package goes through `attempt`.
+
+Nothing here decides anything. A command is answered within the client's time-outs; after a failure the breaker
+keeps this process away from Redis for `BREAKER_SECONDS`, and the caller does without.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import resources
+from typing import Any, TypeVar
+
+from django.utils.module_loading import import_string
+from django_redis import get_redis_connection
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError
+
+from idempotency.conf import config
+from idempotency.observability import metrics
+from idempotency.redis.breaker import Breaker
+from idempotency.redis.line import line_of
+
+log = logging.getLogger(__name__)
+
+breaker = Breaker()
+
+# what a client raises whose servers do not serve; of a Cluster's own errors some are no RedisError
+FAILURES = (RedisError, RedisClusterException, OSError)
+
+T = TypeVar("T")
+
+
+class Script:
+    """A Lua script of a package's `scripts`, run by its digest; sent whole where the server does not know it.
+
+    Every key of a call must carry the same hash tag, or a Redis Cluster refuses it.
+    """
+
+    def __init__(self, name: str, *, package: str = "idempotency.redis") -> None:
+        self.text = resources.files(package).joinpath(f"scripts/{name}.lua").read_text()
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, redis: Any, keys: list[str], arguments: list[Any]) -> Any:
+        """Run it and return its answer."""
+        line = line_of(redis)
+        ask = redis.execute_command if line is None else line.ask
+        parts = (len(keys), *keys, *arguments)
+        try:
+            answer = ask("EVALSHA", self.sha, *parts)
+        except NoScriptError:  # a fresh or flushed server
+            if line is not None:
+                line.known.clear()
+            answer = ask("EVAL", self.text, *parts)
+        if line is not None:
+            line.known.add(self.sha)
+        return answer
+
+    def tell(self, redis: Any, keys: list[str], arguments: list[Any]) -> None:
+        """Have it run, without waiting for it where that can be had; a probe of the breaker's waits."""
+        line = line_of(redis)
+        if line is None or self.sha not in line.known or not breaker.is_closed:
+            self(redis, keys, arguments)
+        else:
+            line.tell("EVALSHA", self.sha, len(keys), *keys, *arguments)
+
+
+def get(redis: Any, key: str) -> Any:
+    """What stands at `key`: bytes, or None; in order with what this thread told."""
+    line = line_of(redis)
+    return redis.get(key) if line is None else line.ask("GET", key)
+
+
+def client() -> Any:
+    """The redis-py client that the settings name; raises whatever making it raises."""
+    settings = config()
+    if settings.redis_client is not None:
+        return _client_of(settings.redis_client)
+    return get_redis_connection(settings.redis_alias)
+
+
+def may_ask() -> bool:
+    """Whether Redis is to be asked at all: it is switched on, and the breaker does not keep this process away."""
+    settings = config()
+    return settings.uses_redis and breaker.allows(open_seconds=settings.breaker_seconds)
+
+
+def attempt(command: Callable[[Any], T]) -> T | None:
+    """Run `command` on a client, within its time-outs; None when Redis is switched off, away or talks nonsense."""
+    if not may_ask():
+        return None
+    probing = not breaker.is_closed
+    try:
+        result = command(client())
+    except FAILURES as error:
+        failed(error)
+        return None
+    except (ValueError, KeyError, TypeError):
+        log.warning("A value in Redis is not ours to read; working without it.")
+        return None
+    if probing:  # else it may only have been told, while another thread found that nobody answers
+        breaker.succeeded()
+    return result
+
+
+def failed(error: Exception) -> None:
+    """Open the breaker: Redis just failed."""
+    seconds = config().breaker_seconds
+    breaker.failed(open_seconds=seconds)
+    metrics.redis_failures.inc()
+    log.warning("Redis is unavailable (%s); doing without it for %g s.", type(error).__name__, seconds)
+
+
+def ping() -> bool:
+    """Whether Redis answers."""
+    return attempt(lambda redis: bool(redis.ping())) is True
+
+
+@lru_cache(maxsize=4)
+def _client_of(path: str) -> Any:
+    """Made once a process; redis-py's pools see a fork by themselves."""
+    return import_string(path)()

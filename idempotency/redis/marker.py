@@ -1,0 +1,130 @@
+"""The Redis marker in front of the ledger: holds off a running call's twins, and replays finished answers.
+
+It never decides. Flushed, paused, stopped, lagging or lying, the worst it can do is to let a twin run as far as
+the unique constraint of the ledger. With Redis away every function returns at once (`idempotency.redis.fastpath`),
+and the caller works on the ledger alone.
+
+Values: ``R<fingerprint hex>:<owner>`` while running; ``F<json>\\n<bytes of the answer>`` when finished. Where
+`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.response.vault`), and one without a seal is no
+answer: the ledger is asked. Keys carry a hash tag, so that a script's keys always live in one slot of a Redis
+Cluster; a marker's key is also the channel on which its end is published.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from idempotency.ledger import redis_prefix
+from idempotency.redis.fastpath import Script, attempt, get
+from idempotency.response import vault
+from idempotency.response.answers import StoredResponse
+
+_encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make it anew for every answer
+
+_claim_script = Script("claim")
+_finish_script = Script("finish")
+_release_script = Script("release")
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The marker is ours; `value` releases it."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A twin is running, with this fingerprint."""
+
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is known, made for this fingerprint."""
+
+    fingerprint: bytes
+    answer: StoredResponse
+
+
+Found = Claimed | Running | Finished
+
+
+def key_of(digest: str) -> str:
+    """Name a marker, and the channel on which its end is published, for the ledger of now.
+
+    Raises:
+        django.db.Error: as `ledger.redis_prefix`.
+    """
+    return f"{redis_prefix()}:key:{{{digest}}}"
+
+
+def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
+    """`SET key value NX PX ttl`, or what is there instead: one command.
+
+    Args:
+        name: of the marker (`key_of`), as for the others here.
+
+    Returns:
+        None if Redis is unavailable: ask the ledger.
+    """
+    value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
+
+    def ask(redis: Any) -> Found | None:
+        found = _claim_script(redis, [name], [value, round(ttl_seconds * 1000)])
+        return Claimed(value) if found is None else _read(found, name=name)
+
+    return attempt(ask)
+
+
+def look(name: str) -> Running | Finished | None:
+    """What stands at the marker; None if nothing, or Redis is unavailable."""
+    return attempt(lambda redis: _read(get(redis, name), name=name))
+
+
+def finish(
+    name: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float, wait: bool = True
+) -> None:
+    """Let replays be answered from here. Only after `answer`, here without its seal, was committed to the ledger.
+
+    Written over whatever stands there: the ledger has decided, so a twin's running marker is stale. Whoever has
+    just claimed here need not `wait` for it: Redis was there and knew our scripts, and if it lost them since, only
+    a marker is lost.
+    """
+    milliseconds = round(ttl_seconds * 1000)
+    if milliseconds > 0:
+        value = vault.seal_for_redis(_written(fingerprint, answer), name=name)
+        run = _finish_script if wait else _finish_script.tell
+        attempt(lambda redis: run(redis, [name], [value, milliseconds]))
+
+
+def release(name: str, claimed: Claimed) -> None:
+    """Compare-and-delete: let the same key try again at once."""
+    attempt(lambda redis: _release_script(redis, [name], [claimed.value]))
+
+
+def ring(name: str) -> None:
+    """Wake who waits for this key: its phased run has ended, without an answer to keep here."""
+    attempt(lambda redis: redis.publish(name, b"ended"))
+
+
+def _written(fingerprint: bytes, answer: StoredResponse) -> bytes:
+    head = {
+        "fingerprint": fingerprint.hex(),
+        "status": answer.status,
+        "headers": answer.headers,
+        "kept": answer.body is not None,
+    }
+    return b"F" + _encoder.encode(head).encode() + b"\n" + (answer.body or b"")
+
+
+def _read(value: bytes | None, *, name: str) -> Running | Finished | None:
+    if value is None:
+        return None
+    if value[:1] == b"R":
+        return Running(bytes.fromhex(value[1:].split(b":", 1)[0].decode()))
+    encoded, body = vault.open_from_redis(value, name=name)[1:].split(b"\n", 1)
+    head = json.loads(encoded)
+    answer = StoredResponse(status=head["status"], headers=head["headers"], body=body if head["kept"] else None)
+    return Finished(bytes.fromhex(head["fingerprint"]), answer)

@@ -1,0 +1,106 @@
+"""Is this the same request? A keyed digest of what the caller asked for, stored beside the key.
+
+Keyed (HMAC) so that the ledger does not let its reader test guesses of a body; never mixed into the key, or a
+changed body would run as a new request.
+"""
+
+import hashlib
+import hmac
+import json
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, RawPostDataException
+
+# values that differ between two copies of the same form without meaning anything
+FORM_NOISE = frozenset({"csrfmiddlewaretoken", "idempotency_token"})
+
+Fingerprint = bytes  # 32 bytes
+
+# made once: `json.loads` and `json.dumps` would make them anew for every body
+_decoder = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: {"object": sorted(pairs, key=lambda pair: pair[0])},
+    parse_int=lambda text: {"number": text},
+    parse_float=lambda text: {"number": text},
+)
+_encoder = json.JSONEncoder(separators=(",", ":"))
+
+
+def canonical(request: HttpRequest) -> bytes:
+    """Method, path, query, content type and body of `request` as one unambiguous byte string.
+
+    JSON bodies that differ only in white space or member order are equal; form bodies are compared by their
+    fields and files (a retried upload has a new boundary), without the CSRF token.
+    """
+    media_type = (request.content_type or "").lower()
+    parts = (
+        (request.method or "").encode(),
+        request.path.encode(),
+        request.META.get("QUERY_STRING", "").encode(),
+        media_type.encode(),
+        _canonical_body(request, media_type),
+    )
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def fingerprint(content: bytes) -> Fingerprint:
+    """The digest that is stored, under the current `SECRET_KEY`."""
+    return _digest(content, settings.SECRET_KEY)
+
+
+def matches(stored: bytes, content: bytes) -> bool:
+    """Whether `stored` was made from `content`, under the current secret or one of `SECRET_KEY_FALLBACKS`."""
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return any(hmac.compare_digest(stored, _digest(content, secret)) for secret in secrets)
+
+
+def _digest(content: bytes, secret: str) -> Fingerprint:
+    return hmac.digest(_key(secret), content, "sha256")
+
+
+@lru_cache(maxsize=8)
+def _key(secret: str) -> bytes:
+    return hashlib.sha256(b"idempotency.request.fingerprint\x00" + secret.encode()).digest()
+
+
+def _canonical_body(request: HttpRequest, media_type: str) -> bytes:
+    if media_type == "application/json" or media_type.endswith("+json"):
+        return _canonical_json(request.body)
+    is_form = media_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    # Django parses the forms of POST alone; what REST framework has parsed of others is found in them too
+    if is_form and (request.method == "POST" or request.POST or request.FILES):
+        return _canonical_form(request)
+    with suppress(RawPostDataException):  # a form without fields, that REST framework has read
+        return request.body
+    return b""
+
+
+def _canonical_form(request: HttpRequest) -> bytes:
+    fields = [(name, values) for name, values in request.POST.lists() if name not in FORM_NOISE]
+    files = [
+        (name, upload.name, upload.content_type, _file_digest(upload))
+        for name, uploads in request.FILES.lists()
+        for upload in uploads
+    ]
+    return json.dumps([sorted(fields), sorted(files)]).encode()
+
+
+def _file_digest(upload: Any) -> str:
+    digest = hashlib.sha256()
+    for chunk in upload.chunks():
+        digest.update(chunk)
+    upload.seek(0)
+    return digest.hexdigest()
+
+
+def _canonical_json(body: bytes) -> bytes:
+    """`body` with members sorted and white space gone; numbers keep their spelling, so 1 and 1.0 differ.
+
+    What is not JSON (the handler will say so) is taken as it is.
+    """
+    try:
+        return _encoder.encode(_decoder.decode(body.decode())).encode()
+    except (ValueError, RecursionError):
+        return body

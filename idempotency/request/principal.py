@@ -1,0 +1,103 @@
+"""Name the caller: the first part of a key's scope."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookie
+from django.db.models import Model
+from django.utils.crypto import salted_hmac
+from django.utils.module_loading import import_string
+
+from idempotency.conf import config
+from idempotency.errors import AnonymousRefused
+from idempotency.request.keys import session_digest
+
+ANONYMOUS = "anonymous"
+
+
+def principal_of(request: Any) -> str:
+    """Name the caller of a request, as stable as what authenticated it.
+
+    The first of these that exists: `named:<name>` by ``IDEMPOTENCY["PRINCIPAL"]``; `user:<id>`, by whatever token;
+    `auth:<digest>` of `request.auth`, for an API that knows credentials and no users; `session:<digest>` of a
+    guest's stored session; `anonymous`. It stores nothing and creates no session.
+
+    Args:
+        request: a Django or DRF request that authentication has seen.
+
+    Raises:
+        RuntimeError: there is a caller, and no stable name for them; two callers' equal keys would meet.
+    """
+    named = config().principal
+    if named is not None:
+        name = import_string(named)(request)
+        if not isinstance(name, str) or not name:
+            raise RuntimeError(f"IDEMPOTENCY['PRINCIPAL'] ({named}) must return the caller's name, not {name!r}.")
+        return f"named:{name}"
+    user: Any = getattr(request, "user", None)
+    authenticated = user is not None and user.is_authenticated
+    if authenticated and getattr(user, "pk", None) is not None:
+        return f"user:{user.pk}"
+    auth = getattr(request, "auth", None)
+    if auth and auth is not True:  # True says that a credential was good, and not whose it was
+        return f"auth:{_digest_of(auth)}"
+    if authenticated:
+        raise RuntimeError(
+            "This request's user has no primary key that would tell it from others. Name a function in "
+            "IDEMPOTENCY['PRINCIPAL']."
+        )
+    key = _session_key_of(request)
+    return ANONYMOUS if key is None else f"session:{session_digest(key)}"
+
+
+def caller_of(request: Any) -> str:
+    """`principal_of`, for a call that needs a key.
+
+    Raises:
+        AnonymousRefused: nothing names the caller, and ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
+        RuntimeError: as `principal_of`.
+    """
+    principal = principal_of(request)
+    if principal == ANONYMOUS and config().anonymous == "refuse":
+        raise AnonymousRefused
+    return principal
+
+
+def _session_key_of(request: Any) -> str | None:
+    """The key of a session that is stored; None where the cookie names none, or one that is gone."""
+    session = getattr(request, "session", None)
+    if session is None:
+        return None
+    if isinstance(session, SignedCookie):
+        raise RuntimeError(
+            "A session of signed cookies has another key after each change, so it does not tell who is calling. "
+            "Use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL']."
+        )
+    session.keys()  # loads it: only then does Django forget a key under which nothing is stored
+    key: str | None = session.session_key
+    return key
+
+
+def _digest_of(auth: Any) -> str:
+    """Keyed, for a credential may be short; the same for all tokens of one `sub` (RFC 7519, section 4.1.2)."""
+    if isinstance(auth, Model):
+        text = f"{auth._meta.label} {auth.pk}"
+    elif isinstance(auth, Mapping):
+        claims = {name: auth.get(name) for name in ("iss", "sub")} if auth.get("sub") else dict(auth)
+        text = json.dumps(claims, sort_keys=True, default=_text_of)
+    else:
+        text = _text_of(auth)
+    return salted_hmac("idempotency.request.principal", text, algorithm="sha256").hexdigest()[:32]
+
+
+def _text_of(auth: Any) -> str:
+    if isinstance(auth, bytes):
+        return auth.hex()
+    nameless: Any = object
+    if type(auth).__str__ is nameless.__str__ and type(auth).__repr__ is nameless.__repr__:
+        raise RuntimeError(
+            f"request.auth holds a {type(auth).__name__}, which has no text that is the same everywhere. Give it "
+            "a __str__, or name a function in IDEMPOTENCY['PRINCIPAL']."
+        )
+    return str(auth)

@@ -1,0 +1,122 @@
+"""Encryption of stored answers: the body in the ledger, and all of an answer in Redis, status and headers too.
+
+Envelope encryption: each answer has a data key of its own, which encrypts the bytes; the data key lies beside
+them, wrapped under one of the operator's keys (`IDEMPOTENCY["BODY_KEYS"]`, the first one for what is new). So a
+rotation only wraps the small data keys again (`manage.py idempotency rewrap`) and never touches the bytes.
+
+Both steps are AES-256-GCM. The associated data is the entry's digest in the ledger, and the key's whole name in
+Redis: bytes that are copied to another row, or under another name, do not open.
+Source: NIST SP 800-38D (November 2007); nonces are 96 random bits, a data key encrypts once. An operator's key
+wraps two data keys an answer; rotate it before 2**31 answers.
+
+Layout of sealed bytes: nonce (12) + wrapped data key (32 + 16 tag) + nonce (12) + ciphertext with tag (n + 16).
+"""
+
+import os
+from dataclasses import replace
+
+from idempotency.conf import config
+from idempotency.keyring import KEY_BYTES, keyring
+from idempotency.response.answers import StoredResponse
+
+NONCE_BYTES = 12
+WRAPPED_BYTES = NONCE_BYTES + KEY_BYTES + 16
+_SEALED = b"S"  # how a sealed value in Redis begins; then the key's id and a line feed
+
+
+class VaultError(ValueError):
+    """A stored answer cannot be opened: its key is no longer in BODY_KEYS, or the bytes are not what we wrote."""
+
+
+def seal(answer: StoredResponse, *, digest: str) -> StoredResponse:
+    """`answer` with its body encrypted under the first key; unchanged if there is no key or no body.
+
+    Args:
+        answer: as the handler gave it.
+        digest: of its ledger entry (`keys.digest_of`).
+    """
+    if not config().body_keys or answer.body is None:
+        return answer
+    key_id, body = _sealed(answer.body, digest)
+    return replace(answer, body=body, body_key_id=key_id)
+
+
+def unseal(answer: StoredResponse, *, digest: str) -> StoredResponse:
+    """The inverse of `seal`.
+
+    Raises:
+        VaultError: see there.
+    """
+    if not answer.body_key_id or answer.body is None:
+        return answer
+    return replace(answer, body=_opened(answer.body_key_id, answer.body, digest), body_key_id="")
+
+
+def seal_for_redis(value: bytes, *, name: str) -> bytes:
+    """`value` as it is written to Redis under `name`: sealed where there are keys, else as it is."""
+    if not config().body_keys:
+        return value
+    key_id, sealed = _sealed(value, name)
+    return _SEALED + key_id.encode() + b"\n" + sealed
+
+
+def open_from_redis(value: bytes, *, name: str) -> bytes:
+    """The inverse of `seal_for_redis`. Anybody who can write to Redis can write a value without a seal.
+
+    Raises:
+        VaultError: there are keys, and `value` is not sealed under one of them for this name.
+    """
+    if not config().body_keys:
+        return value
+    if not value.startswith(_SEALED):
+        raise VaultError("An answer in Redis is not sealed, although BODY_KEYS is set.")
+    key_id, _, sealed = value[len(_SEALED) :].partition(b"\n")
+    return _opened(key_id.decode(), sealed, name)
+
+
+def rewrap(body: bytes, *, key_id: str, digest: str) -> tuple[bytes, str]:
+    """Sealed bytes with their data key wrapped under the first key, and that key's id.
+
+    Raises:
+        VaultError: `key_id` is not in BODY_KEYS, or the bytes are not what we wrote.
+    """
+    keys = keyring(tuple(config().body_keys.items()))
+    newest = next(iter(keys), "")
+    data_key = _decrypt(_key(key_id), body[:WRAPPED_BYTES], digest)
+    return _encrypt(keys[newest], data_key, digest) + body[WRAPPED_BYTES:], newest
+
+
+def _sealed(plain: bytes, associated: str) -> tuple[str, bytes]:
+    """The id of the newest key, and the wrapped data key with what it encrypts."""
+    key_id, key = next(iter(keyring(tuple(config().body_keys.items())).items()))
+    data_key = os.urandom(KEY_BYTES)
+    return key_id, _encrypt(key, data_key, associated) + _encrypt(data_key, plain, associated)
+
+
+def _opened(key_id: str, sealed: bytes, associated: str) -> bytes:
+    data_key = _decrypt(_key(key_id), sealed[:WRAPPED_BYTES], associated)
+    return _decrypt(data_key, sealed[WRAPPED_BYTES:], associated)
+
+
+def _key(key_id: str) -> bytes:
+    keys = keyring(tuple(config().body_keys.items()))
+    if key_id not in keys:
+        raise VaultError(f"An answer is encrypted under the key {key_id!r}, which is not in BODY_KEYS.")
+    return keys[key_id]
+
+
+def _encrypt(key: bytes, plain: bytes, associated: str) -> bytes:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, plain, associated.encode())
+
+
+def _decrypt(key: bytes, sealed: bytes, associated: str) -> bytes:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    try:
+        return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], associated.encode())
+    except (InvalidTag, ValueError) as error:
+        raise VaultError("A stored answer was changed, or belongs to another entry.") from error

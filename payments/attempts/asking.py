@@ -1,0 +1,49 @@
+"""Questions to a provider because a shopper looks, comes back or retries: seldom, few, and after everything else.
+
+Anyone can fetch a page or repeat a call without end, and the rate that a provider grants is everybody's. So one
+question an attempt goes out in `AGAIN`, by a conditional UPDATE of `Attempt.asked_at`, so over all processes; and
+shoppers' questions together have a share of the channel's limits (`payments.channels.limits`). Where none goes
+out, the shopper sees what is known: the notification, or the timer, brings the rest.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+from uuid import UUID
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from payments.channels import limits
+from payments.errors import NoRoom
+from payments.models import Attempt
+from payments.settlement.schedule import FIRST_SECONDS
+
+AGAIN = timedelta(seconds=FIRST_SECONDS)  # no oftener than the timer asks at first
+
+T = TypeVar("T")
+
+
+def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
+    """Ask, unless a shopper's question about this attempt went out within `AGAIN` or there is no room for one.
+
+    Args:
+        attempt_id: the attempt that is asked about, or whose refund is.
+        ask: calls the provider for what could be asked or closed as well later: it gives way to everything else.
+
+    Returns:
+        What `ask` returns; None where nobody was asked.
+
+    Raises:
+        ProviderError: as `ask` does.
+
+    Transaction: NONE may be open.
+    """
+    seldom = Q(asked_at__isnull=True) | Q(asked_at__lte=Now() - AGAIN)
+    if not Attempt.objects.filter(seldom, pk=attempt_id).update(asked_at=Now()):
+        return None
+    try:
+        with limits.for_shopper():
+            return ask()
+    except NoRoom:
+        return None

@@ -1,0 +1,44 @@
+"""The platform's certificates, kept before it signs with them. Never on the path of a request or notification."""
+
+import logging
+from pathlib import Path
+
+from django.conf import settings
+
+from payments.attempts import services
+from payments.channels import configured as channels
+from payments.errors import ProviderError
+from payments.providers.wechat.client import WeChatPay
+from payments.providers.wechat.keys import keep_certificates
+
+log = logging.getLogger(__name__)
+
+
+def refresh() -> int:
+    """Ask WeChat Pay which certificates it has, and keep the new ones beside those we hold; how many were new.
+
+    What the answer is verified with is a key that we hold already. The running processes use a new file within
+    seconds (`payments.channels.configured`). A platform that does not answer is asked again by the next run. What
+    cannot be written to the folder is logged as an error with the setting's name, and tried again then.
+
+    Transaction: NONE may be open.
+    """
+    services.must_be_outside_transactions()
+    provider = channels.current().get("wechat")
+    if not isinstance(provider, WeChatPay):
+        return 0
+    try:
+        offered = provider.download_certificates()
+    except ProviderError as error:
+        log.warning("The platform's certificates could not be had: %s", error)
+        return 0
+    folder = Path(settings.PAYMENT_CHANNELS["wechat"]["PLATFORM_KEYS_DIR"])
+    try:
+        kept = keep_certificates(folder, offered)
+    except (OSError, ValueError) as error:
+        log.error("WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be kept: %s", error)
+        return 0
+    if kept:
+        log.info("New certificates of WeChat Pay: %s", ", ".join(kept))
+        channels.look_now()
+    return len(kept)

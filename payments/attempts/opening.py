@@ -1,0 +1,100 @@
+"""Committing to a number: the attempt under which a provider is asked to open a trade, before anyone is called."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from payments.attempts import services
+from payments.errors import ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
+from payments.models import Attempt, Payment
+from payments.providers.base import NEEDED, NOBODY, Payer, PayMethod, Provider
+from payments.settlement.schedule import after
+from payments.states import LIVE_ATTEMPTS
+
+_LIVE = [status.value for status in LIVE_ATTEMPTS]
+
+
+def open_attempt(
+    *,
+    order_id: UUID,
+    owner_id: int,
+    amount_minor: int,
+    currency: str,
+    channel: str,
+    description: str,
+    expires_at: datetime,
+    method: PayMethod | None = None,
+    payer: Payer = NOBODY,
+) -> Attempt:
+    """Commit to a number: the live attempt of this order by this channel and method, made if there is none.
+
+    Args:
+        order_id: the shop's; one payment each.
+        owner_id: the user who may see the payment.
+        amount_minor: what is to be paid, in minor units.
+        currency: ISO 4217.
+        channel: ``wechat``, ``alipay`` or ``stripe``.
+        description: what the shopper's wallet shows, at most 127 bytes.
+        expires_at: aware; the provider takes no money after it.
+        method: one of the channel's; None is its first.
+        payer: what the method must know of the shopper; kept until the attempt is open.
+
+    Raises:
+        OrderAlreadyPaid: money has been credited.
+        ChannelUnavailable: the channel is not configured, or takes another currency.
+        MethodUnavailable: the channel has no such method.
+
+    Transaction: needs the caller's, with the order's row locked, so that an order that is being closed gets no
+    new attempt. Only inserts here; payment rows are not locked. No network.
+    """
+    if not transaction.get_connection().in_atomic_block:
+        raise RuntimeError("open_attempt needs a transaction")
+    found = services.provider(channel)
+    if currency not in found.currencies:
+        raise ChannelUnavailable(f"This payment channel takes no {currency}.")
+    chosen = _chosen(found, method)
+    # the insert that loses to a twin's committed payment leaves the twin's to be used
+    Payment.objects.bulk_create(
+        [Payment(order_id=order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
+        ignore_conflicts=True,
+    )
+    payment = Payment.objects.get(order_id=order_id)
+    if payment.paid_minor:
+        raise OrderAlreadyPaid
+    live = live_attempt(order_id=order_id, channel=channel, method=chosen)
+    if live is not None:
+        return live
+    return Attempt.objects.create(
+        payment=payment,
+        channel=channel,
+        merchant=found.merchant,
+        amount_minor=payment.amount_minor,
+        currency=payment.currency,
+        description=description,
+        method=chosen.value,
+        payer={name: getattr(payer, name) for name in [NEEDED.get(chosen)] if name},
+        expires_at=expires_at,
+        next_query_at=after(query_count=0),
+    )
+
+
+def live_attempt(*, order_id: UUID, channel: str, method: PayMethod | None) -> Attempt | None:
+    """The order's attempt by this channel and method that may still be paid.
+
+    Args:
+        method: one of the channel's; None is its first.
+
+    Raises:
+        ChannelUnavailable, MethodUnavailable: as `open_attempt`.
+    """
+    chosen = _chosen(services.provider(channel), method)
+    ways = Attempt.objects.filter(payment__order_id=order_id, channel=channel, method=chosen.value)
+    return ways.filter(status__in=_LIVE).first()
+
+
+def _chosen(channel: Provider, method: PayMethod | None) -> PayMethod:
+    chosen = method or channel.methods[0]
+    if chosen not in channel.methods:
+        raise MethodUnavailable
+    return chosen

@@ -1,0 +1,355 @@
+"""Opening, asking about and closing payment attempts.
+
+Every function that talks to a provider goes: commit what we are about to do under our own number, call with no
+transaction and no row lock, commit what was said. So at any point where the process may die, the number to ask
+for is known, and asking under it is all that is ever needed.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+from procrastinate.contrib.django import app
+
+from payments.attempts import asking
+from payments.channels import configured as channels
+from payments.errors import ChannelOff, ChannelUnavailable, NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
+from payments.models import Attempt, Payment
+from payments.providers.answers import follow_up
+from payments.providers.base import (
+    NEEDED,
+    NOBODY,
+    Fact,
+    FactKind,
+    NextAction,
+    Payer,
+    PayMethod,
+    Provider,
+    Trade,
+    TradeStatus,
+    closed_fact,
+)
+from payments.settlement.observations import apply_observation, order_listener, rederive
+from payments.states import LIVE_ATTEMPTS, AttemptStatus, attempts_before
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: who has begun to pay before it has done so by then
+
+_LIVE = [status.value for status in LIVE_ATTEMPTS]
+_UNOPENED = attempts_before(AttemptStatus.PENDING)
+
+
+class CloseResult(StrEnum):
+    """How `close_payment` ended."""
+
+    NONE = "none"  # there was no payment
+    CLOSED = "closed"
+    PAID = "paid"
+    UNCERTAIN = "uncertain"  # a provider did not answer: try again
+
+
+def provider(channel: str) -> Provider:
+    """The configured provider of `channel`.
+
+    Raises:
+        ChannelUnavailable: it is not configured here.
+    """
+    try:
+        return channels.current()[channel]
+    except KeyError:
+        raise ChannelUnavailable from None
+
+
+def provider_of(attempt: Attempt) -> Provider:
+    """The provider at which it was opened, and where its money is.
+
+    Raises:
+        ChannelOff: nothing can be asked until it is on again.
+    """
+    try:
+        return provider(attempt.channel)
+    except ChannelUnavailable:
+        raise ChannelOff(f"the channel {attempt.channel} is not configured here") from None
+
+
+def must_be_outside_transactions() -> None:
+    """A provider may take seconds to answer; no row of ours may be locked for so long.
+
+    Raises:
+        RuntimeError: a transaction is open.
+    """
+    if transaction.get_connection().in_atomic_block:
+        raise RuntimeError("a provider must not be called inside a transaction")
+
+
+def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool = False) -> Payment:
+    """Open the attempt at its provider, or go on where an earlier run was cut off.
+
+    Args:
+        attempt_id: which attempt. payer: what the method must know of the shopper, to get a fresh link or code
+        where the open one is over. by_shopper: a shopper retries: what became of an earlier run is asked within
+        `payments.attempts.asking` alone.
+
+    Returns:
+        The payment. An attempt whose outcome is not known is `uncertain`, and so is its payment.
+
+    Raises:
+        ProviderRejected: refused; the attempt has failed.
+        ProviderUnavailable: the provider cannot be reached; the attempt stays to be submitted again.
+
+    Transaction: NONE may be open. May run any number of times, also at once: the provider opens one trade a
+    number. One that nobody may pay any more is closed there instead.
+    """
+    must_be_outside_transactions()
+    attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
+    if attempt.status in _UNOPENED:
+        return _open(attempt, by_shopper=by_shopper)
+    if attempt.status == AttemptStatus.PENDING and attempt.action_is_over:
+        return _renew(attempt, payer)
+    return attempt.payment
+
+
+def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
+    channel = provider_of(attempt)
+    may_have_left = attempt.submitted_at is not None
+    try:
+        if may_have_left and (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
+            return found
+        if not Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(submitted_at=Now()):
+            return Payment.objects.get(pk=attempt.payment_id)
+        action = _create(channel, attempt, Payer(**attempt.payer))
+    except OutcomeUnknown as error:
+        log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
+        return _set(attempt, AttemptStatus.UNCERTAIN)
+    except ProviderRejected as error:
+        if may_have_left:  # this is no word about the earlier request, which may have opened it
+            return _set(attempt, AttemptStatus.UNCERTAIN, message=str(error)[:255])
+        _set(attempt, AttemptStatus.FAILED, message=str(error)[:255])
+        raise
+    return _opened(channel, attempt, action, among=_UNOPENED)
+
+
+def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Payment | None:
+    """Ask what became of an earlier request; None where the attempt is to be opened now."""
+    ask = partial(_ask, channel, attempt)
+    with follow_up():
+        asked = asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
+    if asked is None:
+        return _as_known(attempt)
+    if asked is not TradeStatus.PENDING:
+        attempt.refresh_from_db()
+        if attempt.status not in _UNOPENED:
+            return Payment.objects.get(pk=attempt.payment_id)
+    if _may_be_paid(attempt):
+        if asked is TradeStatus.PAID:  # its number is used up there, and our money is not
+            raise OutcomeUnknown("it was paid to another account")
+        return None
+    with follow_up():  # a refused closing leaves it open, or as unknown as it was
+        return close_attempt(attempt.pk)
+
+
+def query_attempt(attempt_id: UUID) -> Payment:
+    """Ask the provider what became of the attempt, and fold what it says.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    return _while_live(attempt_id, _ask)
+
+
+def close_attempt(attempt_id: UUID) -> Payment:
+    """Close the attempt at its provider, and fold what that says: it may have been paid.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    return _while_live(attempt_id, _close)
+
+
+def look_again(attempt_id: UUID) -> None:
+    """Ask about an attempt whose time is over, also if it counts as closed: it may have been paid by its link.
+
+    What was paid goes back by policy if the order is closed; a notification mostly has told it before. Who has
+    begun to pay there, and not done so yet, finds it closed.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    channel = provider_of(attempt)
+    if _ask(channel, attempt) is TradeStatus.PENDING:
+        _close(channel, attempt)
+
+
+def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
+    """Close every live attempt of the order at its provider, and fold what the providers say.
+
+    Args:
+        order_id: which order.
+        by_shopper: a shopper repeats it: each attempt is closed within `payments.attempts.asking` alone.
+
+    Transaction: NONE may be open. The caller has made sure that no new attempt is opened meanwhile.
+    """
+    must_be_outside_transactions()
+    payment = Payment.objects.filter(order_id=order_id).first()
+    if payment is None:
+        return CloseResult.NONE
+    for attempt in payment.attempts.filter(status__in=_LIVE):
+        close = partial(close_attempt, attempt.pk)
+        try:
+            asking.for_shopper(attempt.pk, close) if by_shopper else close()
+        except ProviderError as error:
+            log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
+    payment.refresh_from_db()
+    if payment.paid_minor:
+        return CloseResult.PAID
+    open_still = payment.attempts.filter(status__in=_LIVE).exists()
+    return CloseResult.UNCERTAIN if open_still else CloseResult.CLOSED
+
+
+def fold(facts: tuple[Fact, ...], *, source: str) -> None:
+    """Fold facts in one transaction of their own."""
+    with transaction.atomic():
+        for fact in facts:
+            apply_observation(fact, source=source)
+
+
+def _renew(attempt: Attempt, payer: Payer) -> Payment:
+    """Get a fresh link or code for the trade that is open under the same number."""
+    needed = NEEDED.get(PayMethod(attempt.method))
+    if (needed and not getattr(payer, needed)) or not _may_be_paid(attempt):
+        return attempt.payment
+    channel = provider_of(attempt)
+    try:
+        action = _create(channel, attempt, payer)
+    except ProviderRejected:  # paid or closed meanwhile: it is asked which
+        with follow_up():
+            return query_attempt(attempt.pk)
+    return _opened(channel, attempt, action, among=[AttemptStatus.PENDING.value])
+
+
+def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
+    return channel.create(
+        out_trade_no=attempt.out_trade_no,
+        amount_minor=attempt.amount_minor,
+        currency=attempt.currency,
+        description=attempt.description,
+        notify_url=f"{settings.PUBLIC_URL}/webhooks/{attempt.channel}",
+        return_url=f"{settings.PUBLIC_URL}/orders/{attempt.payment.order_id.hex}/back",
+        expires_at=attempt.expires_at,
+        method=PayMethod(attempt.method),
+        payer=payer,
+    )
+
+
+def _may_be_paid(attempt: Attempt) -> bool:
+    """Whether it is still to be opened: its order unpaid and open, its time not over.
+
+    Not under the order's lock: who closes the order at this moment closes its live attempts after that, and
+    `_opened` closes again what was opened in between.
+    """
+    payment = Payment.objects.get(pk=attempt.payment_id)
+    if payment.paid_minor or attempt.expires_at <= timezone.now():
+        return False
+    return order_listener()(order_id=payment.order_id, event="payable")
+
+
+def _while_live(attempt_id: UUID, tell: Callable[[Provider, Attempt], object]) -> Payment:
+    must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    if attempt.is_live:
+        tell(provider_of(attempt), attempt)
+    return Payment.objects.get(pk=attempt.payment_id)
+
+
+def _query(channel: Provider, attempt: Attempt) -> Trade:
+    return channel.query(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+
+
+def _close(channel: Provider, attempt: Attempt) -> None:
+    trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+    if trade.status is TradeStatus.PAID and not trade.facts:
+        trade = _query(channel, attempt)
+    if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
+        # before it counts as closed, so that no crash comes between
+        app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
+    fold(trade.facts, source="close")
+    paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
+    if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
+        # its own number was paid to another account: nobody can pay it to ours any more
+        ended = closed_fact(
+            channel=attempt.channel,
+            merchant=attempt.merchant,
+            out_trade_no=attempt.out_trade_no,
+            currency=attempt.currency,
+        )
+        fold((ended,), source="close")
+
+
+def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
+    trade = _query(channel, attempt)
+    fold(trade.facts, source="query")
+    return trade.status
+
+
+def _as_known(attempt: Attempt) -> Payment:
+    """The payment without a question; one that may be open, but which nobody knows to be, cannot be shown."""
+    attempt.refresh_from_db(fields=["status"])
+    if attempt.status == AttemptStatus.CREATED:
+        raise NoRoom("it was asked about a moment ago, and it is not known yet whether it is open")
+    return Payment.objects.get(pk=attempt.payment_id)
+
+
+def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payment:
+    with transaction.atomic():
+        payment = Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
+        changed = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(
+            status=status.value, message=message
+        )
+        if changed:
+            rederive(payment)
+    return payment
+
+
+def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> Payment:
+    """Keep how the shopper goes on, unless the attempt's status is none of `among` any more."""
+    with transaction.atomic():
+        payment = Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
+        changed = Attempt.objects.filter(pk=attempt.pk, status__in=among).update(
+            status=AttemptStatus.PENDING.value,
+            next_action_type=action.type.value,
+            next_action_url=action.url,
+            next_action_params=dict(action.params),
+            next_action_expires_at=timezone.now() + action.lives if action.lives else None,
+            reference=action.reference,
+            payer={},
+        )
+        if changed:
+            rederive(payment)
+            return payment
+    attempt.refresh_from_db()
+    if attempt.status == AttemptStatus.CLOSED:
+        # it was closed while our call was on its way, which opened it again: nobody may pay it now
+        log.warning("attempt %s was opened after it had been closed; closing it again", attempt.out_trade_no)
+        attempt.reference = action.reference
+        try:
+            _close(channel, attempt)
+        except ProviderError as error:  # it counts as closed, so the timer does not ask about it any more
+            log.warning("attempt %s could not be closed again: %s", attempt.out_trade_no, error)
+            app.configure_task("payments.look_again").defer(attempt_id=attempt.out_trade_no)
+    return Payment.objects.get(pk=attempt.payment_id)

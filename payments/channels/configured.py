@@ -1,0 +1,142 @@
+"""The configured providers of this process, built again when one of their key files has changed.
+
+So keys are rotated without a restart: put the new file in place, and every process uses it at its first use of a
+channel that comes `LOOK_SECONDS` or more after its last look. A change that does not make a working provider is
+logged with the name of the setting, and the former keys stay.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from prometheus_client import Counter
+
+from payments.channels import limits
+from payments.providers import registry
+from payments.providers.base import Provider
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+
+RELOADED = Counter(
+    "payonce_provider_keys_reloaded", "Changes of key files, by what came of them.", ["channel", "outcome"]
+)
+
+Stamp = tuple[tuple[str, int, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    providers: dict[str, Provider]
+    stamps: Mapping[str, Stamp]  # by channel, those of the files that were read or refused
+
+
+class _Channels:
+    """Builds once, looks at the files now and then. Thread-safe: whoever comes meanwhile uses what there is."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._built: _Built | None = None
+        self._look_at = 0.0
+
+    def current(self) -> dict[str, Provider]:
+        built = self._built
+        if built is not None and time.monotonic() < self._look_at:
+            return built.providers
+        # one looks, the others go on; only the first ones of all must wait
+        if not self._guard.acquire(blocking=built is None):
+            return built.providers  # type: ignore[union-attr]
+        try:
+            built = self._built
+            if built is None or time.monotonic() >= self._look_at:
+                self._look_at = time.monotonic() + LOOK_SECONDS  # before looking: `look_now` meanwhile counts
+                self._built = built = _renewed(built)
+            return built.providers
+        finally:
+            self._guard.release()
+
+    def look_now(self) -> None:
+        self._look_at = 0.0
+
+    def forget(self) -> None:
+        with self._guard:
+            self._built = None
+
+
+_channels = _Channels()
+
+
+def current() -> dict[str, Provider]:
+    """Every configured provider by its channel.
+
+    Raises:
+        ConfigError: on the first call, a channel's settings are wrong; later ones leave what there was.
+    """
+    return _channels.current()
+
+
+def charges_again(channel: str) -> bool:
+    """Whether one number of ours may be charged more than once there; not where the channel is switched off."""
+    found = current().get(channel)
+    return found is not None and found.charges_again
+
+
+def look_now() -> None:
+    """Have the next `current` look at the files."""
+    _channels.look_now()
+
+
+def forget() -> None:
+    """Have the next `current` build from the settings."""
+    _channels.forget()
+
+
+def stamp_of(fields: Mapping[str, str]) -> Stamp:
+    """What tells the versions of a channel's files apart; a file that is away has only its path."""
+    found = []
+    for name, value in fields.items():
+        if name.endswith("_FILE") and value:
+            found.append(_seen(Path(value)))
+        elif name.endswith("_DIR") and value:
+            found += [_seen(Path(value)), *(_seen(path) for path in sorted(Path(value).glob("*.pem")))]
+    return tuple(found)
+
+
+def _seen(path: Path) -> tuple[str, int, int, int, int]:
+    """Its inode tells a replaced file of the same time and length, its ctime one that may be read only now."""
+    try:
+        state = path.stat()
+    except OSError:
+        return str(path), 0, 0, 0, 0
+    return str(path), state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino
+
+
+def _renewed(built: _Built | None) -> _Built:
+    """The channels whose files have changed are built again, each by itself; a provider in use is never closed.
+
+    The others keep their connections. What is replaced ends when the last call on it has
+    (`payments.providers.transport.client`).
+    """
+    providers, stamps = ({}, {}) if built is None else (dict(built.providers), dict(built.stamps))
+    for channel, fields in settings.PAYMENT_CHANNELS.items():
+        stamp = stamp_of(fields)  # before reading, so that a change meanwhile is seen next time
+        if stamps.get(channel) == stamp:
+            continue
+        stamps[channel] = stamp  # what is refused is told once a change
+        try:
+            providers |= registry.build({channel: fields}, limits=limits.outbound)
+        except registry.ConfigError as error:
+            if built is None:
+                raise
+            RELOADED.labels(channel, "refused").inc()
+            log.error("The changed key files of %s are not used, the former ones are: %s", channel, error)
+        else:
+            if built is not None:
+                RELOADED.labels(channel, "used").inc()
+                log.info("Key files of %s have changed; the new ones are used from now on.", channel)
+    return _Built(providers, stamps)

@@ -1,0 +1,120 @@
+"""How many calls to a provider run at once, and how many begin a second, over all processes.
+
+A provider refuses a caller who comes too often, for every process alike; and a slow provider must not bind every
+thread that we have. Whoever finds no room waits a bounded time and then fails before anything was sent. Shoppers'
+questions (`payments.attempts.asking`) have a share of both and never wait: what opens, refunds, closes, and what
+the timer asks, goes first. Without Redis calls go out unlimited: the provider's own limits are still there, and
+our numbers make a call that it refused safe to repeat.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+
+from django.conf import settings
+
+from idempotency.locks import PermitExpirableSemaphore, RateExceeded, RateLimiter
+from payments.channels.sharing import give_back, shared
+from payments.errors import NoRoom
+
+# longer than the wait for a turn and a call, whose time-out is for all its parts; a bill's file alone may take
+# longer, and then one more call goes out beside it. A permit is kept by no watchdog and in no memory of ours, so
+# whatever becomes of the process or of Redis, it is free again after that
+LEASE_SECONDS = 21.0
+
+RATE_SECONDS = 1.0  # what PROVIDER_CALLS_PER_SECOND counts over
+
+SHOPPERS = "shoppers"
+SHOPPERS_SHARE = 0.25  # of the calls at once and of the rate
+
+PERMIT, RATE = "provider permit", "provider rate"
+_UNLIMITED: str | None = ""
+
+_is_for_shopper: ContextVar[bool] = ContextVar("is_for_shopper", default=False)
+
+
+@contextmanager
+def for_shopper() -> Iterator[None]:
+    """Around calls that give way to all others."""
+    before = _is_for_shopper.set(True)
+    try:
+        yield
+    finally:
+        _is_for_shopper.reset(before)
+
+
+@contextmanager
+def outbound(channel: str) -> Iterator[None]:
+    """Around one call to the provider of `channel`: three commands to Redis, two more for who has to wait.
+
+    Raises:
+        NoRoom: not within `PROVIDER_WAIT_SECONDS`, or (`for_shopper`) not now; nothing was sent.
+
+    Transaction: NONE may be open, as for the call itself.
+    """
+    is_for_shopper, most = _is_for_shopper.get(), settings.PROVIDER_CALLS_MAX
+    deadline = time.monotonic() + (0 if is_for_shopper else settings.PROVIDER_WAIT_SECONDS)
+    with ExitStack() as held:
+        if is_for_shopper:
+            held.enter_context(_permit(f"{channel}:{SHOPPERS}", _share(most), deadline))
+        held.enter_context(_permit(channel, most, deadline))
+        # the rate comes last, so that a call begins when its turn is, and not after another wait
+        _wait_turn(channel, deadline, SHOPPERS if is_for_shopper else None)
+        yield
+
+
+def _share(most: int) -> int:
+    return max(1, int(most * SHOPPERS_SHARE))
+
+
+def _permits(name: str, most: int, redis: object) -> PermitExpirableSemaphore:
+    return PermitExpirableSemaphore(f"provider:{name}", permits=most, client=redis)
+
+
+@contextmanager
+def _permit(name: str, most: int, deadline: float) -> Iterator[None]:
+    permit = _take_permit(name, most, deadline)
+    try:
+        yield
+    finally:
+        if permit:
+            give_back(PERMIT, lambda redis: _permits(name, most, redis).release(permit))
+
+
+def _take_permit(name: str, most: int, deadline: float) -> str:
+    """Its name; `_UNLIMITED` where Redis is away, which is safe: see the module."""
+
+    def ask(redis: object) -> str | None:
+        permits = _permits(name, most, redis)
+        # at once first: only who has to wait needs a subscription. Neither passes those who wait already
+        return permits.acquire(lease_seconds=LEASE_SECONDS, wait_seconds=0) or permits.acquire(
+            lease_seconds=LEASE_SECONDS, wait_seconds=_left(deadline)
+        )
+
+    permit = shared(PERMIT, ask, otherwise=_UNLIMITED)
+    if permit is None:
+        raise NoRoom(f"{most} calls to {name} are running, and none of them ended in time")
+    return permit
+
+
+def _wait_turn(channel: str, deadline: float, caller: str | None) -> None:
+    """Sleep until the rate allows one more; not at all where Redis is away, which is safe: see the module."""
+
+    def ask(redis: object) -> None:
+        RateLimiter(
+            f"provider:{channel}",
+            permits=settings.PROVIDER_CALLS_PER_SECOND,
+            interval_seconds=RATE_SECONDS,
+            permits_per_client=_share(settings.PROVIDER_CALLS_PER_SECOND),
+            client=redis,
+        ).acquire(caller=caller, wait_seconds=_left(deadline))
+
+    try:
+        shared(RATE, ask, otherwise=None)
+    except RateExceeded as full:
+        raise NoRoom(f"{settings.PROVIDER_CALLS_PER_SECOND} calls a second to {channel} are all taken") from full
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.0)

@@ -1,0 +1,192 @@
+"""Figures of payments for the admin: each a statement over an index or over a bounded number of the newest rows.
+
+The trial balance is the exception, as it must be: it adds up the whole journal, when a person asks for it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+from django.db.models import Count, Model, Q, QuerySet, Sum
+from django.db.models.functions import TruncHour
+from django.utils import timezone
+
+from payments.models import Anomaly, Attempt, JournalLine, Notification, Observation, PaymentEvent, Refund
+from payments.providers.base import FactKind
+from payments.settlement import journal
+from payments.states import OPEN_REFUNDS, AttemptStatus
+
+HOURS_SHOWN = 48
+NEWEST_MAX = 50_000  # rows that a chart by the hour reads
+OPEN_MAX = 10_000  # of what is open, more are not counted
+OLDEST_SHOWN = 10
+
+AGES = (
+    ("under an hour", timedelta(hours=1)),
+    ("under a day", timedelta(days=1)),
+    ("under a week", timedelta(days=7)),
+    ("older", timedelta.max),
+)
+
+Row = TypeVar("Row", bound=Model)
+
+ByHour = dict[datetime, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An account in one currency; `credit_minor` is not negative, `balance_minor` is debit less credit."""
+
+    account: str
+    currency: str
+    debit_minor: int
+    credit_minor: int
+
+    @property
+    def balance_minor(self) -> int:
+        return self.debit_minor - self.credit_minor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenKind:
+    """Open anomalies of a kind: how many are as old as each of `AGES` says."""
+
+    kind: str
+    words: str
+    counts: list[int]
+    oldest: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open(Generic[Row]):
+    """What is open: its oldest rows, and how many there are (`OPEN_MAX` at most)."""
+
+    oldest: list[Row]
+    count: int
+
+
+def notifications_by_hour() -> ByHour:
+    """How many notifications came in each hour, by verdict."""
+    recent = Notification.objects.filter(pk__gt=_before_newest(Notification), received_at__gt=_since())
+    rows = recent.annotate(hour=TruncHour("received_at")).order_by().values_list("hour", "verdict")
+    return _by_hour((hour, verdict, count) for hour, verdict, count in rows.annotate(count=Count("pk")))
+
+
+def credited_by_hour() -> tuple[ByHour, dict[str, ByHour]]:
+    """Payments that were credited in each hour: how many, under ``credited``; and their sums, by currency."""
+    recent = Observation.objects.filter(
+        pk__gt=_before_newest(Observation), observed_at__gt=_since(), kind=FactKind.PAID.value, credited=True
+    )
+    rows = recent.annotate(hour=TruncHour("observed_at")).order_by().values_list("hour", "currency")
+    told = list(rows.annotate(count=Count("pk"), total_minor=Sum("amount_minor")).order_by("hour", "currency"))
+    counts = _by_hour((hour, "credited", count) for hour, _, count, _ in told)
+    sums = {
+        currency: _by_hour((hour, "credited", total) for hour, of, _, total in told if of == currency)
+        for currency in sorted({currency for _, currency, _, _ in told})
+    }
+    return counts, sums
+
+
+def open_anomalies() -> list[OpenKind]:
+    """Every kind of which one is open, the one with the oldest first."""
+    now = timezone.now()
+    rows = Anomaly.objects.filter(resolved_at__isnull=True).order_by("pk")
+    found: dict[str, list[datetime]] = {}
+    for kind, created_at in rows.values_list("kind", "created_at")[:OPEN_MAX]:
+        found.setdefault(kind, []).append(created_at)
+    kinds = [
+        OpenKind(kind=kind, words=Anomaly.Kind(kind).label, counts=_ages(times, now), oldest=min(times))
+        for kind, times in found.items()
+    ]
+    return sorted(kinds, key=lambda one: one.oldest)
+
+
+def open_refunds() -> Open[Refund]:
+    """Refunds that are not over."""
+    statuses = [status.value for status in OPEN_REFUNDS]
+    rows = Refund.objects.filter(status__in=statuses).select_related("payment", "anomaly")
+    return _open(rows.order_by("created_at"))
+
+
+def uncertain_attempts() -> Open[Attempt]:
+    """Attempts whose outcome nobody knows; the index of live attempts has them."""
+    return _open(Attempt.objects.filter(status=AttemptStatus.UNCERTAIN.value).order_by("created_at"))
+
+
+def waiting_events() -> Open[PaymentEvent]:
+    """Events that nobody has acted on; they have an index of their own."""
+    return _open(PaymentEvent.objects.filter(handled_at__isnull=True).order_by("created_at"))
+
+
+def held() -> list[Account]:
+    """What we hold and no order counts, by currency."""
+    return _accounts(JournalLine.objects.filter(account=journal.HELD))
+
+
+def trial_balance() -> list[Account]:
+    """Every account once a currency, ordered by currency and name."""
+    return _accounts(JournalLine.objects.all())
+
+
+def totals(accounts: Iterable[Account]) -> list[Account]:
+    """The sums of all accounts by currency; their balances are zero, because every entry's is."""
+    found: dict[str, Account] = {}
+    for row in accounts:
+        before = found.get(row.currency)
+        found[row.currency] = replace(
+            row,
+            account="total",
+            debit_minor=row.debit_minor + (before.debit_minor if before else 0),
+            credit_minor=row.credit_minor + (before.credit_minor if before else 0),
+        )
+    return [found[currency] for currency in sorted(found)]
+
+
+def _accounts(lines: QuerySet[JournalLine]) -> list[Account]:
+    rows = lines.order_by("currency", "account").values_list("account", "currency")
+    summed = rows.annotate(
+        debit=Sum("amount_minor", filter=Q(amount_minor__gt=0), default=0),
+        credit=Sum("amount_minor", filter=Q(amount_minor__lt=0), default=0),
+    )
+    return [
+        Account(account=account, currency=currency, debit_minor=int(debit), credit_minor=-int(credit))
+        for account, currency, debit, credit in summed
+    ]
+
+
+def _open(rows: QuerySet[Row]) -> Open[Row]:
+    oldest = list(rows[:OLDEST_SHOWN])
+    count = rows.order_by()[:OPEN_MAX].count() if len(oldest) == OLDEST_SHOWN else len(oldest)
+    return Open(oldest=oldest, count=count)
+
+
+def _before_newest(model: type[Model]) -> int:
+    """The key of the newest row that is too many; rows are numbered in the order in which they came."""
+    keys = model._default_manager.order_by("-pk").values_list("pk", flat=True)
+    return int(next(iter(keys[NEWEST_MAX : NEWEST_MAX + 1]), 0))
+
+
+def _since() -> datetime:
+    """The beginning of the first hour that is shown."""
+    return _this_hour() - timedelta(hours=HOURS_SHOWN - 1)
+
+
+def _this_hour() -> datetime:
+    return timezone.now().replace(minute=0, second=0, microsecond=0)
+
+
+def _by_hour(rows: Iterable[tuple[datetime, str, int]]) -> ByHour:
+    """Every hour that is shown, oldest first, with what was counted in it."""
+    found: ByHour = {_since() + timedelta(hours=after): {} for after in range(HOURS_SHOWN)}
+    for hour, what, count in rows:
+        if hour in found:
+            found[hour][what] = found[hour].get(what, 0) + int(count)
+    return found
+
+
+def _ages(times: Iterable[datetime], now: datetime) -> list[int]:
+    counts = [0] * len(AGES)
+    for at in times:
+        counts[next(index for index, (_, limit) in enumerate(AGES) if now - at < limit)] += 1
+    return counts

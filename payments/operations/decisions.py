@@ -1,0 +1,298 @@
+"""What an operator may do about money, by admin or terminal: each leaves an audit line and ends in a sentence.
+
+The audit line (`AuditEntry`) names who, what, why and what came of it. Where an action is one transaction of ours,
+it commits with it. Where it asks a provider, or commits on its way, a line with who asks for it and why is
+committed first, and what came of it becomes a line of its own: where no line is, nothing was done. Lines are never
+changed or deleted (trigger of migration 0015), and stay when the operator's account is deleted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db import models, transaction
+
+from idempotency.postgres.availability import database_is_away
+from payments.attempts import services
+from payments.errors import (
+    ChannelOff,
+    ChannelUnavailable,
+    NotificationMalformed,
+    OutcomeUnknown,
+    ProviderError,
+    ProviderRejected,
+    ProviderUnavailable,
+    RefundExceedsPaid,
+    SignatureInvalid,
+)
+from payments.legible import refund_money
+from payments.models import Anomaly, Attempt, AuditEntry, Difference, Notification, Payment, Refund
+from payments.models.audit import subject_of
+from payments.reconciliation import bills
+from payments.refunds import steps as refunds
+from payments.settlement import anomalies
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
+from payments.webhooks import intake as webhooks
+
+_WHY: dict[type[Exception], str] = {
+    ProviderUnavailable: "cannot be reached at the moment",
+    OutcomeUnknown: "gave no answer that can be trusted",
+    SignatureInvalid: "gave no answer that can be trusted",
+    ProviderRejected: "refused the question",
+    ChannelOff: "is not configured here",
+}
+
+ASKED_MAX = 10  # questions to providers a click; each may take seconds
+
+_LIVE = [status.value for status in LIVE_ATTEMPTS]
+_OPEN = [status.value for status in OPEN_REFUNDS]
+
+ATTEMPT_IS = {
+    AttemptStatus.CREATED: "the provider has not heard of it yet",
+    AttemptStatus.PENDING: "it is open and not paid",
+    AttemptStatus.UNCERTAIN: "the provider does not know of it (yet); the outcome stays unknown",
+    AttemptStatus.SUCCEEDED: "it was paid",
+    AttemptStatus.CLOSED: "it ended unpaid",
+    AttemptStatus.FAILED: "the provider refused to open it",
+}
+REFUND_IS = {
+    RefundStatus.REQUESTED: "it is reserved; the provider has not taken it yet, the timer tells it",
+    RefundStatus.PROCESSING: "the provider has taken it and is working on it; the timer asks on",
+    RefundStatus.UNCERTAIN: "the provider gave no answer that can be trusted; it stays reserved, and the timer"
+    " asks on under the same number",
+    RefundStatus.SUCCEEDED: "the money went back",
+    RefundStatus.FAILED: "the provider refused it and nothing moved; an anomaly is filed",
+}
+VERDICT_IS = {
+    Notification.Verdict.APPLIED: "its effect is applied",
+    Notification.Verdict.DUPLICATE: "everything it tells was known; nothing changed",
+    Notification.Verdict.HELD: "it is about something that comes later; it waits for its payment",
+    Notification.Verdict.QUARANTINED: "it stays in quarantine",
+    Notification.Verdict.ANOMALY: "what it tells does not fit and is kept as an anomaly",
+    Notification.Verdict.IGNORED: "it moves no money",
+    Notification.Verdict.ERROR: "it failed again",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who decides, and why; the reason is kept under the name.
+
+    Attributes:
+        user_id: the primary key of their account.
+    """
+
+    user_id: Any
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of it, in a sentence each; `done` if it came to what was wanted.
+
+    Attributes:
+        verdict: of a notification that was processed again: what this time came to.
+    """
+
+    done: bool
+    sentences: list[str]
+    verdict: str = ""
+
+
+class NotDecidable(Exception):
+    """The row is not, or no longer, one about which this can be decided; the message says why."""
+
+
+def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
+    """What a provider can be asked about: live attempts, then open refunds, oldest first; `ASKED_MAX` at most."""
+    attempts = list(payment.attempts.filter(status__in=_LIVE).order_by("id")[:ASKED_MAX])
+    room = ASKED_MAX - len(attempts)
+    waiting = payment.refunds.filter(status__in=_OPEN).select_related("attempt").order_by("created_at")
+    return attempts, list(waiting[:room])
+
+
+def ask(payment: Payment, *, by: Operator) -> Result:
+    """Ask the providers about everything of the payment that is open, and fold what they say.
+
+    A refund that its provider has not heard of is sent, under its own number.
+
+    Raises:
+        NotDecidable: nothing is open.
+
+    Transaction: NONE may be open.
+    """
+    attempts, waiting = open_questions(payment)
+    if not attempts and not waiting:
+        raise NotDecidable("Nothing of this payment is open, so there is nothing to ask about.")
+    about = ", ".join([*map(_trade, attempts), *map(_named, waiting)])
+    _announce(payment, f"Asks about {about}", by=by)
+    told = [_ask_attempt(attempt) for attempt in attempts] + [_submit(refund) for refund in waiting]
+    result = Result(done=all(fine for fine, _ in told), sentences=[sentence for _, sentence in told])
+    audit(payment, "Asked the provider", by=by, result=" ".join(result.sentences))
+    return result
+
+
+def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str, by: Operator) -> Result:
+    """Give part of it back, once for each `refund_id`.
+
+    Args:
+        refund_id: made with the form, so that the same form sent twice refunds once: it is the primary key.
+        amount_minor: above zero, in minor units.
+        told: the reason that the shopper reads, at most 80 characters.
+
+    Raises:
+        NotDecidable: not so much is left, or the number is that of another refund.
+
+    Transaction: NONE may be open.
+    """
+    services.must_be_outside_transactions()
+    with transaction.atomic():
+        # twins wait for each other here, so the second one finds the first one's row
+        Payment.objects.select_for_update(no_key=True).get(pk=payment.pk)
+        known = Refund.objects.filter(pk=refund_id).first()
+        if known is not None and (known.payment_id, known.amount_minor) != (payment.pk, amount_minor):
+            raise NotDecidable("This form has been used for another refund. Open a new one.")
+        if known is None:
+            known = _reserve(payment, refund_id=refund_id, amount_minor=amount_minor, told=told)
+            audit(payment, f"Asked for {_named(known)}", by=by, result="reserved.")
+    fine, sentence = _submit(known)
+    audit(payment, f"Sent {_named(known)}", by=by, result=sentence)
+    return Result(done=fine, sentences=[sentence])
+
+
+def process_again(row: Notification, *, by: Operator) -> Result:
+    """Process a kept notification again; its facts still count once only. No network.
+
+    Transaction: NONE may be open.
+    """
+    done, verdict = False, ""
+    try:
+        _announce(row, "Processes it again", by=by)
+        verdict = webhooks.replay(row.pk)
+        done, sentence = True, f"Processed again: {VERDICT_IS[Notification.Verdict(verdict)]}."
+    except SignatureInvalid as error:
+        sentence = f"Our keys do not verify it any more ({error}); nothing changed."
+    except NotificationMalformed as error:
+        sentence = f"It cannot be read ({error}); nothing changed."
+    except ChannelUnavailable:
+        sentence = f"The channel {row.channel} is not configured here; nothing changed."
+    except webhooks.ProcessingFailed as error:
+        sentence = f"It failed, and nothing of it is applied: {error}"
+    except Exception as error:
+        if not database_is_away(error):
+            raise
+        sentence = "The database gave up on it, perhaps after it was applied. Try again: its facts count once."
+    audit(row, "Processed again", by=by, result=sentence)
+    return Result(done=done, sentences=[sentence], verdict=verdict)
+
+
+def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
+    """Settle it, with the operator's reason as the resolution.
+
+    Raises:
+        NotDecidable: it is settled already.
+
+    Transaction: opens its own.
+    """
+    with transaction.atomic():
+        locked = Anomaly.objects.select_for_update(no_key=True).get(pk=anomaly.pk)
+        if locked.resolved_at is not None:
+            raise NotDecidable(f"It has been resolved before: {locked.resolution}")
+        anomalies.resolve(anomaly.pk, resolution=by.reason)
+        audit(anomaly, "Resolved", by=by, result="settled.")
+    return Result(done=True, sentences=["The anomaly is resolved."])
+
+
+def resolve_difference(row: Difference, *, by: Operator) -> Result:
+    """Settle a line on which bill and facts differ, with the operator's reason as the resolution.
+
+    Raises:
+        NotDecidable: it is settled already.
+
+    Transaction: opens its own.
+    """
+    with transaction.atomic():
+        if not bills.resolve(row.pk, resolution=by.reason):
+            row.refresh_from_db()
+            raise NotDecidable(f"It has been resolved before: {row.resolution}")
+        audit(row, "Resolved", by=by, result="settled.")
+    return Result(done=True, sentences=["The difference is resolved."])
+
+
+def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str) -> Refund:
+    try:
+        return refunds.request_refund(
+            payment_id=payment.pk, amount_minor=amount_minor, reason=told, refund_id=refund_id
+        )
+    except RefundExceedsPaid:
+        raise NotDecidable("Not so much is left to refund any more. Look again.") from None
+
+
+def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
+    name = _trade(attempt)
+    fine, trouble = _called(lambda: services.query_attempt(attempt.pk), channel=attempt.channel)
+    if not fine:
+        return False, f"{name}: {trouble}; nothing changed."
+    attempt.refresh_from_db(fields=["status"])
+    return True, f"{name}: {ATTEMPT_IS[AttemptStatus(attempt.status)]}."
+
+
+def _submit(refund: Refund) -> tuple[bool, str]:
+    name = f"Refund {refund.out_refund_no}"
+    fine, trouble = _called(lambda: refunds.submit_refund(refund.pk), channel=refund.attempt.channel)
+    if not fine:
+        return False, f"{name}: {trouble}; it stays reserved, and the timer tries again."
+    refund.refresh_from_db()
+    status = RefundStatus(refund.status)
+    why = f" ({refund.message})" if refund.message else ""
+    return status in {RefundStatus.SUCCEEDED, RefundStatus.PROCESSING}, f"{name}: {REFUND_IS[status]}{why}."
+
+
+def _called(call: Callable[[], object], *, channel: str) -> tuple[bool, str]:
+    """Whether the provider answered, else why not, as the middle of a sentence."""
+    try:
+        call()
+    except ProviderError as error:
+        return False, f"{channel} {_WHY.get(type(error), 'gave no usable answer')}{_told(error)}"
+    return True, ""
+
+
+def _told(error: Exception) -> str:
+    """What a provider said of its refusal."""
+    return f" ({error})" if isinstance(error, ProviderRejected) else ""
+
+
+def _trade(attempt: Attempt) -> str:
+    return f"{attempt.channel} attempt {attempt.out_trade_no}"
+
+
+def _named(refund: Refund) -> str:
+    return f"refund {refund.out_refund_no} of {refund_money(refund)}"
+
+
+def _sentence(text: str) -> str:
+    """With a full stop, if it ends without anything of the kind."""
+    return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{text}."
+
+
+def _announce(row: models.Model, action: str, *, by: Operator) -> None:
+    """Who asks for it, and why; committed, or nothing is done."""
+    with transaction.atomic(durable=True):
+        audit(row, action, by=by, result="begun.")
+
+
+def audit(row: models.Model, action: str, *, by: Operator, result: str) -> None:
+    """Write the audit line, in the caller's transaction if there is one.
+
+    Raises:
+        ObjectDoesNotExist: there is no account of that number.
+    """
+    operator = get_user_model()._default_manager.get(pk=by.user_id)
+    AuditEntry.objects.create(
+        subject=subject_of(row),
+        operator=operator.get_username(),
+        operator_id=str(operator.pk),
+        message=f"{action}. Reason: {_sentence(by.reason)} Result: {result}",
+    )

@@ -1,0 +1,199 @@
+"""What an operator tells of an attempt or refund whose provider cannot tell us, but shows him in its own pages.
+
+It is folded like any other fact, under our number of the attempt or refund: what the provider tells of that later,
+by whatever number of its own, is the same money (`Position.confirms`). The number that the operator has read is
+for the history. That a refund did not move is no fact; it ends as one that its provider refused.
+"""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from idempotency.admin.timeline import utc
+from payments.attempts import services
+from payments.errors import ChannelOff
+from payments.legible import money, refund_money
+from payments.models import Attempt, Observation, Payment, Refund
+from payments.operations import decisions
+from payments.operations.decisions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
+from payments.providers.base import Fact, FactKind, closed_fact
+from payments.refunds import steps as refunds
+from payments.settlement.known import BY_HAND
+from payments.settlement.observations import Outcome, apply_observation
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
+
+
+def tellable(payment: Payment) -> list[Attempt | Refund]:
+    """What an operator may tell the outcome of, among the open attempts and refunds that a provider would be asked
+    about.
+    """
+    attempts, waiting = decisions.open_questions(payment)
+    rows: list[Attempt | Refund] = [*attempts, *waiting]
+    return [row for row in rows if _is_tellable(row)]
+
+
+def why_untold(row: Attempt | Refund) -> str:
+    """Why its provider cannot tell us, as the end of a sentence.
+
+    Raises:
+        NotDecidable: it can, or there is nothing to tell any more.
+    """
+    if not _is_open(row):
+        raise NotDecidable(f"Nothing changed: {named(row)} is over ({row.get_status_display()}).")
+    attempt = attempt_of(row)
+    try:
+        provider = services.provider_of(attempt)
+    except ChannelOff:
+        return "the channel is not configured here"
+    if provider.merchant != attempt.merchant:
+        return "the channel is configured for another merchant"
+    if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
+        return f"it has given no answer that can be trusted for more than {_minutes(refunds.IN_DOUBT)} minutes"
+    raise NotDecidable(f"{attempt.channel} can tell what became of {named(row)}: ask the provider.")
+
+
+def why_not_ended(row: Attempt | Refund) -> str:
+    """Why nobody can say yet that no money moves; empty if somebody can. A sentence."""
+    if isinstance(row, Attempt):
+        until = row.expires_at + services.LOOK_AGAIN
+        if row.submitted_at is None or until <= timezone.now():
+            return ""
+        return f"{named(row)} can be paid until {utc(until)} UTC; before that nobody knows that it never is."
+    if not _was_just_submitted(row):
+        return ""
+    return (
+        f"What was asked of {row.attempt.channel} about {named(row)} may still be carried out; before"
+        f" {_minutes(refunds.IN_DOUBT)} minutes are over, nobody knows that it does not move."
+    )
+
+
+def tell(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:
+    """Count what the operator has read there: fact, audit line and all that follows commit together.
+
+    Args:
+        moved: the attempt was paid with what was asked for, or the refund went back; else neither ever will be.
+        number: the provider's, of what moved; for the audit line.
+
+    Raises:
+        NotDecidable: its provider can tell, it has ended, money may still move, or the number is another one's.
+
+    Transaction: opens its own; locks the payment's row, then the attempt's or refund's. No network.
+    """
+    with transaction.atomic():
+        # who tells the opposite waits here, then finds it ended
+        payment = Payment.objects.select_for_update(no_key=True).get(pk=row.payment_id)
+        found = _locked(row)
+        why_untold(found)
+        if not moved and (too_early := why_not_ended(found)):
+            raise NotDecidable(too_early)
+        if moved and _is_known(found, number):
+            raise NotDecidable(f"Nothing changed: {number} is known already, of another payment or refund.")
+        if isinstance(found, Attempt):
+            told, came_of_it = _tell_attempt(found, moved, number)
+        else:
+            told, came_of_it = _tell_refund(found, moved, number)
+        decisions.audit(payment, f"Told that {told}", by=by, result=came_of_it)
+    return Result(done=True, sentences=[came_of_it])
+
+
+def named(row: Attempt | Refund) -> str:
+    """As the middle of a sentence."""
+    if isinstance(row, Attempt):
+        return f"{row.channel} attempt {row.out_trade_no}"
+    return f"refund {row.out_refund_no} of {refund_money(row)}"
+
+
+def attempt_of(row: Attempt | Refund) -> Attempt:
+    """The trade that it is, or that it takes money from."""
+    return row if isinstance(row, Attempt) else row.attempt
+
+
+def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]:
+    """What was told, as the middle of a sentence, and what came of it, as a whole one."""
+    name = named(attempt)
+    if not moved:
+        ended = closed_fact(
+            channel=attempt.channel,
+            merchant=attempt.merchant,
+            out_trade_no=attempt.out_trade_no,
+            currency=attempt.currency,
+        )
+        apply_observation(ended, source=BY_HAND)
+        result = f"{name}: {ATTEMPT_IS[AttemptStatus.CLOSED]}."
+        return f"{name} was never paid and cannot be any more", result
+    fact = Fact(
+        kind=FactKind.PAID,
+        channel=attempt.channel,
+        merchant=attempt.merchant,
+        out_trade_no=attempt.out_trade_no,
+        provider_txn_id=attempt.out_trade_no,
+        amount_minor=attempt.amount_minor,
+        currency=attempt.currency,
+    )
+    counts = apply_observation(fact, source=BY_HAND) is Outcome.APPLIED
+    result = f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and that counts for the order."
+    if not counts:
+        result = (
+            f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and the order does not take that: it is kept as an"
+            " anomaly and goes back to the payer."
+        )
+    return f"{name} was paid with {money(attempt.amount_minor, attempt.currency)} as {number}", result
+
+
+def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
+    """As `_tell_attempt`."""
+    name = f"Refund {refund.out_refund_no}"
+    if not moved:
+        refunds.end_unmoved(refund, message="an operator told that it did not move")
+        return f"{named(refund)} did not move", f"{name}: nothing moved; it has failed, and an anomaly is filed."
+    charge = refunds.charge_of(refund)
+    fact = Fact(
+        kind=FactKind.REFUNDED,
+        channel=charge.channel,
+        merchant=charge.merchant,
+        out_trade_no=refund.attempt.out_trade_no,
+        provider_txn_id=refund.out_refund_no,
+        amount_minor=refund.amount_minor,
+        currency=charge.currency,
+        out_refund_no=refund.out_refund_no,
+        paid_txn_id=charge.provider_txn_id,
+    )
+    apply_observation(fact, source=BY_HAND)
+    return f"{named(refund)} went back as {number}", f"{name}: {REFUND_IS[RefundStatus.SUCCEEDED]}."
+
+
+def _is_known(row: Attempt | Refund, number: str) -> bool:
+    """Whether its provider has told us what goes by that number, and so can't mean this row with it."""
+    attempt = attempt_of(row)
+    facts = Observation.objects.filter(channel=attempt.channel, merchant=attempt.merchant, provider_txn_id=number)
+    return facts.exists()
+
+
+def _locked(row: Attempt | Refund) -> Attempt | Refund:
+    """As it is now; who marks it as submitted, which takes no lock of the payment, waits from here on."""
+    if isinstance(row, Attempt):
+        return Attempt.objects.select_for_update(no_key=True).get(pk=row.pk)
+    return Refund.objects.select_for_update(no_key=True).get(pk=row.pk)
+
+
+def _is_open(row: Attempt | Refund) -> bool:
+    return row.status in (LIVE_ATTEMPTS if isinstance(row, Attempt) else OPEN_REFUNDS)
+
+
+def _is_tellable(row: Attempt | Refund) -> bool:
+    try:
+        return bool(why_untold(row))
+    except NotDecidable:
+        return False
+
+
+def _was_just_submitted(row: Attempt | Refund) -> bool:
+    """Whether what was asked last may still be carried out; by the database's clock: other processes wrote it."""
+    since = Now() - refunds.IN_DOUBT
+    return type(row)._default_manager.filter(pk=row.pk, submitted_at__gt=since).exists()
+
+
+def _minutes(span: timedelta) -> int:
+    return int(span.total_seconds() // 60)

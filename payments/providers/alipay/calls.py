@@ -1,0 +1,133 @@
+"""Calls to Alipay's gateway: signed by us, believed only where Alipay signed an answer to what was asked.
+
+Source: Alipay open platform, "signing" and "common error codes" (read 2026-11).
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers import rsa
+from payments.providers.alipay.certificates import CertificatePems, CertificateTrust
+from payments.providers.alipay.facts import CHANNEL
+from payments.providers.alipay.signing import KeyTrust, Trust, genuine_answer, signed_text
+from payments.providers.answers import must_match
+from payments.providers.documents import CHINA, TIME_FORMAT, text_of
+from payments.providers.transport import Limits, client, reading, send
+
+SUCCESS = "10000"
+# too many calls, not allowed to call: the gateway's own words, and none about a trade or refund.
+# Source: Alipay open platform, "common error codes" (read 2026-11)
+_TURNED_AWAY = frozenset({"20001", "40005", "40006"})
+# missing, wrong or insufficient parameters, business failed; any other code, 20000 among them, leaves it open
+_REFUSED = frozenset({"40001", "40002", "40003", "40004"})
+_NOT_OUR_SIGNATURE = "isv.invalid-signature"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlipayConfig:
+    """One application of one seller.
+
+    Attributes:
+        alipay_public_key_pem: Alipay's public keys, one or (while one takes over from another) several; not used
+            with `certificates`.
+        certificates: for certificate mode.
+    """
+
+    gateway_url: str
+    app_id: str
+    seller_id: str
+    app_private_key_pem: bytes = field(repr=False)
+    alipay_public_key_pem: bytes = b""
+    certificates: CertificatePems | None = None
+
+
+class SignedCalls:
+    """The signed calls of one application. Thread-safe.
+
+    Args:
+        config: the application.
+        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
+        clock: seconds since the epoch; for tests.
+        limits: around every call that goes out.
+
+    Raises:
+        ValueError: a key is none.
+        CertificateError: a certificate is none of those that we can go by.
+    """
+
+    def __init__(
+        self,
+        config: AlipayConfig,
+        *,
+        timeout_seconds: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        limits: Limits = nullcontext,
+    ) -> None:
+        self.config = config
+        self.merchant = config.seller_id
+        self._clock = clock
+        self._limits = limits
+        self._key = rsa.load_private_key(config.app_private_key_pem)
+        self._trust: Trust = (
+            KeyTrust(config.alipay_public_key_pem)
+            if config.certificates is None
+            else CertificateTrust(config.certificates, app_key=self._key.public_key(), now=clock())
+        )
+        self._http = client(timeout_seconds=timeout_seconds)
+
+    def _signed(self, method: str, content: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
+        parameters = {
+            "app_id": self.config.app_id,
+            "method": method,
+            "format": "JSON",
+            "charset": "utf-8",
+            "sign_type": "RSA2",
+            "timestamp": datetime.fromtimestamp(self._clock(), CHINA).strftime(TIME_FORMAT),
+            "version": "1.0",
+            "biz_content": json.dumps(content, ensure_ascii=False, separators=(",", ":")),
+            **self._trust.parameters,
+            **more,
+        }
+        parameters["sign"] = rsa.sign(signed_text(parameters), self._key)
+        return parameters
+
+    def _call(
+        self,
+        method: str,
+        content: Mapping[str, Any],
+        more: Mapping[str, str] | None = None,
+        *,
+        repeats: tuple[str, ...] = ("out_trade_no",),
+    ) -> dict[str, Any]:
+        """One signed request; the decoded, verified answer.
+
+        Args:
+            more: parameters beside the content.
+            repeats: members of the content that the answer must have, too.
+
+        Raises:
+            ProviderRejected: by its `sub_code`.
+            OutcomeUnknown: it says "system error", nothing that is documented, or is about something else.
+            ProviderUnavailable: the gateway turned it away, before the service that was called.
+        """
+        parameters = self._signed(method, content, more or {})
+        request = self._http.build_request("POST", self.config.gateway_url, data=parameters)
+        came = send(self._http, request, limits=self._limits)
+        answer = genuine_answer(came.content, method, self._trust, now=self._clock())
+        with reading("code"):
+            told = text_of(answer, "code")
+        if told == SUCCESS:
+            must_match(CHANNEL, asked={name: content[name] for name in repeats}, told=answer)
+            return answer
+        code = str(answer.get("sub_code") or told)
+        if told in _TURNED_AWAY or code == _NOT_OUR_SIGNATURE:
+            raise ProviderUnavailable(f"the gateway turned the call away: {told} {code}")
+        if told not in _REFUSED or code.endswith("SYSTEM_ERROR"):
+            raise OutcomeUnknown(f"the platform answered {code}")
+        raise ProviderRejected(code, str(answer.get("sub_msg") or answer.get("msg")))

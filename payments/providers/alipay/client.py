@@ -1,0 +1,217 @@
+"""Alipay with RSA2: page and QR-code payments, queries, closing, refunds, bills and notifications.
+
+Source: Alipay open platform, "alipay.trade.page.pay", "alipay.trade.precreate", "alipay.trade.query",
+"alipay.trade.close", "alipay.trade.refund", "alipay.trade.fastpay.refund.query",
+"alipay.data.dataservice.bill.downloadurl.query", "asynchronous notification" and "signing" (read 2026-11).
+Currency is CNY.
+
+A refund has no number of Alipay's own: ours (`out_request_no`) identifies it.
+"""
+
+from collections.abc import Mapping
+from datetime import date, datetime, tzinfo
+from urllib.parse import urlencode
+
+from payments import money
+from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers.alipay import bill as alipay_bill
+from payments.providers.alipay.calls import SignedCalls
+from payments.providers.alipay.facts import (
+    CHANNEL,
+    CURRENCY,
+    ended_unpaid,
+    notified_facts,
+    refund_of,
+    refunded_fact,
+    trade_of,
+)
+from payments.providers.alipay.signing import genuine_form
+from payments.providers.answers import follow_up, must_match
+from payments.providers.base import (
+    NOBODY,
+    BillLine,
+    NextAction,
+    NextActionType,
+    Notice,
+    Payer,
+    PayMethod,
+    RefundResult,
+    RefundStatus,
+    Trade,
+    TradeStatus,
+)
+from payments.providers.documents import CHINA, TIME_FORMAT, UNREADABLE, text_of
+from payments.providers.transport import download, reading
+
+NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
+_UNFUNDED = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
+
+
+class Alipay(SignedCalls):
+    """One application at Alipay; implements `payments.providers.base.Provider`. Thread-safe."""
+
+    channel = CHANNEL
+    methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
+    currencies = frozenset({"CNY"})
+    zone: tzinfo = CHINA
+    charges_again = False
+
+    def create(
+        self,
+        *,
+        out_trade_no: str,
+        amount_minor: int,
+        currency: str,
+        description: str,
+        notify_url: str,
+        return_url: str,
+        expires_at: datetime,
+        method: PayMethod | None = None,
+        payer: Payer = NOBODY,
+    ) -> NextAction:
+        """A signed address for the shopper's browser, for which no call goes out, or a QR code.
+
+        Either way Alipay has no trade until the shopper arrives, so a query of it says `NOT_FOUND` until then.
+        """
+        chosen = self.methods[0] if method is None else method
+        if chosen not in self.methods:
+            raise ValueError(f"Alipay has no method {chosen!r}; it has {', '.join(self.methods)}")
+        content = {
+            "out_trade_no": out_trade_no,
+            "total_amount": money.to_decimal(amount_minor, currency),
+            "subject": description,
+            "time_expire": expires_at.astimezone(CHINA).strftime(TIME_FORMAT),
+        }
+        if chosen is PayMethod.PRECREATE:
+            return self._precreate(content, notify_url)
+        content["product_code"] = "FAST_INSTANT_TRADE_PAY"
+        more = {"notify_url": notify_url, "return_url": return_url}
+        parameters = self._signed("alipay.trade.page.pay", content, more)
+        return NextAction(type=NextActionType.REDIRECT, url=f"{self.config.gateway_url}?{urlencode(parameters)}")
+
+    def _precreate(self, content: Mapping[str, str], notify_url: str) -> NextAction:
+        answer = self._call("alipay.trade.precreate", content, {"notify_url": notify_url})
+        with reading("QR code"):
+            return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "qr_code"))
+
+    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        try:
+            answer = self._call("alipay.trade.query", {"out_trade_no": out_trade_no})
+        except ProviderRejected as refused:
+            if refused.code == NOT_EXIST:
+                return Trade(status=TradeStatus.NOT_FOUND)  # the shopper has not arrived yet
+            raise
+        with reading("trade"):
+            return trade_of(answer, out_trade_no=out_trade_no, seller_id=self.merchant)
+
+    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        unheard_of = False
+        try:
+            self._call("alipay.trade.close", {"out_trade_no": out_trade_no})
+        except ProviderRejected as refused:
+            unheard_of = refused.code == NOT_EXIST  # the shopper has not arrived yet, and has the link or code
+            if not unheard_of:
+                with follow_up():
+                    trade = self.query(out_trade_no=out_trade_no)  # paid, or closed before
+                if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
+                    return trade
+                raise
+        fact = ended_unpaid(out_trade_no=out_trade_no, seller_id=self.merchant)
+        return Trade(status=TradeStatus.CLOSED, facts=(fact,), may_yet_begin=unheard_of)
+
+    def refund(
+        self,
+        *,
+        out_trade_no: str,
+        out_refund_no: str,
+        amount_minor: int,
+        paid_minor: int,
+        currency: str,
+        reason: str,
+        notify_url: str,
+        reference: str = "",
+    ) -> RefundResult:
+        content = {
+            "out_trade_no": out_trade_no,
+            "out_request_no": out_refund_no,
+            "refund_amount": money.to_decimal(amount_minor, currency),
+            "refund_reason": reason,
+        }
+        try:
+            answer = self._call("alipay.trade.refund", content)
+        except ProviderRejected as refused:
+            if refused.code == _UNFUNDED:
+                return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
+            raise
+        if answer.get("fund_change") != "Y":
+            return self._refund_in_doubt(out_trade_no, out_refund_no)
+        with reading("refund"):
+            so_far_minor = money.from_decimal(answer.get("refund_fee", content["refund_amount"]), CURRENCY)
+            if not amount_minor <= so_far_minor <= paid_minor:  # all refunds of the trade, this one among them
+                must_match(CHANNEL, asked={"amount_minor": amount_minor}, told={"amount_minor": so_far_minor})
+            fact = refunded_fact(
+                answer,
+                seller_id=self.merchant,
+                out_trade_no=out_trade_no,
+                out_refund_no=out_refund_no,
+                amount_minor=amount_minor,
+                paid_minor=paid_minor,
+            )
+        return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
+
+    def _refund_in_doubt(self, out_trade_no: str, out_refund_no: str) -> RefundResult:
+        """N also stands for "done before under this number", so only the query tells.
+
+        That one may know nothing yet: Alipay recommends ten seconds between a refund and its query.
+        """
+        with follow_up():
+            told = self.query_refund(out_trade_no=out_trade_no, out_refund_no=out_refund_no)
+        if told.status is RefundStatus.NOT_FOUND:
+            raise OutcomeUnknown("the refund was taken, and its query does not know it yet")
+        return told
+
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+        number = {"out_trade_no": out_trade_no, "out_request_no": out_refund_no}
+        content = {**number, "query_options": ["gmt_refund_pay"]}
+        try:
+            answer = self._call("alipay.trade.fastpay.refund.query", content, repeats=())
+        except ProviderRejected as refused:
+            if refused.code == NOT_EXIST:
+                return RefundResult(status=RefundStatus.NOT_FOUND)
+            raise
+        # nothing need be said of a number under which nothing went back
+        told = answer if "refund_status" in answer else {**number, **answer}
+        must_match(CHANNEL, asked=number, told=told)
+        with reading("refund"):
+            return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        """See `Provider`. Empty is only believed when the bill would be there by now."""
+        content = {"bill_type": "trade", "bill_date": f"{day:%Y-%m-%d}"}
+        try:
+            answer = self._call("alipay.data.dataservice.bill.downloadurl.query", content, repeats=())
+        except ProviderRejected as refused:
+            if not alipay_bill.says_missing(refused.code):
+                raise
+            if self._clock() < alipay_bill.due_at(day):
+                raise ProviderUnavailable(f"the bill of {day} is not made yet") from refused
+            return ()
+        with reading("bill's address"):
+            url = alipay_bill.checked_address(
+                text_of(answer, "bill_download_url"), gateway_url=self.config.gateway_url
+            )
+        packed = download(self._http, url, bytes_max=alipay_bill.MAX_PACKED_BYTES, limits=self._limits)
+        with reading("bill"):
+            return alipay_bill.read_bill(packed, day=day, seller_id=self.merchant)
+
+    def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
+        """See `Provider`. Alipay's notifications carry no time; only its certificates are judged by `now`."""
+        given = genuine_form(body, self._trust, app_id=self.config.app_id, now=now.timestamp())
+        try:
+            return Notice(
+                notification_id=text_of(given, "notify_id"),
+                event_type=text_of(given, "trade_status"),
+                facts=notified_facts(given, seller_id=self.merchant),
+            )
+        except UNREADABLE as error:
+            raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from None

@@ -1,0 +1,298 @@
+"""Stripe through its own library: payment intents that the shopper pays on Alipay's or WeChat's page.
+
+An intent is confirmed as it is created, so that no script of Stripe's runs in our pages. Stripe knows it by a
+number of its own (`NextAction.reference`); ours travels as metadata, and as the Idempotency-Key that keeps a
+second call from opening a second one. Stripe's intents do not expire by themselves: who set `expires_at` closes.
+
+Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds", "Errors" (read 2026-11).
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any
+
+import stripe
+
+from payments.errors import ProviderRejected
+from payments.money import EXPONENTS
+from payments.providers.answers import follow_up, must_match
+from payments.providers.base import (
+    NOBODY,
+    BillLine,
+    FactKind,
+    NextAction,
+    NextActionType,
+    Notice,
+    Payer,
+    PayMethod,
+    RefundResult,
+    RefundStatus,
+    Trade,
+    TradeStatus,
+    closed_fact,
+)
+from payments.providers.documents import text_of
+from payments.providers.stripe.events import read_event
+from payments.providers.stripe.facts import (
+    REFUND_FAILURE,
+    about,
+    bill_line,
+    canceled_fact,
+    number_of,
+    paid_fact,
+    refund_status_of,
+    refunded_fact,
+)
+from payments.providers.stripe.lookup import Document, Lookup, answered, as_any, born_at_of, listed
+from payments.providers.stripe.transport import Transport
+from payments.providers.transport import Limits, client, reading
+
+# whose documents `stripe_facts` reads; without it the account's own version would answer
+API_VERSION = "2026-10-28.endive"
+
+# CNY is taken by both, and neither needs anything from the shopper before the redirect or the code
+METHODS = ("alipay", "wechat_pay")
+
+BILL_PAGES = 1000
+# Stripe forgets an Idempotency-Key after 24 hours at the earliest
+KEY_SECONDS = 12 * 3600
+
+_STATES = {"succeeded": TradeStatus.PAID, "canceled": TradeStatus.CLOSED}
+_BILL_TYPES = {
+    "charge": FactKind.PAID,
+    "payment": FactKind.PAID,
+    "refund": FactKind.REFUNDED,
+    "payment_refund": FactKind.REFUNDED,
+    REFUND_FAILURE: FactKind.PAID,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeConfig:
+    """One account.
+
+    Attributes:
+        api_url: base URL, without a trailing slash.
+        webhook_secrets: of our endpoint; each is good, so that a new one can be put beside the old.
+        method: one of `METHODS`.
+        account: how the account is called in facts. Stripe's documents do not name the account that they are of,
+            and asking would cost a call, so this is ours to say: ``acct_…``, or the default.
+    """
+
+    api_url: str
+    secret_key: str = field(repr=False)
+    webhook_secrets: tuple[str, ...] = field(repr=False)
+    method: str = METHODS[0]
+    account: str = "stripe"
+
+
+class StripeIntents:
+    """One Stripe account; implements `payments.providers.base.Provider`. Thread-safe.
+
+    Args:
+        config: the account.
+        timeout_seconds: for one call in all its parts.
+        clock: seconds since the epoch; for tests.
+        limits: around every call that goes out.
+    """
+
+    channel = "stripe"
+    methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)
+    currencies = frozenset(EXPONENTS)
+    zone: tzinfo = UTC
+    charges_again = True
+
+    def __init__(
+        self,
+        config: StripeConfig,
+        *,
+        timeout_seconds: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        limits: Limits = nullcontext,
+    ) -> None:
+        self.config = config
+        self.merchant = config.account
+        self._clock = clock
+        self._http = client(timeout_seconds=timeout_seconds)
+        self._v1 = stripe.StripeClient(
+            config.secret_key,
+            base_addresses={"api": config.api_url},
+            stripe_version=API_VERSION,
+            http_client=Transport(self._http, limits),
+            max_network_retries=0,
+        ).v1
+        self._lookup = Lookup(self._v1, clock=clock)
+
+    def create(
+        self,
+        *,
+        out_trade_no: str,
+        amount_minor: int,
+        currency: str,
+        description: str,
+        notify_url: str,
+        return_url: str,
+        expires_at: datetime,
+        method: PayMethod | None = None,
+        payer: Payer = NOBODY,
+    ) -> NextAction:
+        if method not in (None, *self.methods):
+            raise ValueError(f"{method} is not a method of {self.channel}")
+        wanted: Document = {
+            "amount": amount_minor,
+            "currency": currency.lower(),
+            "payment_method_types": [self.config.method],
+            "payment_method_data": {"type": self.config.method},
+            "confirm": True,
+            "return_url": return_url,
+            "description": description,
+            # Stripe sends to the endpoints of the account; the address is for those who look, and the sandbox
+            "metadata": {"out_trade_no": out_trade_no, "notify_url": notify_url},
+        }
+        if self.config.method == "wechat_pay":
+            wanted["payment_method_options"] = {"wechat_pay": {"client": "web"}}
+        with answered():
+            intent = self._v1.payment_intents.create(as_any(wanted), _once(out_trade_no)).to_dict()
+            asked = {"out_trade_no": out_trade_no, "amount_minor": amount_minor, "currency": currency}
+            must_match(self.channel, asked=asked, told=about(intent))
+            return _next_action(intent)
+
+    def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        """As `Provider.query`; an intent whose payment failed is canceled.
+
+        It waits for another payment method, which only a script in our page could give it; canceled, it makes
+        room for a new attempt.
+        """
+        intent = self._lookup.intent(out_trade_no, reference)
+        if intent is None:
+            return Trade(status=TradeStatus.NOT_FOUND)
+        return self._cancel(intent) if intent["status"] == "requires_payment_method" else self._trade(intent)
+
+    def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
+        intent = self._lookup.intent(out_trade_no, reference)
+        if intent is None:
+            fact = closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)
+            return Trade(status=TradeStatus.CLOSED, facts=(fact,))
+        return self._trade(intent) if intent["status"] in _STATES else self._cancel(intent)
+
+    def _cancel(self, intent: Document) -> Trade:
+        number = number_of(intent)
+        try:
+            with answered():
+                canceled = self._v1.payment_intents.cancel(intent["id"]).to_dict()
+                asked = {"id": intent["id"], "out_trade_no": number}
+                must_match(self.channel, asked=asked, told=about(canceled))
+                return self._trade(canceled)
+        except ProviderRejected as refused:
+            if refused.code != "payment_intent_unexpected_state":
+                raise
+        # it was paid or canceled meanwhile, or the wallet is at it just now
+        with follow_up():
+            return self._trade(self._lookup.retrieved(number, intent["id"]))
+
+    def refund(
+        self,
+        *,
+        out_trade_no: str,
+        out_refund_no: str,
+        amount_minor: int,
+        paid_minor: int,
+        currency: str,
+        reason: str,
+        notify_url: str,
+        reference: str = "",
+    ) -> RefundResult:
+        numbers = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
+        asked = {**numbers, "amount_minor": amount_minor, "currency": currency}
+        with follow_up():  # an earlier request under this number may have left
+            intent_id = reference or self._id_of(out_trade_no)
+            born_at = born_at_of(out_refund_no)
+            # the key may be forgotten, and would then move the money again
+            is_old = born_at is None or self._clock() > born_at + KEY_SECONDS
+            known = self._lookup.refund(intent_id, out_refund_no) if intent_id and is_old else None
+        if not intent_id:
+            raise ProviderRejected("resource_missing", "there is no payment intent of this number")
+        if known is not None:
+            return self._refund_result(known, intent_id, asked)
+        wanted: Document = {
+            "payment_intent": intent_id,
+            "amount": amount_minor,
+            "metadata": {**numbers, "reason": reason[:500]} if reason else numbers,
+            "expand": ["payment_intent"],
+        }
+        with answered():
+            made = self._v1.refunds.create(as_any(wanted), _once(out_refund_no)).to_dict()
+        return self._refund_result(made, intent_id, asked)
+
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+        intent_id = reference or self._id_of(out_trade_no)
+        known = self._lookup.refund(intent_id, out_refund_no) if intent_id else None
+        if known is None:
+            return RefundResult(status=RefundStatus.NOT_FOUND)
+        return self._refund_result(
+            known, intent_id, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
+        )
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        """As `Provider.bill`; of a day that is not over, what moved so far."""
+        start = datetime(day.year, day.month, day.day, tzinfo=self.zone)
+        window = {"gte": int(start.timestamp()), "lt": int((start + timedelta(days=1)).timestamp())}
+        lines = []
+        for name, kind in _BILL_TYPES.items():
+            wanted = {"type": name, "created": window, "expand": ["data.source.payment_intent"]}
+            for entry in listed(self._v1.balance_transactions.list, wanted, most_pages=BILL_PAGES):
+                with reading("balance transaction"):
+                    lines.append(bill_line(entry, kind))
+        return tuple(lines)
+
+    def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
+        return read_event(
+            headers=headers,
+            body=body,
+            now=now.timestamp(),
+            secrets=self.config.webhook_secrets,
+            secret_key=self.config.secret_key,
+            merchant=self.merchant,
+        )
+
+    def _id_of(self, out_trade_no: str) -> str:
+        intent = self._lookup.intent(out_trade_no, "")
+        return "" if intent is None else str(intent["id"])
+
+    def _trade(self, intent: Document) -> Trade:
+        with reading("payment intent"):
+            status = _STATES.get(intent["status"], TradeStatus.PENDING)
+            if status is TradeStatus.PAID:
+                return Trade(status=status, facts=(paid_fact(intent, merchant=self.merchant),))
+            if status is TradeStatus.CLOSED:
+                return Trade(status=status, facts=(canceled_fact(intent, merchant=self.merchant),))
+            return Trade(status=status)
+
+    def _refund_result(self, refund: Document, intent_id: str, asked: Document) -> RefundResult:
+        with reading("refund"):
+            must_match(self.channel, asked={**asked, "payment_intent": intent_id}, told=about(refund))
+            status = refund_status_of(refund)
+            if status is not RefundStatus.SUCCEEDED:
+                return RefundResult(status=status)
+            return RefundResult(status=status, facts=(refunded_fact(refund, merchant=self.merchant),))
+
+
+def _next_action(intent: Document) -> NextAction:
+    """What the shopper does to pay the intent."""
+    action, reference = intent["next_action"], text_of(intent, "id")
+    if action["type"] == "wechat_pay_display_qr_code":
+        code = text_of(action["wechat_pay_display_qr_code"], "data")
+        return NextAction(type=NextActionType.QR_CODE, url=code, reference=reference)
+    if action["type"] not in {"alipay_handle_redirect", "redirect_to_url"}:
+        raise ValueError(f"{action['type']} needs a script in our page")
+    return NextAction(
+        type=NextActionType.REDIRECT, url=text_of(action[action["type"]], "url"), reference=reference
+    )
+
+
+def _once(number: str) -> Any:
+    """Under our number the call counts once; without one the library makes up a key of its own."""
+    return {"idempotency_key": number}

@@ -1,0 +1,83 @@
+"""Stripe's webhook events: whether the bytes are genuine, and what they tell.
+
+Source: Stripe, "Receive Stripe events in your webhook endpoint", verifying signatures (read 2026-11).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import stripe
+
+from payments.errors import NotificationMalformed, SignatureInvalid
+from payments.providers.base import Notice
+from payments.providers.documents import UNREADABLE, text_of
+from payments.providers.stripe.facts import facts_of, refund_news
+
+MAX_SKEW_SECONDS = 300
+
+
+def read_event(
+    *,
+    headers: Mapping[str, str],
+    body: bytes,
+    now: float,
+    secrets: Sequence[str],
+    secret_key: str,
+    merchant: str,
+) -> Notice:
+    """As `payments.providers.base.Provider.read_notification`.
+
+    Args:
+        now: seconds since the epoch.
+        secrets: of our endpoint; one of them must have signed.
+        secret_key: our API key, which tells whether we live in test mode or for real.
+        merchant: our account; an endpoint may get events of connected accounts too, whose facts are of those.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    _verify(given.get("stripe-signature", ""), body, now=now, secrets=secrets)
+    try:
+        event = json.loads(body)
+        if event.get("object", "event") != "event":
+            raise ValueError("not an event")
+        _must_be_of_our_mode(event, secret_key=secret_key)
+        account = merchant if event.get("account") is None else text_of(event, "account")
+        return Notice(
+            notification_id=text_of(event, "id"),
+            event_type=text_of(event, "type"),
+            facts=facts_of(event, merchant=account),
+            refund=refund_news(event) if account == merchant else None,
+        )
+    except UNREADABLE as error:
+        raise NotificationMalformed(f"not a readable event: {type(error).__name__}") from None
+
+
+def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> None:
+    """Raises SignatureInvalid unless one of `secrets` signed `body` less than 300 s from `now`."""
+    if not header or not header.isascii():
+        raise SignatureInvalid("the Stripe-Signature header is missing")
+    parts = [item.partition("=") for item in header.split(",")]
+    timestamp = next((value for name, _, value in parts if name == "t"), "")
+    if not timestamp.isdigit() or len(timestamp) > 15:
+        raise SignatureInvalid("the time stamp is not a number")
+    # judged here and not by the library, which takes time stamps from the future and has only one clock
+    if abs(int(now) - int(timestamp)) >= MAX_SKEW_SECONDS:  # both in whole seconds: 300 ahead is refused
+        raise SignatureInvalid("the time stamp is stale or of the future")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise SignatureInvalid("the body is not text, so nobody signed it") from None
+    for secret in secrets:
+        try:
+            stripe.WebhookSignature.verify_header(text, header, secret, None)
+        except stripe.SignatureVerificationError:
+            continue
+        return
+    raise SignatureInvalid("the signature does not verify")
+
+
+def _must_be_of_our_mode(event: Mapping[str, object], *, secret_key: str) -> None:
+    """A shared endpoint may get signed events of test mode."""
+    mode = secret_key.split("_")[1:2]
+    # our endpoint's secret signed it; one that does not tell its mode is of the mode of that endpoint
+    if mode in (["live"], ["test"]) and event.get("livemode", mode == ["live"]) is not (mode == ["live"]):
+        raise SignatureInvalid("an event of the other mode, live or test")

@@ -1,0 +1,147 @@
+"""A call of Stripe's library and what it lets us know; lists with a bound; finding things by our own numbers.
+
+Source: Stripe API reference, "Errors", "Pagination", "Search" (read 2026-11).
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import stripe
+
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers.answers import must_match
+from payments.providers.documents import text_of
+from payments.providers.stripe.facts import CHANNEL, about, number_of, refund_number_of
+from payments.providers.transport import reading
+
+PAGE = 100  # the most that Stripe lists at once
+# a lookup must end within the time of a phased call, see PROVIDER_WAIT_SECONDS
+LOOKUP_PAGES = 2
+REFUND_PAGES = 10
+# an attempt is submitted while its order can be paid: 30 minutes, with as much again to spare
+LOOKUP_SECONDS = 3600
+SKEW_SECONDS = 60
+# Stripe's search is a minute behind, and up to an hour in an outage
+SEARCH_LAG_SECONDS = 3600
+
+Document = dict[str, Any]
+
+
+class TooMany(OutcomeUnknown):
+    """A list was cut off by our bound."""
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Around a call and taking its answer apart: the library's errors as ours.
+
+    What the network did to the call is told by `Transport`, whose errors pass through.
+    """
+    try:
+        with reading("document"):
+            yield
+    except stripe.RateLimitError as error:
+        raise ProviderUnavailable(f"Stripe asks for fewer calls: {error.user_message}") from error
+    except stripe.AuthenticationError as error:
+        raise ProviderUnavailable(f"Stripe does not take our key: {error.user_message}") from error
+    except (stripe.APIError, stripe.APIConnectionError) as error:
+        # also 409: a call with the same Idempotency-Key is still running. Hidden, because the library's text of an
+        # answer that it cannot read is that answer
+        raise OutcomeUnknown(f"Stripe answered {error.http_status} without saying what it did") from None
+    except stripe.StripeError as error:
+        kind = (error.error and error.error.to_dict().get("type")) or type(error).__name__
+        raise ProviderRejected(error.code or str(kind), error.user_message or "") from error
+
+
+def listed(ask: Callable[..., Any], wanted: Document, *, most_pages: int) -> Iterator[Document]:
+    """Every object of a list, newest first; raises `TooMany` after so many pages."""
+    wanted = {**wanted, "limit": PAGE}
+    for _ in range(most_pages):
+        with answered():
+            page = ask(wanted).to_dict()
+            entries, more = list(page["data"]), page["has_more"]
+        yield from entries
+        if not more or not entries:
+            return
+        wanted["starting_after"] = entries[-1]["id"]
+    raise TooMany(f"Stripe lists more than {most_pages * PAGE} objects")
+
+
+def born_at_of(number: str) -> float | None:
+    """When our number was made, in seconds since the epoch; None if it does not tell (RFC 9562, version 7)."""
+    try:
+        known = uuid.UUID(hex=number)
+    except ValueError:
+        return None
+    return (known.int >> 80) / 1000 if known.version == 7 else None
+
+
+def as_any(wanted: Document) -> Any:
+    """The library types its parameters as literals; ours come from settings."""
+    return wanted
+
+
+class Lookup:
+    """Finds what was made under our numbers.
+
+    Args:
+        v1: the library's services.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, v1: Any, *, clock: Callable[[], float]) -> None:
+        self._v1 = v1
+        self._clock = clock
+
+    def intent(self, out_trade_no: str, reference: str) -> Document | None:
+        """The intent of our number; None if Stripe never heard of it.
+
+        Raises:
+            ProviderRejected: `reference` is not known there, although Stripe gave it to us.
+            OutcomeUnknown: too many others were opened beside it to be sure.
+        """
+        if reference:
+            return self.retrieved(out_trade_no, reference)
+        born_at = born_at_of(out_trade_no)
+        if born_at is None or self._clock() > born_at + LOOKUP_SECONDS + SEARCH_LAG_SECONDS:
+            return self._searched(out_trade_no)
+        # lists are never behind, searches are; our number tells when the intent can have been made at all
+        window = {"gte": int(born_at) - SKEW_SECONDS, "lte": int(born_at) + LOOKUP_SECONDS}
+        wanted = {"created": window, "expand": ["data.latest_charge"]}
+        try:
+            with reading("payment intents"):
+                made = listed(self._v1.payment_intents.list, wanted, most_pages=LOOKUP_PAGES)
+                return next((intent for intent in made if number_of(intent) == out_trade_no), None)
+        except TooMany:
+            found = self._searched(out_trade_no)
+            if found is None:
+                raise
+            return found
+
+    def retrieved(self, out_trade_no: str, reference: str) -> Document:
+        """The intent `reference`, which must be the one of our number."""
+        wanted = {"expand": ["latest_charge"]}
+        with answered():
+            intent: Document = self._v1.payment_intents.retrieve(reference, as_any(wanted)).to_dict()
+            must_match(CHANNEL, asked={"id": reference, "out_trade_no": out_trade_no}, told=about(intent))
+            text_of(intent, "status")
+        return intent
+
+    def _searched(self, out_trade_no: str) -> Document | None:
+        quoted = out_trade_no.replace("\\", "\\\\").replace("'", "\\'")
+        wanted = {"query": f"metadata['out_trade_no']:'{quoted}'", "expand": ["data.latest_charge"]}
+        with answered():
+            found = self._v1.payment_intents.search(as_any(wanted)).to_dict()["data"]
+            for intent in found:
+                must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, told=about(intent))
+            # one, unless somebody copied our metadata by hand; then the one that moved money counts
+            return max(found, key=lambda intent: bool(intent["status"] == "succeeded"), default=None)
+
+    def refund(self, intent_id: str, out_refund_no: str) -> Document | None:
+        """The refund of our number among those of the intent; None if there is none."""
+        wanted = {"payment_intent": intent_id, "expand": ["data.payment_intent"]}
+        made = listed(self._v1.refunds.list, wanted, most_pages=REFUND_PAGES)
+        with reading("refunds"):
+            return next((refund for refund in made if refund_number_of(refund) == out_refund_no), None)

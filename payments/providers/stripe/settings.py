@@ -1,0 +1,63 @@
+"""Stripe from its settings."""
+
+import re
+
+from payments.providers import settings_fields as fields
+from payments.providers.base import Provider
+from payments.providers.settings_fields import ConfigError, Settings
+from payments.providers.stripe.client import METHODS, StripeConfig, StripeIntents
+from payments.providers.transport import Limits
+
+REQUIRED = ("API_URL",)
+
+_VISIBLE = re.compile(r"[!-~]+")
+
+
+def build(settings: Settings, limits: Limits) -> Provider:
+    """Raises ConfigError."""
+    config = StripeConfig(
+        api_url=api_url(settings),
+        secret_key=secret_key(settings),
+        webhook_secrets=webhook_secrets(settings),
+        method=method(settings),
+        account=settings.get("ACCOUNT", "stripe"),
+    )
+    return StripeIntents(config, limits=limits)
+
+
+def method(settings: Settings) -> str:
+    """By which of Stripe's payment methods shoppers pay."""
+    chosen = settings.get("METHOD", METHODS[0])
+    if chosen not in METHODS:
+        raise ConfigError(f"STRIPE_METHOD must be one of {', '.join(METHODS)}, not {chosen!r}.")
+    return chosen
+
+
+def api_url(settings: Settings) -> str:
+    """Every call carries the key, so a live one never goes over a line that anybody can read."""
+    url = fields.url("stripe", "API_URL", settings)
+    if not url.startswith("https://") and "_live_" in secret_key(settings):
+        raise ConfigError("STRIPE_API_URL must begin with https:// where STRIPE_SECRET_KEY is a live key.")
+    return url
+
+
+def secret_key(settings: Settings) -> str:
+    """The API key. Raises ConfigError for what is none of ours."""
+    key = fields.secret("stripe", "SECRET_KEY", settings)
+    name = "STRIPE_SECRET_KEY_FILE" if settings.get("SECRET_KEY_FILE") else "STRIPE_SECRET_KEY"
+    if key.startswith("pk_"):
+        raise ConfigError(f"{name} holds a publishable key (pk_…); the secret one (sk_… or rk_…) belongs here.")
+    if key.startswith("whsec_"):
+        raise ConfigError(f"{name} holds a webhook secret (whsec_…); that one belongs into STRIPE_WEBHOOK_SECRET.")
+    if not _VISIBLE.fullmatch(key):
+        raise ConfigError(f"{name} must hold one key of visible characters, and nothing else.")
+    return key
+
+
+def webhook_secrets(settings: Settings) -> tuple[str, ...]:
+    """All that are accepted: while one is rotated, two."""
+    found = tuple(fields.secret("stripe", "WEBHOOK_SECRET", settings).replace(",", " ").split())
+    if any(secret.startswith(("sk_", "rk_", "pk_")) for secret in found):
+        name = "STRIPE_WEBHOOK_SECRET_FILE" if settings.get("WEBHOOK_SECRET_FILE") else "STRIPE_WEBHOOK_SECRET"
+        raise ConfigError(f"{name} holds an API key; the endpoint's signing secret (whsec_…) belongs here.")
+    return found

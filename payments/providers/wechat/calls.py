@@ -1,0 +1,174 @@
+"""Calls to WeChat Pay v3: signed by us, believed only where the platform signed the answer.
+
+An answer without a genuine signature counts as unknown, not as done.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
+from payments.providers import rsa
+from payments.providers.transport import Answer, Limits, client, download, reading, send
+from payments.providers.wechat.keys import KeyRing
+from payments.providers.wechat.signing import Signer, verify
+
+API_V3_KEY_BYTES = 32
+# to be asked again, under the same number; Source: API v3, "error codes", "refund best practice" (read 2026-11)
+_TOO_OFTEN = frozenset({"FREQUENCY_LIMITED", "FREQUENCY_LIMIT_EXCEED", "RATELIMIT_EXCEEDED"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeChatConfig:
+    """One merchant account.
+
+    Attributes:
+        api_url: base URL, without a trailing slash.
+        api_v3_keys: the current key first, then former ones with which older messages may still be encrypted;
+            32 bytes each.
+        mch_private_key_pem: our key, the one of certificate `mch_serial`.
+        platform_keys: the platform's certificates by upper-case serial, its public keys by ``PUB_KEY_ID_…``.
+    """
+
+    api_url: str
+    mch_id: str
+    app_id: str
+    mch_serial: str
+    api_v3_keys: tuple[bytes, ...] = field(repr=False)
+    mch_private_key_pem: bytes = field(repr=False)
+    platform_keys: Mapping[str, bytes]
+
+
+class SignedCalls:
+    """The signed calls of one merchant account. Thread-safe.
+
+    Args:
+        config: the account.
+        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
+        clock: seconds since the epoch; for tests.
+        limits: around every call that goes out.
+
+    Raises:
+        ValueError: a key is not what `config` says it is.
+    """
+
+    def __init__(
+        self,
+        config: WeChatConfig,
+        *,
+        timeout_seconds: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        limits: Limits = nullcontext,
+    ) -> None:
+        if not config.api_v3_keys or any(len(key) != API_V3_KEY_BYTES for key in config.api_v3_keys):
+            raise ValueError("the API v3 key must have 32 bytes")
+        self.config = config
+        self.merchant = config.mch_id
+        self._clock = clock
+        self._limits = limits
+        self._signer = Signer(
+            mch_id=config.mch_id,
+            serial=config.mch_serial,
+            key=rsa.load_private_key(config.mch_private_key_pem),
+        )
+        self._platform = KeyRing(config.platform_keys)
+        self._http = client(timeout_seconds=timeout_seconds)
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One signed request; the decoded, verified answer ({} for 204).
+
+        Raises:
+            ProviderRejected: refused, by its code.
+            ProviderUnavailable: too many calls; this one did nothing.
+            OutcomeUnknown: no answer, or one that tells of no success, such as ``202 USER_PAYING``.
+        """
+        text = "" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        request = self._http.build_request(
+            method, self.config.api_url + path, content=text.encode(), headers=self._headers(method, path, text)
+        )
+        came = send(self._http, request, limits=self._limits)
+        self._verify_answer(came)
+        with reading("JSON"):
+            answer = json.loads(came.content) if came.content else {}
+        if not isinstance(answer, dict):
+            raise OutcomeUnknown("the answer is not a JSON object")
+        status, code = came.status, str(answer.get("code", came.status))
+        if status in (httpx.codes.OK, httpx.codes.NO_CONTENT) and "code" not in answer:
+            return answer
+        if status == httpx.codes.TOO_MANY_REQUESTS or code in _TOO_OFTEN:
+            raise ProviderUnavailable(f"the platform asks for fewer calls: {code}")
+        if status == httpx.codes.UNAUTHORIZED:
+            raise ProviderUnavailable(f"the platform does not take our signature: {code}")
+        if status < 300:
+            raise OutcomeUnknown(f"the platform answered {status} {code}: it is not done")
+        raise ProviderRejected(code, str(answer.get("message", "")))
+
+    def _download(self, address: str, *, bytes_max: int) -> bytes:
+        """A file that the API named in a signed answer; the file itself is not signed, so the caller checks it.
+
+        Raises:
+            ProviderUnavailable: it did not leave this machine.
+            OutcomeUnknown: another host than the API's own, more than `bytes_max`, or no whole file came.
+        """
+        headers = self._headers("GET", self._own_target(address), "") | {"Accept": "*/*"}
+        return download(self._http, address, headers=headers, bytes_max=bytes_max, limits=self._limits)
+
+    def _own_target(self, address: str) -> str:
+        """Path and query of `address` as its signature covers them.
+
+        Raises:
+            OutcomeUnknown: it is not under the API's own address, so nothing is sent there.
+        """
+        base = httpx.URL(self.config.api_url)
+        prefix = base.raw_path.rstrip(b"/")
+        try:
+            url = httpx.URL(address)
+        except (httpx.InvalidURL, TypeError):
+            raise OutcomeUnknown("the download's address is none") from None
+        same = (url.scheme, url.host, url.port, url.userinfo) == (base.scheme, base.host, base.port, b"")
+        if not same or not url.raw_path.startswith(prefix + b"/v3/"):
+            raise OutcomeUnknown(f"the download is at {url.host!r}, which is not the API's own address")
+        return url.raw_path.removeprefix(prefix).decode("ascii")
+
+    def _decrypt(self, sealed: Mapping[str, Any]) -> bytes:
+        """What stands in an ``AEAD_AES_256_GCM`` part, by the current key or a former one.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: not of that shape, or encrypted with none of them.
+        """
+        if sealed["algorithm"] != "AEAD_AES_256_GCM":
+            raise ValueError(f"unknown algorithm {sealed['algorithm']!r}")
+        ciphertext, nonce = sealed["ciphertext"], sealed["nonce"].encode()
+        associated_data = sealed.get("associated_data", "").encode()
+        *earlier, last = self.config.api_v3_keys
+        for key in earlier:
+            with suppress(ValueError):
+                return rsa.decrypt(ciphertext, key=key, nonce=nonce, associated_data=associated_data)
+        return rsa.decrypt(ciphertext, key=last, nonce=nonce, associated_data=associated_data)
+
+    def _headers(self, method: str, path: str, body: str) -> dict[str, str]:
+        headers = {
+            "Authorization": self._signer.authorization(method=method, target=path, body=body, now=self._clock()),
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": "payonce",
+        }
+        # naming a public key asks the platform to sign its answer with it instead of a certificate
+        if self._platform.public_key_id is not None:
+            headers["Wechatpay-Serial"] = self._platform.public_key_id
+        return headers
+
+    def _verify_answer(self, came: Answer) -> None:
+        try:
+            self._verify(came.headers, came.content, now=self._clock())
+        except SignatureInvalid as error:
+            # a refusal that nobody signed may come from anything on the way; it proves nothing
+            raise OutcomeUnknown(f"answer {came.status} is not signed by the platform: {error}") from error
+
+    def _verify(self, headers: Mapping[str, str], body: bytes, *, now: float) -> None:
+        verify(headers, body, keys=self._platform, now=now)

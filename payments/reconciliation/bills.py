@@ -1,0 +1,278 @@
+"""The provider's daily bill against our facts, line by line: the last net under callbacks and timer.
+
+Fetched with no transaction open, then compared in one. A line that we do not know and whose number is ours is
+taken as the fact that it is, so that money which nobody ever told us of counts after all. What is left is a
+difference for a person. Comparing a day again is safe: what agrees by then is resolved, nothing is listed twice.
+"""
+
+import csv
+import io
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import date, timedelta
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from payments.attempts import services
+from payments.channels import configured as channels
+from payments.errors import ProviderError
+from payments.models import BillComparison, Difference
+from payments.providers.base import BillLine, Fact, FactKind, Provider, RefundStatus
+from payments.providers.documents import is_keepable
+from payments.reconciliation.bill_lines import (
+    SLOW_REFUND_DAYS,
+    Compared,
+    Identity,
+    agreed,
+    by_identity,
+    listed_elsewhere,
+    of_account,
+    paired,
+    unlisted,
+)
+from payments.settlement.observations import Outcome, apply_observation
+from payments.settlement.position import as_id
+
+log = logging.getLogger(__name__)
+
+Kind = Difference.Kind
+
+DAYS_BACK = 3  # looked at in any case; days before that, from an account's first fact on
+BILLS_KEPT_DAYS = 90  # WeChat gives no older ones
+DAYS_A_RUN = 7
+
+# what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+
+NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
+
+COLUMNS = (
+    "day",
+    "channel",
+    "merchant",
+    "kind",
+    "moved",
+    "out_trade_no",
+    "out_refund_no",
+    "provider_txn_id",
+    "theirs_minor",
+    "ours_minor",
+    "currency",
+    "payment",
+    "found_at",
+    "resolved_at",
+    "resolution",
+)
+
+
+def compare(*, channel: str, day: date) -> BillComparison:
+    """Fetch the bill of `day` and list every line on which it and our facts differ.
+
+    Args:
+        channel: a configured one.
+        day: in the provider's time zone; over, so that its bill is complete.
+
+    Raises:
+        ChannelUnavailable: it is not configured.
+        ProviderError: no bill (yet); nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    services.must_be_outside_transactions()
+    provider = services.provider(channel)
+    lines = provider.bill(day=day)
+    known = by_identity(provider, lines)
+    for line in lines:
+        if (line.kind.value, line.provider_txn_id) not in known:
+            _take(provider, line)
+    missing = unlisted(provider, day, lines)
+    elsewhere = listed_elsewhere(provider, day, missing)
+    absent = [one for one in missing if one.identity not in elsewhere]
+    if absent and not lines:
+        told = "The bill of %s for %s is empty, but we have facts of it: %d. It is asked for again."
+        log.warning(told, channel, day, len(absent))
+    with transaction.atomic():
+        return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
+
+
+def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
+    """Compare `DAYS_A_RUN` of the days that are left of every channel, see `_days_left`; how many days that were.
+
+    Args:
+        today: in UTC; the days before it are looked at.
+        progress: told a line for each day.
+
+    Raises:
+        ExceptionGroup: some days failed, and not because their bills could not be had; all were tried.
+
+    Transaction: NONE may be open.
+    """
+    done, failed = 0, list[Exception]()
+    for channel, provider in channels.current().items():
+        for day in _days_left(provider, today):
+            try:
+                compared = compare(channel=channel, day=day)
+            except ProviderError as error:
+                log.warning("The bill of %s for %s could not be had: %s", channel, day, error)
+            except Exception as error:
+                log.exception("The bill of %s for %s could not be compared", channel, day)
+                failed.append(error)
+            else:
+                found = open_differences(compared).count()
+                progress(f"{compared}: {compared.lines} lines, {found} open differences")
+                done += 1
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} bills could not be compared", failed)
+    return done
+
+
+def open_differences(comparison: BillComparison) -> QuerySet[Difference]:
+    """Those of a day that nobody has settled."""
+    return comparison.differences.filter(resolved_at__isnull=True)
+
+
+def resolve(difference_id: int, *, resolution: str) -> bool:
+    """A person has settled it; whether it was open.
+
+    Transaction: opens its own statement.
+    """
+    return bool(
+        Difference.objects.filter(pk=difference_id, resolved_at__isnull=True).update(
+            resolved_at=Now(), resolution=resolution[:160]
+        )
+    )
+
+
+def export(differences: Iterable[Difference]) -> Iterator[str]:
+    """The differences as lines of CSV, header first. No cell can be taken for a formula by a spreadsheet."""
+    yield _csv_line(COLUMNS)
+    for one in differences:
+        values = {name: getattr(one, name, None) for name in COLUMNS}
+        values |= {name: getattr(one.comparison, name) for name in ("day", "channel", "merchant")}
+        values["payment"] = one.payment_id.hex if one.payment_id else ""
+        yield _csv_line(["" if values[name] is None else values[name] for name in COLUMNS])
+
+
+def _take(provider: Provider, line: BillLine) -> None:
+    """Count what nobody told us of. What is not about a trade of ours, or conflicts, is left to the comparison.
+
+    So is a refund that has not succeeded: when it does, we are told, or the timer asks.
+    """
+    fact = Fact(
+        kind=line.kind,
+        channel=provider.channel,
+        merchant=provider.merchant,
+        out_trade_no=line.out_trade_no,
+        provider_txn_id=line.provider_txn_id,
+        amount_minor=line.amount_minor,
+        currency=line.currency,
+        occurred_at=line.occurred_at,
+        out_refund_no=line.out_refund_no,
+        paid_txn_id=line.paid_txn_id,
+    )
+    if as_id(line.out_trade_no) is None or line.refund_status is not RefundStatus.SUCCEEDED:
+        return
+    numbers = (line.provider_txn_id, line.out_refund_no, line.paid_txn_id)
+    if not all(is_keepable(number, most=NUMBER_MAX) for number in numbers):
+        return
+    with transaction.atomic():
+        if apply_observation(fact, source="bill") is Outcome.APPLIED:
+            log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
+
+
+def _days_left(provider: Provider, today: date) -> list[date]:
+    """The newest days that are not done, oldest first.
+
+    An empty bill is not done while a fact of ours is missing there: it may have been asked for too early. The
+    newest, because a shopper may wait for what only yesterday's bill knows, and an old one that can never be had
+    must not keep the others from their turn; oldest first, because a bill resolves what the one before it missed.
+    """
+    since = today - timedelta(days=DAYS_BACK)
+    first = of_account(provider).order_by("id").first()
+    if first is not None:
+        since = min(since, (first.occurred_at or first.observed_at).astimezone(provider.zone).date())
+    since = max(since, today - timedelta(days=BILLS_KEPT_DAYS))
+    compared = BillComparison.objects.filter(channel=provider.channel, merchant=provider.merchant, day__gte=since)
+    still_open = Difference.objects.filter(comparison=OuterRef("pk"), resolved_at__isnull=True)
+    done = set(compared.exclude(Q(lines=0) & Exists(still_open)).values_list("day", flat=True))
+    days = [since + timedelta(days=after) for after in range((today - since).days)]
+    return [day for day in days if day not in done][-DAYS_A_RUN:]
+
+
+def _record(
+    provider: Provider,
+    day: date,
+    lines: tuple[BillLine, ...],
+    *,
+    absent: list[Compared],
+    elsewhere: Collection[Identity],
+) -> BillComparison:
+    compared = paired(provider, lines)
+    theirs = [one.line for one in compared if one.line is not None]
+    compared += absent
+    ours = [one.fact for one in compared if one.fact is not None]
+    currencies = [line.currency for line in theirs] + [fact.currency for fact in ours]
+    comparison, _ = BillComparison.objects.update_or_create(
+        channel=provider.channel,
+        merchant=provider.merchant,
+        day=day,
+        defaults={
+            "lines": len(lines),
+            "currency": next(iter(currencies), ""),
+            "theirs_minor": sum(_signed(line.kind, line.amount_minor) for line in theirs),
+            "ours_minor": sum(_signed(FactKind(fact.kind), fact.amount_minor) for fact in ours),
+            "compared_at": Now(),
+        },
+    )
+    found = [(kind, one) for one in compared if (kind := one.difference) is not None]
+    Difference.objects.bulk_create(
+        [_difference(comparison, kind, one) for kind, one in found], ignore_conflicts=True
+    )
+    now_listed = agreed(compared)
+    _resolve(open_differences(comparison), now_listed.union(elsewhere), "it agrees now")
+    others = Difference.objects.filter(
+        comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
+    ).exclude(comparison=comparison)
+    missed_before = others.filter(kind=Kind.MISSING_THERE.value, comparison__day=day - timedelta(days=1))
+    _resolve(missed_before, now_listed, f"it stands in the bill of {day}")
+    # a refund under way when its bill was compared, that nobody asked about
+    while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
+    early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)
+    _resolve(early, elsewhere, "it agrees now")
+    return comparison
+
+
+def _resolve(differences: QuerySet[Difference], settled: Collection[Identity], resolution: str) -> None:
+    for difference in differences:
+        if (difference.moved, difference.provider_txn_id) in settled:
+            resolve(difference.pk, resolution=resolution)
+
+
+def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared) -> Difference:
+    """Whatever a provider wrote into its bill, cut to what our columns hold."""
+    line, fact = one.line, one.fact
+    moved, number = one.identity
+    difference = Difference(comparison=comparison, kind=kind, moved=moved, provider_txn_id=number[:NUMBER_MAX])
+    if fact is not None:
+        difference.out_trade_no, difference.out_refund_no = fact.attempt.out_trade_no, fact.out_refund_no
+        difference.ours_minor, difference.currency = fact.amount_minor, fact.currency
+        difference.payment_id = fact.attempt.payment_id
+    if line is not None:
+        difference.out_trade_no = line.out_trade_no[:NUMBER_MAX]
+        difference.out_refund_no = line.out_refund_no[:NUMBER_MAX]
+        difference.theirs_minor, difference.currency = line.amount_minor, line.currency
+    return difference
+
+
+def _signed(kind: FactKind, amount_minor: int) -> int:
+    return amount_minor if kind is FactKind.PAID else -amount_minor
+
+
+def _csv_line(cells: Iterable[object]) -> str:
+    written = io.StringIO()
+    safe = [f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in cells]
+    csv.writer(written).writerow(safe)
+    return written.getvalue()

@@ -1,0 +1,202 @@
+"""Asking the providers about everything that is still open, because a callback may never come.
+
+Due rows are claimed in small batches: the time of their next question is moved on and committed before anyone is
+asked (`SKIP LOCKED`, so several workers share the work), and every answer is folded in commits of its own. So any
+number of passes may run at once; the timer's take turns, which spares providers and workers.
+
+A person who knows that a provider answers again need not wait for the back-off: `all_open` asks about everything.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import models, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from idempotency.ids import new_id
+from idempotency.locks import Lock
+from payments.attempts import services
+from payments.channels.sharing import give_back, shared
+from payments.errors import PaymentRefused, ProviderError, ProviderRejected
+from payments.models import Attempt, Refund
+from payments.refunds import steps as refunds
+from payments.settlement.schedule import after, once_more
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
+
+log = logging.getLogger(__name__)
+
+BATCH = 20
+PASS_SECONDS = 60.0  # after which no further batch is begun
+
+LEADER = "payments.reconciliation.reconcile"
+# longer than a pass in which every call times out; one that hangs for longer leads no more
+LEADER_SECONDS_MAX = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """About how many attempts or refunds providers were asked, and for how many of these there was no answer."""
+
+    count: int
+    unanswered: int
+
+
+def run_as_leader(*, limit: int = BATCH) -> int:
+    """`run_due` until nothing is due, unless another worker is in the middle of it: then nobody is asked, and the
+    answer is 0.
+
+    A worker that is killed leads until the lock's lease ends, half a minute at most.
+
+    Transaction: NONE may be open.
+    """
+    # an owner for each pass: a thread that led before must not be taken for one that leads still
+    owner = new_id().hex
+
+    def leader(redis: Any) -> Lock:
+        return Lock(LEADER, client=redis, owner=owner, wait_seconds=0, hold_seconds_max=LEADER_SECONDS_MAX)
+
+    # without Redis everyone goes on, which is safe: no two passes ever claim the same row
+    leads = shared(LEADER, lambda redis: leader(redis).acquire(), otherwise=None)
+    if leads is False:
+        log.debug("Another worker is asking the providers.")
+        return 0
+    try:
+        return _run_until_none_is_due(limit)
+    finally:
+        if leads:
+            give_back(LEADER, lambda redis: leader(redis).release())
+
+
+def run_due(*, limit: int = BATCH) -> int:
+    """Ask about at most `limit` attempts and as many refunds that are due; how many were asked about.
+
+    Transaction: NONE may be open.
+    """
+    return sum(_ask(kind, _claim(kind, limit)).count for kind in _KINDS)
+
+
+def all_due(*, limit: int) -> Iterator[Asked]:
+    """Ask about what is due, batch after batch, about at most `limit` attempts and refunds together.
+
+    Transaction: NONE may be open.
+    """
+    left, found = limit, True
+    while found:
+        found = False
+        for kind in _KINDS:
+            if ids := _claim(kind, min(left, BATCH)):
+                left, found = left - len(ids), True
+                yield _ask(kind, ids)
+
+
+def all_open(*, limit: int | None = None) -> Iterator[Asked]:
+    """Ask about every attempt and refund that is open now, due or not, each once and the oldest first.
+
+    Nothing is claimed, and the timer's next question stays when it is: who asks too early must not put it off.
+    Where both ask about one row at once, its provider is asked twice, which moves nothing twice.
+
+    Args:
+        limit: ask about at most so many together; None: about all.
+
+    Transaction: NONE may be open.
+    """
+    batches, left = [], limit
+    for kind in _KINDS:
+        ids = list(kind.rows().order_by("pk").values_list("pk", flat=True)[:left])
+        left = None if left is None else left - len(ids)
+        batches += [(kind, ids[start : start + BATCH]) for start in range(0, len(ids), BATCH)]
+    for kind, batch in batches:
+        yield _ask(kind, batch)
+
+
+def _run_until_none_is_due(limit: int) -> int:
+    """Batch after batch: what one leaves must not wait for the next pass, which would fall ever more behind."""
+    ends_at, asked = time.monotonic() + PASS_SECONDS, 0
+    while True:
+        batch = run_due(limit=limit)
+        asked += batch
+        if batch < limit or time.monotonic() >= ends_at:
+            return asked
+
+
+def _ask_attempt(attempt_id: UUID) -> bool:
+    attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
+    if attempt.payment.paid_minor or attempt.expires_at <= timezone.now():
+        services.close_attempt(attempt_id)  # nobody is to pay it any more; not every provider ends it by itself
+    elif attempt.status == AttemptStatus.UNCERTAIN:
+        try:
+            services.submit_attempt(attempt_id)  # asks first, then goes on under the same number
+        except ProviderRejected as error:
+            log.warning("attempt %s: refused: %s", attempt.out_trade_no, error)
+        attempt.refresh_from_db(fields=["status"])
+        return attempt.status != AttemptStatus.UNCERTAIN
+    else:
+        services.query_attempt(attempt_id)
+    return True
+
+
+def _ask_refund(refund_id: UUID) -> bool:
+    return refunds.submit_refund(refund_id).status != RefundStatus.UNCERTAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """What providers are asked about.
+
+    Attributes:
+        name: in the log.
+        model: its rows.
+        open_in: the statuses in which something is to be learned.
+        ask: about the row of that id; whether the answer says how it stands.
+    """
+
+    name: str
+    model: type[models.Model]
+    open_in: frozenset[Any]
+    ask: Callable[[UUID], bool]
+
+    def rows(self) -> models.QuerySet[Any]:
+        """Those that are open."""
+        return self.model._default_manager.filter(status__in=[status.value for status in self.open_in])
+
+
+_KINDS = (
+    _Kind(name="attempt", model=Attempt, open_in=LIVE_ATTEMPTS, ask=_ask_attempt),
+    _Kind(name="refund", model=Refund, open_in=OPEN_REFUNDS, ask=_ask_refund),
+)
+
+
+def _claim(kind: _Kind, limit: int) -> list[UUID]:
+    with transaction.atomic():
+        due = list(
+            kind.rows()
+            .select_for_update(skip_locked=True)
+            .filter(next_query_at__lte=Now())
+            .order_by("next_query_at")[:limit]
+            .values_list("pk", "query_count")
+        )
+        for pk, query_count in due:
+            kind.model._default_manager.filter(pk=pk).update(
+                next_query_at=after(query_count=query_count + 1), query_count=once_more()
+            )
+    return [pk for pk, _ in due]
+
+
+def _ask(kind: _Kind, ids: list[UUID]) -> Asked:
+    unanswered = 0
+    for number in ids:
+        try:
+            unanswered += not kind.ask(number)
+        except (ProviderError, PaymentRefused) as error:
+            unanswered += 1
+            log.warning("%s %s: no answer: %s", kind.name, number.hex, error)
+        except Exception:
+            # one row's trouble must not keep the others waiting; it comes up again after its back-off
+            unanswered += 1
+            log.exception("%s %s could not be reconciled", kind.name, number.hex)
+    return Asked(count=len(ids), unanswered=unanswered)

@@ -1,0 +1,150 @@
+"""What follows from a payment's new status, done once and in the order in which it happened.
+
+A change is staged in its own transaction as a numbered event. Once a second a worker gives each payment with
+waiting events a job, and the queue's lock of the payment lets one worker at a time act for it, while other
+payments go on beside it. What keeps the order is not that lock but the rows: an event is acted on under its
+payment's row lock, its predecessors first, and marked in the same transaction. So a worker that is killed, or a
+job that is lost, delays events and never doubles or swaps them.
+
+The job is not made in the transaction that takes money in: it was a sixth of what a notification costs the
+database, and its NOTIFY has all such commits of a database wait for each other, down to the disk. Nobody waits for
+it: what a shopper sees of a payment, its order's step, is in that transaction.
+
+`PAYMENT_EVENT_HANDLER` names what acts: ``(event: PaymentEvent) -> None``, called inside that transaction. It
+must not call out; what it raises leaves the event and all later ones of its payment waiting.
+"""
+
+import logging
+from contextlib import suppress
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.utils.module_loading import import_string
+from procrastinate.contrib.django import app
+from procrastinate.contrib.django.models import ProcrastinateJob
+from procrastinate.jobs import Job
+
+from idempotency.locks.errors import LockTimeout
+from idempotency.locks.postgres import transaction_lock
+from idempotency.postgres.statements import Statement
+from payments.models import Payment, PaymentEvent
+from payments.settlement.known import KnownPayment
+
+log = logging.getLogger(__name__)
+
+# a job is there within a second or two; who waits for longer was left by a worker that died, or failed before
+OVERDUE_SECONDS = 30
+BATCH, OVERDUE_BATCHES = 100, 20
+QUEUED_AT_ONCE = 1_000
+
+_STAGE = f"""
+INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
+VALUES (%s, %s, %s, %s, %s, 0)
+"""  # noqa: S608  our own table's name
+# with NOT IN the locks are hashed once, whatever the planner expects; a timer's is NULL, and must not be there
+_WAITING = f"""
+SELECT payment_id, lock FROM (
+    SELECT payment_id, min(id) AS first, 'events ' || replace(payment_id::text, '-', '') AS lock
+    FROM {PaymentEvent._meta.db_table} WHERE handled_at IS NULL GROUP BY payment_id HAVING max(attempts) = 0
+) AS waiting
+WHERE lock NOT IN (
+    SELECT lock FROM {ProcrastinateJob._meta.db_table} WHERE status IN ('todo', 'doing') AND lock LIKE 'events %'
+)
+ORDER BY first LIMIT {QUEUED_AT_ONCE}
+"""  # noqa: S608
+
+
+def stage(payment: KnownPayment) -> Statement:
+    """What notes the payment's present status as its next event, which is acted on a second later.
+
+    To be sent in the transaction in which the status changes and the version with it.
+    """
+    event = (payment.id, payment.version, payment.status, payment.paid_minor, payment.refunded_minor)
+    return Statement(_STAGE, event, rows=1, certain=True)
+
+
+def queue_waiting() -> int:
+    """Give each payment with waiting events a job, unless it has one; how many got one.
+
+    What failed before is left to the retries of its job, and then to `handle_overdue`. While another one is at it,
+    none gets any from us.
+
+    Transaction: NONE may be open, so that a job is seen by the workers. Any number may run at once.
+    """
+    with suppress(LockTimeout), transaction.atomic():
+        # a backlog may take it longer than until the next one begins
+        transaction_lock("payments.queue_events", wait_seconds=0)
+        with connection.cursor() as cursor:
+            cursor.execute(_WAITING)
+            found = cursor.fetchall()
+        if found:
+            app.job_manager.batch_defer_jobs([_job(payment_id, lock) for payment_id, lock in found])
+        return len(found)
+    return 0
+
+
+def handle(payment_id: UUID) -> int:
+    """Act on the payment's waiting events, oldest first, each in a transaction of its own; how many there were.
+
+    Raises:
+        Exception: whatever the handler raised; that event and the later ones wait.
+
+    Transaction: NONE may be open. Any number may run at once.
+    """
+    done = 0
+    while _handle_next(payment_id):
+        done += 1
+    return done
+
+
+def handle_overdue() -> int:
+    """Act on events that no job got to; how many there were. One that fails keeps only its own payment waiting.
+
+    Goes on from batch to batch, so that what had failed for hours is soon done when its cause is gone.
+
+    Transaction: NONE may be open.
+    """
+    overdue = PaymentEvent.objects.filter(
+        handled_at__isnull=True, created_at__lt=Now() - timedelta(seconds=OVERDUE_SECONDS)
+    )
+    done, failed = 0, set[UUID]()
+    for _ in range(OVERDUE_BATCHES):
+        # those that failed less often first, so that a batch of hopeless ones does not keep the others waiting
+        waiting = overdue.exclude(payment_id__in=failed).order_by("attempts", "id")
+        payments = dict.fromkeys(waiting.values_list("payment_id", flat=True)[:BATCH])
+        if not payments:
+            break
+        for payment_id in payments:
+            try:
+                done += handle(payment_id)
+            except Exception:
+                failed.add(payment_id)
+                log.exception("events of payment %s wait", payment_id.hex)
+    return done
+
+
+def _job(payment_id: UUID, lock: str) -> Job:
+    made = app.configure_task("payments.handle_events", lock=lock).job
+    return made.evolve(task_kwargs={"payment_id": payment_id.hex})
+
+
+def _handle_next(payment_id: UUID) -> bool:
+    event = None
+    try:
+        with transaction.atomic():
+            # the row lock makes all workers take turns, so the first event that waits is the next one in order
+            Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
+            event = PaymentEvent.objects.filter(payment_id=payment_id, handled_at__isnull=True).first()
+            if event is None:
+                return False
+            import_string(settings.PAYMENT_EVENT_HANDLER)(event)
+            PaymentEvent.objects.filter(pk=event.pk, handled_at__isnull=True).update(handled_at=Now())
+    except Exception:
+        if event is not None:
+            PaymentEvent.objects.filter(pk=event.pk).update(attempts=F("attempts") + 1)
+        raise
+    return True

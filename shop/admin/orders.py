@@ -1,0 +1,261 @@
+"""The shop's tables for the operator: products are edited (`products`), sales announced, others read."""
+
+import uuid
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, User
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from rest_framework.authtoken.models import TokenProxy
+
+from idempotency.admin import pages as adminpages
+from idempotency.admin import searching
+from idempotency.admin.filters import newest
+from idempotency.admin.pages import time_of
+from idempotency.admin.paging import COUNTED_MAX
+from idempotency.admin.searching import WholeTermSearch
+from payments.admin.filters import Opened
+from payments.admin.pages import shortened
+from payments.legible import money
+from shop import sales as flashsale
+from shop.admin.products import ProductAdmin
+from shop.admin.users import AccountAdmin, RolesAdmin
+from shop.models import (
+    Campaign,
+    Coupon,
+    FlashSale,
+    FlashSalePurchase,
+    Like,
+    Order,
+    OrderItem,
+    OrderStatus,
+    Product,
+)
+from shop.orders import placing as orders
+
+admin.site.site_header = "PayOnce"
+admin.site.site_title = "PayOnce"
+admin.site.index_title = "Shop, payments and ledger"
+# its pages show API tokens in full: `manage.py drf_create_token` makes one, and the list of users takes it away
+if admin.site.is_registered(TokenProxy):
+    admin.site.unregister(TokenProxy)
+for model, own in ((User, AccountAdmin), (Group, RolesAdmin)):
+    if admin.site.is_registered(model):
+        admin.site.unregister(model)
+    admin.site.register(model, own)
+
+admin.site.register(Product, ProductAdmin)
+
+
+class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
+    """The items of an order, as bought."""
+
+    model = OrderItem
+    fields = ("sku", "name", "quantity", "price", "subtotal")
+    readonly_fields = fields
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @admin.display(description="price")
+    def price(self, item: OrderItem) -> str:
+        return money(item.price_minor, item.order.currency)
+
+    @admin.display(description="subtotal")
+    def subtotal(self, item: OrderItem) -> str:
+        return money(item.subtotal_minor, item.order.currency)
+
+
+class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
+    """As the ledger's: seen, never written, for the domain modules are the only writers."""
+
+    list_per_page = 100
+
+
+@admin.register(Order)
+class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """Orders by status and time; the search takes an order number, a user name or a SKU."""
+
+    list_display = (
+        "short_number",
+        "status",
+        "user",
+        "total",
+        *map(time_of, ("created_at", "paid_at", "closed_at")),
+    )
+    list_filter = (Opened, newest("status", OrderStatus.choices))
+    list_select_related = ("user",)
+    search_fields = ("id",)
+    search_help_text = "a whole order number or user name, or of the newest orders a whole SKU"
+    ordering = ("-id",)
+    inlines = (OrderItemInline,)
+    fields = (
+        "number",
+        "status",
+        "user",
+        "total",
+        "payment",
+        "note",
+        *map(time_of, ("created_at", "expires_at", "closing_at", "paid_at", "closed_at")),
+        "version",
+    )
+    readonly_fields: ClassVar[Any] = fields
+
+    @admin.display(description="number")
+    def short_number(self, order: Order) -> SafeString:
+        return shortened(order.id)
+
+    @admin.display(description="number")
+    def number(self, order: Order) -> str:
+        return order.id.hex
+
+    @admin.display(description="total")
+    def total(self, order: Order) -> str:
+        return money(order.total_minor, order.currency)
+
+    @admin.display(description="payment")
+    def payment(self, order: Order) -> SafeString | str:
+        payment_id = orders.payment_ids(order_ids=[order.id]).get(order.id)
+        if payment_id is None:
+            return "-"
+        return format_html('<a href="../../../../payments/payment/{}/change/">{}</a>', payment_id, payment_id.hex)
+
+    def search(self, rows: QuerySet[Order], term: str) -> QuerySet[Order]:
+        """An order number, with or without dashes, finds exactly that order; nothing reads the whole table."""
+        try:
+            return rows.filter(pk=uuid.UUID(term))
+        except ValueError:
+            pass
+        items = searching.newest(OrderItem.objects.all()).filter(sku=term)
+        of_user = searching.numbers_of(rows.filter(user_id__in=_users(term)), "user_id", "-id")
+        with_sku = searching.numbers_among_newest(rows, Q(pk__in=items.values("order_id")))
+        return rows.filter(pk__in=of_user | with_sku)
+
+
+@admin.register(Like)
+class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """Who likes what."""
+
+    list_display = ("product", "user", time_of("created_at"))
+    fields = list_display
+    list_filter = ("product",)
+    list_select_related = ("product", "user")
+    search_fields = ("user",)
+    search_help_text = "a whole user name or SKU"
+
+    def search(self, rows: QuerySet[Like], term: str) -> QuerySet[Like]:
+        products = list(Product.objects.filter(sku=term).values_list("pk", flat=True))
+        return rows.filter(Q(user_id__in=_users(term)) | Q(product_id__in=products))
+
+
+@admin.register(FlashSale)
+class FlashSaleAdmin(ReadOnlyAdmin):
+    """What is, was and will be sold to few. A new one can be announced; what was announced is not changed."""
+
+    list_display = ("product", time_of("starts_at"), time_of("ends_at"), "units", "sold", "version")
+    list_filter = ("product",)
+    list_select_related = ("product",)
+    search_fields = ("product__sku",)
+    date_hierarchy = "starts_at"
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("product", "units", "starts_at", "ends_at") if obj is None else self.list_display
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return admin.ModelAdmin.has_add_permission(self, request)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        return super().formfield_for_foreignkey(
+            db_field, request, **kwargs | {"queryset": Product.objects.filter(flash_only=True)}
+        )
+
+    def save_model(self, request: HttpRequest, obj: FlashSale, form: Any, change: bool) -> None:
+        told = {name: form.cleaned_data[name] for name in ("units", "starts_at", "ends_at")}
+        obj.pk = flashsale.announce(product_id=obj.product_id, **told).pk
+
+
+class OfSale(admin.RelatedFieldListFilter):
+    """By the sale; all of them with their products in one statement."""
+
+    def field_choices(self, field: Any, request: HttpRequest, model_admin: Any) -> Any:
+        return [(str(sale.pk), str(sale)) for sale in FlashSale.objects.select_related("product")]
+
+
+@admin.register(FlashSalePurchase)
+class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """Who bought, in the order of arrival."""
+
+    list_display = ("sale", "place", "buyer", "short_order", time_of("bought_at"), time_of("returned_at"))
+    fields = ("sale", "place", "buyer", "order", time_of("bought_at"), time_of("returned_at"))
+    list_filter = (("sale", OfSale), ("returned_at", admin.EmptyFieldListFilter))
+    list_select_related = ("sale__product", "buyer")
+    search_fields = ("buyer",)
+    search_help_text = "a whole user name or SKU"
+    ordering = ("-sale_id", "place", "pk")  # not by a column of the sale: an index gives one sale after the other
+
+    @admin.display(description="order")
+    def short_order(self, purchase: FlashSalePurchase) -> SafeString:
+        return shortened(purchase.order_id)
+
+    def search(self, rows: QuerySet[FlashSalePurchase], term: str) -> QuerySet[FlashSalePurchase]:
+        sales = list(FlashSale.objects.filter(product__sku=term).values_list("pk", flat=True))
+        return rows.filter(Q(buyer_id__in=_users(term)) | Q(sale_id__in=sales))
+
+
+@admin.register(Campaign)
+class CampaignAdmin(ReadOnlyAdmin):
+    """Coupon campaigns; the page of one tells how far it is drawn."""
+
+    list_display = ("slug", "name", time_of("created_at"))
+    search_fields = ("slug", "name")
+    fields = ("slug", "name", "coupons_drawn", "coupons_left", time_of("created_at"))
+    readonly_fields = fields
+
+    @admin.display(description="drawn")
+    def coupons_drawn(self, campaign: Campaign) -> str:
+        return _counted(campaign, drawn=True)
+
+    @admin.display(description="left")
+    def coupons_left(self, campaign: Campaign) -> str:
+        return _counted(campaign, drawn=False)
+
+
+@admin.register(Coupon)
+class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """Drawn coupons with their users, and free ones, whose code nobody needs to see."""
+
+    list_display = ("number", "campaign", "shown_code", "drawn_by", time_of("drawn_at"))
+    list_filter = ("campaign", ("drawn_at", admin.EmptyFieldListFilter))
+    list_select_related = ("campaign", "drawn_by")
+    search_fields = ("code",)
+    search_help_text = "a whole user name or code"
+    fields = readonly_fields = list_display
+
+    @admin.display(description="number", ordering="pk")
+    def number(self, coupon: Coupon) -> int:
+        return coupon.pk
+
+    @admin.display(description="code")
+    def shown_code(self, coupon: Coupon) -> str:
+        return "-" if coupon.drawn_by_id is None else coupon.code
+
+    def search(self, rows: QuerySet[Coupon], term: str) -> QuerySet[Coupon]:
+        return rows.filter(Q(drawn_by_id__in=_users(term)) | Q(code=term.upper()))
+
+
+def _users(name: str) -> list[int]:
+    """Ids: looked up first, so that a search over several columns has an index for each."""
+    return list(get_user_model().objects.filter(username=name).values_list("pk", flat=True))
+
+
+def _counted(campaign: Campaign, *, drawn: bool) -> str:
+    """How many coupons, of one of two partial indexes; where they are too many to count, so much is said."""
+    rows = Coupon.objects.order_by().filter(campaign=campaign, drawn_by__isnull=not drawn)
+    count = rows[: COUNTED_MAX + 1].count()
+    return f"> {COUNTED_MAX}" if count > COUNTED_MAX else str(count)

@@ -1,0 +1,251 @@
+"""Products in the admin: by `catalog.products` and `shop.stock`, over what the editor saw, each page once.
+
+Stock is changed by a difference, never overwritten: shoppers go on buying while a person counts.
+
+Django builds the form of a POST on the row as it is by then. So what another editor has saved meanwhile would look
+like this editor's own wish to put it back, and a second click would move the stock again. Therefore a page brings
+along, signed, what it showed and a number of its own. Constraint: unique (consumer, message id) of the inbox.
+"""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core import signing
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from idempotency.ids import new_id
+from idempotency.inbox import consume_once
+from payments.admin.forms import in_minor
+from payments.legible import money
+from payments.money import EXPONENTS, to_decimal
+from shop import stock
+from shop.catalog import products as catalog
+from shop.catalog import window
+from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
+
+ARRANGED = ("strategy", "segments")
+SALT = "shop.admin.orders.product.2"  # pages of the first kind have their price in minor units
+FORM_SECONDS = 86_400  # far less than an inbox remembers a number (`TOMBSTONE_SECONDS`)
+
+
+class NotSaved(Exception):
+    """Nothing of a form was saved; its sentence is for the editor."""
+
+
+class TooFewUnits(NotSaved):
+    """The form can be sent again with another difference, so what was typed is kept."""
+
+
+class PriceField(forms.Field):
+    """Minor units that are shown and typed as money, ``19.90``.
+
+    Attributes:
+        currency: ISO 4217; set by the form.
+    """
+
+    currency = "CNY"
+
+    def prepare_value(self, value: Any) -> Any:
+        return to_decimal(value, self.currency) if isinstance(value, int) else value
+
+    def to_python(self, value: Any) -> int | None:
+        return in_minor(str(value), self.currency) if value else None
+
+
+class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A product; for an existing one, its stock is moved by a difference.
+
+    Attributes:
+        number: of this very page, as the editor got it; the same in every copy that is sent.
+        refused: why the same form was just not saved; it is then shown again, under that word.
+    """
+
+    refused = ""
+    price_minor = PriceField(
+        label="Price",
+        help_text="As in 19.90, in the currency below.",
+        widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12}),
+    )
+    stock_difference = forms.IntegerField(
+        label="Stock difference",
+        required=False,
+        initial=0,
+        help_text="Units to add, or with a minus sign to take away; 0 leaves the stock alone.",
+    )
+    strategy = forms.ChoiceField(
+        label="How units are taken",
+        required=False,
+        choices=StockStrategy.choices,
+        help_text="May be changed while orders are on their way.",
+    )
+    segments = forms.IntegerField(
+        label="Segments",
+        required=False,
+        min_value=1,
+        max_value=SEGMENTS_MAX,
+        help_text="Of a product with several rows: about as many as orders that are written at once.",
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = Product
+        fields = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only", "stock")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.number = ""
+        self.initial["strategy"] = self.instance.stock_strategy
+        self.initial["segments"] = self.instance.stock_segments
+        currency = self.data.get(self.add_prefix("currency"), self.instance.currency)
+        if "price_minor" in self.fields and currency in EXPONENTS:
+            self.fields["price_minor"].currency = currency  # type: ignore[attr-defined]
+        if self.instance.pk is None:
+            return
+        if self.is_bound:
+            self._recall(str(self.data.get(self.add_prefix("seen"), "")))
+        else:
+            self.initial["seen"] = self._as_seen()
+
+    def clean_currency(self) -> str:
+        """One whose minor unit is known: everything else would be shown and charged at another price."""
+        currency = str(self.cleaned_data["currency"])
+        if currency not in EXPONENTS:
+            raise forms.ValidationError("One of %(known)s.", params={"known": ", ".join(EXPONENTS)})
+        return currency
+
+    def clean(self) -> dict[str, Any] | None:
+        """An edit that does not say what it is an edit of is none."""
+        if self.instance.pk is not None and not self.number:
+            raise forms.ValidationError("This page is more than a day old, or not of this product; load it again.")
+        return super().clean()
+
+    def clean_stock_difference(self) -> int | None:
+        if self.refused:
+            raise forms.ValidationError(self.refused)
+        difference: int | None = self.cleaned_data["stock_difference"]
+        return difference
+
+    def arrangement(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """How units were taken when the editor looked, and how they are to be taken; what was left empty stays."""
+        before = {name: self.initial[name] for name in ARRANGED}
+        return before, {name: self.cleaned_data[name] or before[name] for name in ARRANGED}
+
+    def _as_seen(self) -> str:
+        values = {name: getattr(self.instance, name) for name in catalog.EDITABLE}
+        values |= {name: self.initial[name] for name in ARRANGED}
+        return signing.dumps({"product": self.instance.pk, "number": new_id().hex, "values": values}, salt=SALT)
+
+    def _recall(self, seen: str) -> None:
+        """Have what the editor saw for `initial`, from which Django tells what was changed."""
+        try:
+            told = signing.loads(seen, salt=SALT, max_age=FORM_SECONDS)
+        except signing.BadSignature:
+            return
+        if told["product"] == self.instance.pk:
+            self.number = told["number"]
+            self.initial |= told["values"] | {"seen": seen}
+
+
+class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Name, price and window texts are edited; the stock is moved."""
+
+    form = ProductForm
+    list_display = ("sku", "name", "price", "units", "stock_strategy", "flash_only", "version")
+    list_filter = ("flash_only", "currency", "stock_strategy")
+    search_fields = ("sku", "name")
+
+    class Media:
+        css = {"all": ["idempotency/admin.css"]}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Product]:
+        products: ProductQuerySet = super().get_queryset(request)  # type: ignore[assignment]
+        return products.with_units()
+
+    @admin.display(description="stock", ordering="units")
+    def units(self, product: Any) -> int:
+        return int(product.units)
+
+    @admin.display(description="price", ordering="price_minor")
+    def price(self, product: Product) -> str:
+        return money(product.price_minor, product.currency)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Product | None = None) -> tuple[str, ...]:
+        return () if obj is None else ("sku", "price", "units", "version")
+
+    def get_fields(self, request: HttpRequest, obj: Product | None = None) -> Any:
+        shown = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
+        if obj is None:
+            return (*shown, "stock", "strategy", "segments")
+        if not self.has_change_permission(request, obj):  # the columns: what the form adds is nothing to look at
+            seen = ("price" if name == "price_minor" else name for name in shown)
+            return (*seen, "units", "stock_strategy", "stock_segments", "version")
+        return (*shown, "units", "stock_difference", "strategy", "segments", "version", "seen")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Product | None = None) -> bool:
+        return False  # orders refer to it
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """What is refused leaves nothing behind, neither a word that it was done: Django's transaction is over."""
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except TooFewUnits as refused:
+            request.refused = str(refused)  # type: ignore[attr-defined]
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except NotSaved as refused:
+            messages.error(request, str(refused))
+            return HttpResponseRedirect(request.get_full_path())
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        made: Any = super().get_form(request, obj, change, **kwargs)
+        made.refused = getattr(request, "refused", "")
+        return made
+
+    def save_model(self, request: HttpRequest, obj: Product, form: Any, change: bool) -> None:
+        """Write only what was edited, and only over what the editor saw; each page once, all of it or nothing."""
+        with transaction.atomic():
+            if change:
+                self._edit(obj, form)
+            else:
+                super().save_model(request, obj, form, change)
+                self._arrange(obj, form)
+                window.tell()
+
+    def _edit(self, product: Product, form: Any) -> None:
+        if not consume_once(form.number, consumer="admin.product"):
+            raise NotSaved("This page was saved before; nothing was done again.")
+        edited = [name for name in form.changed_data if name in catalog.EDITABLE]
+        if edited and not catalog.edit_product(
+            product_id=product.pk,
+            before={name: form.initial[name] for name in edited},
+            after={name: form.cleaned_data[name] for name in edited},
+        ):
+            raise NotSaved("Somebody else edited this product meanwhile; nothing was saved.")
+        self._arrange(product, form)
+        difference = form.cleaned_data["stock_difference"] or 0
+        if difference and not stock.adjust(product_id=product.pk, difference=difference):
+            raise TooFewUnits("There are fewer units than you take away; nothing was saved.")
+
+    def _arrange(self, product: Product, form: Any) -> None:
+        """Have its units taken as the form says, if that is something else than the editor saw."""
+        before, wanted = form.arrangement()
+        if wanted != before and not stock.arrange(product_id=product.pk, before=before, **wanted):
+            raise NotSaved("Somebody else edited this product meanwhile; nothing was saved.")
+
+    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
+        """The history tells how many units were counted in or out."""
+        told: list[dict[str, Any]] = super().construct_change_message(request, form, formsets, add)
+        difference = form.cleaned_data.get("stock_difference")
+        for part in told:
+            if fields := part.get("changed", {}).get("fields"):
+                named = {"Stock difference": f"Stock difference {difference:+}"} if difference else {}
+                part["changed"]["fields"] = [named.get(name, name) for name in fields]
+        return told

@@ -1,0 +1,71 @@
+"""Accounts in the admin: only a superuser gives rights, and who may do more is out of others' reach."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import AbstractUser, AnonymousUser, Group, Permission, User
+from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest
+from rest_framework.authtoken.models import Token
+
+from shop.api import authentication
+
+RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
+
+
+class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
+    """Django's own, where `auth.change_user` alone would be a way to every right and every account."""
+
+    list_display = ("username", "email", "first_name", "last_name", "is_staff", "has_token")
+    actions = ("end_tokens",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        accounts: QuerySet[User] = super().get_queryset(request)
+        return accounts.annotate(has_token=Exists(Token.objects.filter(user=OuterRef("pk"))))
+
+    @admin.display(description="API token", boolean=True, ordering="has_token")
+    def has_token(self, account: Any) -> bool:
+        return bool(account.has_token)
+
+    @admin.action(description="Take away the API tokens of selected users", permissions=["change"])
+    def end_tokens(self, request: HttpRequest, accounts: QuerySet[User]) -> None:
+        """End them at once; the log says by whom."""
+        if not all(self.has_change_permission(request, account) for account in accounts):
+            raise PermissionDenied
+        for account in accounts.filter(auth_token__isnull=False):
+            self.log_change(request, account, "Took away the API token.")
+        self.message_user(request, f"{authentication.end_tokens(accounts)} API tokens were taken away.")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        return self.readonly_fields if _gives_rights(request) else (*self.readonly_fields, *RIGHTS)
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        return super().has_change_permission(request, obj) and _is_within_reach(obj, request.user)
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and _is_within_reach(obj, request.user)
+
+
+class RolesAdmin(GroupAdmin):
+    """A group's permissions are its members' rights."""
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
+        return self.readonly_fields if _gives_rights(request) else (*self.readonly_fields, "permissions")
+
+
+def _gives_rights(request: HttpRequest) -> bool:
+    return bool(getattr(request.user, "is_superuser", False))
+
+
+def _is_within_reach(account: User | None, by: AbstractUser | AnonymousUser) -> bool:
+    """Whether `account` may do nothing that `by` may not: who sets its password can be it.
+
+    Counts the rights of an inactive account too, for it can be activated.
+    """
+    if account is None or by.is_superuser:
+        return True
+    theirs = Permission.objects.filter(Q(user=account) | Q(group__user=account))
+    own = Permission.objects.filter(Q(user=by.pk) | Q(group__user=by.pk))
+    return not account.is_superuser and not theirs.exclude(pk__in=own).exists()

@@ -1,0 +1,88 @@
+"""Who calls the API, and for how long: Django REST framework's tokens, by a statement that is built once.
+
+Building it was the largest single part of what a replay cost. What it asks and refuses is the framework's own: an
+unknown token and a user who is not active hear 401.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any
+
+from django.contrib.auth import get_user
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import SessionBase
+from django.db import DEFAULT_DB_ALIAS
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+from rest_framework import authentication, exceptions
+from rest_framework.authtoken.models import Token
+from rest_framework.request import Request
+
+from idempotency.postgres.statements import Statement, instances, send
+
+# what permissions and pages ask of a user; the rest (password, names, dates) is fetched if somebody wants it
+_FIELDS = ["id", "is_superuser", "username", "is_staff", "is_active"]
+_COLUMNS = ", ".join(f'"user"."{name}"' for name in _FIELDS)
+# the two tables one after the other: to plan their join would cost the server as much again as the finding
+_FIND = f"""
+SELECT {_COLUMNS} FROM "{User._meta.db_table}" AS "user"
+WHERE "user"."id" = (SELECT "user_id" FROM "{Token._meta.db_table}" WHERE "key" = %s)
+"""  # noqa: S608
+
+
+class TokenAuthentication(authentication.TokenAuthentication):
+    """`Authorization: Token …`, one statement."""
+
+    def authenticate_credentials(self, key: str) -> tuple[User, Any]:
+        (rows,) = send(Statement(_FIND, [key]))
+        user = next(iter(instances(User, _FIELDS, rows)), None)
+        if user is None or not user.is_active:
+            raise exceptions.AuthenticationFailed
+        return user, SimpleLazyObject(lambda: Token(key=key, user=user))  # which hardly anybody looks at
+
+
+def let_in_again(request: Request) -> Callable[[], bool]:
+    """Return a function that asks the database whether the caller of `request` would still be let in.
+
+    Not if the account is no longer active, the token taken away, or the session over (logged out, expired, or of
+    an earlier password).
+    """
+    if isinstance(request.successful_authenticator, TokenAuthentication):
+        return partial(_is_token_of_active_user, request.auth.key)
+    return partial(_is_session_of, request.user.pk, request.session)
+
+
+def _is_token_of_active_user(key: str) -> bool:
+    try:
+        TokenAuthentication().authenticate_credentials(key)
+    except exceptions.AuthenticationFailed:
+        return False
+    return True
+
+
+def _is_session_of(user_id: int | None, session: SessionBase) -> bool:
+    again = HttpRequest()
+    again.session = type(session)(session.session_key)
+    return get_user(again).pk == user_id
+
+
+def end_tokens(users: Iterable[User], *, using: str = DEFAULT_DB_ALIAS) -> int:
+    """Delete the API tokens of `users`; how many there were."""
+    return Token.objects.using(using).filter(user__in=users).delete()[0]
+
+
+def end_token_with_password(
+    sender: Any, *, instance: User, using: str, update_fields: Collection[str] | None, **signal: Any
+) -> None:
+    """End the user's token before another password is saved, or none. Receives `pre_save`.
+
+    A login that only hashes the same password with today's parameters saves that column alone, and leaves
+    `_password` empty, by which Django tells the two apart.
+    """
+    if instance._state.adding or (update_fields is not None and "password" not in update_fields):
+        return
+    saved_alone = update_fields is not None and set(update_fields) == {"password"}
+    if saved_alone and instance._password is None and instance.has_usable_password():  # type: ignore[attr-defined]
+        return
+    if not User.objects.using(using).filter(pk=instance.pk, password=instance.password).exists():
+        end_tokens([instance], using=using)

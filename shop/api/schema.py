@@ -1,0 +1,226 @@
+"""What the API's documentation says beside the serializers: headers, problems, examples.
+
+`shop.api` and `shop.web.live` use it, and drf-spectacular calls `what_befalls_every_call`; nothing here runs while
+a request is served.
+"""
+
+import re
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, inline_serializer
+from rest_framework import serializers
+
+from idempotency.errors import type_of
+from shop.api.serializers import ProblemResponse
+
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    OpenApiParameter.HEADER,
+    required=True,
+    description="1..255 visible ASCII characters, a fresh random one per intent and the same one with every "
+    "retry of it: the call happens once, a repeat gets the first answer again with `Idempotent-Replayed: true`. "
+    "A one-time token in `Idempotency-Token` may take its place.",
+    examples=[OpenApiExample("a random UUID", value="8f3c2c5e-7f0b-4f57-9f0a-6f1a7f6e3b11")],
+)
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    required=True,
+    description="The ETag of the order that the change was decided on.",
+    examples=[OpenApiExample("version 1", value='"1"')],
+)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The ETag that the caller holds; 304 if the order is still at it.",
+)
+ETAG = OpenApiParameter(
+    "ETag",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    response=[200, 201, 202],
+    description="The version in quotes.",
+)
+REPLAYED = OpenApiParameter(
+    "Idempotent-Replayed",
+    {"type": "string", "enum": ["true"]},
+    OpenApiParameter.HEADER,
+    response=True,
+    description="There when the answer is that of an earlier call with the same key.",
+)
+LOCATION = OpenApiParameter(
+    "Location",
+    OpenApiTypes.URI_REF,
+    OpenApiParameter.HEADER,
+    response=[201, 202],
+    description="Where the new resource can be read.",
+)
+
+LAST_EVENT_ID = OpenApiParameter(
+    "Last-Event-ID",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The `id` of the last event that the caller has; the present state is told if it is another.",
+)
+# of the framework's making, where a view has more than one kind of answer; none of ours is chosen by it
+NO_FORMAT = OpenApiParameter("format", exclude=True)
+
+_PROBLEM = "application/problem+json"
+_ALWAYS = {401: "not_authenticated", 406: "not_acceptable", 429: "throttled", 503: "service_unavailable"}
+_UNSAFE = {403: "permission_denied", 413: "payload_too_large"}  # the first to a session without its CSRF token
+_WITH_BODY = {400: "malformed", 415: "unsupported_media_type"}
+_KEY = {
+    400: "idempotency_key_missing, idempotency_key_invalid",
+    409: "idempotency_in_progress, token_unknown",
+    410: "idempotency_result_expired",
+    422: "idempotency_key_reused",
+}
+
+
+def responses(success: dict[int, Any], problems: dict[int, str], *, keyed: bool = False) -> dict[Any, Any]:
+    """The `responses` of a call; what may befall others too is added by `what_befalls_every_call`.
+
+    Args:
+        success: status -> serializer, response or None for an empty body.
+        problems: status -> the `code` words that it may carry, joined with commas.
+        keyed: whether the key's own problems are possible too.
+    """
+    codes = dict(problems)
+    for status, words in _KEY.items() if keyed else ():
+        codes[status] = f"{codes[status]}, {words}" if status in codes else words
+    documented: dict[Any, Any] = dict(success)
+    for status, words in sorted(codes.items()):
+        documented[status, _PROBLEM] = OpenApiResponse(ProblemResponse, _told(words.split(", ")))
+    return documented
+
+
+def _told(words: list[str]) -> str:
+    return "code: " + ", ".join(f"`{word}`" for word in dict.fromkeys(words))
+
+
+def what_befalls_every_call(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """A hook of drf-spectacular: problems of every call, of every unsafe one, of those with a body or a key."""
+    for operations in result["paths"].values():
+        for method, operation in operations.items():
+            keyed = any(sent["name"] == "Idempotency-Key" for sent in operation.get("parameters", ()))
+            kinds = [_ALWAYS]
+            if method != "get":
+                kinds.append(_UNSAFE)
+            if keyed or "requestBody" in operation:
+                kinds.append(_WITH_BODY)
+            if keyed:
+                kinds.append(_KEY)
+            found = operation["responses"]
+            for kind in kinds:
+                for status, words in kind.items():
+                    _add(found.setdefault(str(status), {"description": ""}), words)
+            operation["responses"] = dict(sorted(found.items()))
+            for status, response in operation["responses"].items():
+                if status >= "400":
+                    document = {"schema": {"$ref": "#/components/schemas/ProblemResponse"}}
+                    response.setdefault("content", {_PROBLEM: document})
+                if status in {"429", "503"}:
+                    response.setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
+    return result
+
+
+_RETRY_AFTER = {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds."}
+
+
+def _add(response: dict[str, Any], words: str) -> None:
+    response["description"] = _told([*re.findall(r"`(\w+)`", response["description"]), *words.split(", ")])
+
+
+def page_of(item: type[serializers.Serializer[Any]]) -> Any:
+    """One page of a cursor-paged list of `item`."""
+    return inline_serializer(
+        f"{item.__name__.removesuffix('Response')}Page",
+        {
+            "next": serializers.URLField(allow_null=True, help_text="address of the next (older) page"),
+            "previous": serializers.URLField(allow_null=True, help_text="address of the page before (newer)"),
+            "results": item(many=True),
+        },
+    )
+
+
+# one event of a stream, as the browser's EventSource tells it
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"const": "status"},
+        "id": {"type": "string", "description": "for `Last-Event-ID`"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+ORDER = {
+    "id": "019aa2f1c3d47a0e9d1b3f5a7c9e1b2d",
+    "status": "pending",
+    "version": 1,
+    "total": {"amount_minor": 3980, "currency": "CNY"},
+    "items": [{"sku": "mug", "quantity": 2, "price": {"amount_minor": 1990, "currency": "CNY"}}],
+    "note": "",
+    "payment": None,
+    "created_at": "2026-01-15T08:00:00Z",
+    "expires_at": "2026-01-15T08:30:00Z",
+}
+ORDER_REQUEST_EXAMPLE = OpenApiExample(
+    "two mugs", value={"items": [{"sku": "mug", "quantity": 2}]}, request_only=True
+)
+ORDER_EXAMPLE = OpenApiExample("a new order", value=ORDER, response_only=True, status_codes=["201"])
+FLASH_SALE_EXAMPLE = OpenApiExample(
+    "one pair of sneakers",
+    value={
+        **ORDER,
+        "total": {"amount_minor": 29900, "currency": "CNY"},
+        "items": [{"sku": "sneaker", "quantity": 1, "price": {"amount_minor": 29900, "currency": "CNY"}}],
+    },
+    response_only=True,
+    status_codes=["201"],
+)
+COUPON_EXAMPLE = OpenApiExample(
+    "a coupon", value={"code": "K7QM-2XWD-9RTB"}, response_only=True, status_codes=["201"]
+)
+
+
+def problem_example(code: str, detail: str, **more: str) -> OpenApiExample:
+    """A refusal with status 409, as the API shows it."""
+    value = {"type": type_of(code), "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
+    return OpenApiExample(code, value=value, response_only=True, status_codes=["409"], media_type=_PROBLEM)
+
+
+SOLD_OUT_EXAMPLE = problem_example(
+    "sold_out", "The flash sale of 'sneaker' is sold out. Nothing was ordered.", sku="sneaker"
+)
+ALREADY_BOUGHT_EXAMPLE = problem_example(
+    "already_bought",
+    "You have bought 'sneaker' in this flash sale already; each buyer may have one.",
+    sku="sneaker",
+)
+NONE_LEFT_EXAMPLE = problem_example("none_left", "All coupons of 'welcome' have been drawn.", campaign="welcome")
+PAYMENT_EXAMPLE = OpenApiExample(
+    "a WeChat QR code to show",
+    value={
+        "id": "019aa2f1d0a27c11b2c3d4e5f6071829",
+        "order": ORDER["id"],
+        "status": "pending",
+        "version": 1,
+        "amount": {"amount_minor": 3980, "currency": "CNY"},
+        "paid_minor": 0,
+        "refunded_minor": 0,
+        "attempts": [
+            {
+                "channel": "wechat",
+                "method": "native",
+                "out_trade_no": "019aa2f1d0a37d22a3b4c5d6e7f80910",
+                "status": "pending",
+                "next_action": {"type": "qr_code", "url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"},
+            }
+        ],
+    },
+    response_only=True,
+    status_codes=["201"],
+)

@@ -1,0 +1,158 @@
+"""The API's JSON: requests are validated here, answers are represented here, to the letter of the contract.
+
+No writes and no business rules; amounts are integers in the currency's minor unit.
+"""
+
+from typing import Any, TypedDict
+from uuid import UUID
+
+from rest_framework import serializers
+
+from payments.api.serializers import MoneySerializer, WholeNumberField
+from payments.providers.base import PayMethod
+from shop.models import Order, OrderStatus
+
+MAX_ITEMS = 20
+MAX_QUANTITY = 1_000_000  # of one product; what there is of it, the stock says
+
+
+class ProductResponse(serializers.Serializer[Any]):
+    """One product."""
+
+    sku = serializers.SlugField()
+    name = serializers.CharField()
+    price = MoneySerializer()
+    stock = serializers.IntegerField(help_text="units that can be ordered now")
+    likes = serializers.IntegerField()
+    liked = serializers.BooleanField(help_text="by the caller")
+
+
+class OrderItemRequest(serializers.Serializer[Any]):
+    """What is wanted of one product."""
+
+    sku = serializers.SlugField(max_length=64)
+    quantity = WholeNumberField(min_value=1, max_value=MAX_QUANTITY)
+
+
+class OrderRequest(serializers.Serializer[Any]):
+    """A new order."""
+
+    items = serializers.ListField(child=OrderItemRequest(), min_length=1, max_length=MAX_ITEMS)
+    note = serializers.CharField(required=False, allow_blank=True, max_length=500, default="")
+
+    def validate_items(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Every sku at most once: two rows of one product are two answers to "how many?"."""
+        skus = [item["sku"] for item in value]
+        if len(set(skus)) != len(skus):
+            raise serializers.ValidationError("Each sku may appear once; add the quantities up.", code="duplicate")
+        return value
+
+
+class NoteRequest(serializers.Serializer[Any]):
+    """The part of an order that its shopper may edit."""
+
+    note = serializers.CharField(allow_blank=True, max_length=500)
+
+
+class PaymentRequest(serializers.Serializer[Any]):
+    """How to pay."""
+
+    channel = serializers.ChoiceField(choices=["wechat", "alipay", "stripe"])
+    method = serializers.ChoiceField(
+        choices=[method.value for method in PayMethod],
+        required=False,
+        help_text="wechat: native, h5 or jsapi; alipay: page or precreate; stripe: intent. default: the first.",
+    )
+    openid = serializers.RegexField(
+        r"^[0-9A-Za-z_-]{1,128}$", required=False, help_text="WeChat's id of the shopper, for jsapi"
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs.get("method") == PayMethod.JSAPI and not attrs.get("openid"):
+            raise serializers.ValidationError({"openid": "jsapi needs the shopper's openid."})
+        return attrs
+
+
+class OrderItemResponse(serializers.Serializer[Any]):
+    """One item at the price of the moment of ordering."""
+
+    sku = serializers.SlugField()
+    quantity = serializers.IntegerField()
+    price = MoneySerializer(help_text="of one unit")
+
+
+class OrderResponse(serializers.Serializer[Any]):
+    """One order."""
+
+    id = serializers.RegexField(r"^[0-9a-f]{32}$")
+    status = serializers.ChoiceField(choices=OrderStatus.choices)
+    version = serializers.IntegerField(help_text="also the ETag; grows with every change")
+    total = MoneySerializer()
+    items = OrderItemResponse(many=True)
+    note = serializers.CharField(allow_blank=True)
+    payment = serializers.RegexField(r"^[0-9a-f]{32}$", allow_null=True, help_text="id of its payment, if any")
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(help_text="an unpaid order closes then")
+
+
+class CouponResponse(serializers.Serializer[Any]):
+    """A drawn coupon."""
+
+    code = serializers.CharField(help_text="the caller's own, for good")
+
+
+class ProblemResponse(serializers.Serializer[Any]):
+    """An error after RFC 9457, with a stable `code`."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    code = serializers.CharField()
+    request_id = serializers.CharField(required=False)
+
+
+class MoneyJson(TypedDict):
+    """`MoneySerializer` as a dict."""
+
+    amount_minor: int
+    currency: str
+
+
+def money(amount_minor: int, currency: str) -> MoneyJson:
+    """An amount as the API writes it."""
+    return {"amount_minor": amount_minor, "currency": currency}
+
+
+def represent_product(product: Any) -> dict[str, Any]:
+    """A product annotated by `shop.catalog.products`, as `ProductResponse`."""
+    return {
+        "sku": product.sku,
+        "name": product.name,
+        "price": money(product.price_minor, product.currency),
+        "stock": product.stock,
+        "likes": product.like_count,
+        "liked": product.liked,
+    }
+
+
+def represent_order(order: Order, *, payment_id: UUID | None) -> dict[str, Any]:
+    """An order with its items, as `OrderResponse`."""
+    return {
+        "id": order.id.hex,
+        "status": order.status,
+        "version": order.version,
+        "total": money(order.total_minor, order.currency),
+        "items": [
+            {
+                "sku": item.sku,
+                "quantity": item.quantity,
+                "price": money(item.price_minor, order.currency),
+            }
+            for item in order.lines
+        ],
+        "note": order.note,
+        "payment": None if payment_id is None else payment_id.hex,
+        "created_at": order.created_at,
+        "expires_at": order.expires_at,
+    }

@@ -1,0 +1,201 @@
+"""The life of an order after it was placed: paid, refunded, cancelled, expired. The only writer of its status.
+
+Every step is a conditional UPDATE on the status that the decision was made on, so of two steps at the same instant
+exactly one finds the row as it expects; the loser reads again. The units of an order go back to the shelf in the
+transaction of the step that closes it, hence once.
+
+Closing takes three commits, because a shopper may be paying at that moment: mark the order as closing (no new
+payment can start), close every open attempt at its provider with no transaction open, close the order. What a
+crash cuts off in between, `expire` finishes.
+
+Lock order: the order's row, then products in primary-key order. Payment rows are never locked from here; inside
+the settling transaction the payments app locks its payment first and then calls `on_payment`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from idempotency.postgres.statements import Statement, send
+from payments.attempts import services
+from shop import sales as flashsale
+from shop import stock
+from shop.catalog import changes
+from shop.errors import OrderNotFound, OrderPaid
+from shop.models import Order, OrderItem, OrderStatus
+from shop.orders.placing import get_order
+
+# the allowed steps; the trigger of migration 0002 refuses every other one, whoever writes
+NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
+    OrderStatus.PENDING: frozenset({OrderStatus.PAID, OrderStatus.CLOSED}),
+    OrderStatus.PAID: frozenset({OrderStatus.REFUNDED}),
+    OrderStatus.CLOSED: frozenset(),
+    OrderStatus.REFUNDED: frozenset(),
+}
+
+# by hand: it stands in the path of every notification, where the ORM's compiler would be a tenth of the time
+_STEP = f"""
+UPDATE {Order._meta.db_table} SET status = '{{after}}', version = version + 1{{stamp}}
+WHERE id = %s AND status = '{{before}}' RETURNING id
+"""  # noqa: S608  our own table's name
+_STAMPS = {
+    OrderStatus.PAID: ", paid_at = statement_timestamp()",
+    OrderStatus.CLOSED: ", closed_at = statement_timestamp()",
+}
+_STEPS = {
+    (before, after): _STEP.format(before=before.value, after=after.value, stamp=_STAMPS.get(after, ""))
+    for before, steps in NEXT.items()
+    for after in steps
+}
+
+CLOSING_GRACE_SECONDS = 60  # longer than one closing takes, so that the timer does not run beside it
+
+
+def cancel(*, order_id: UUID, user_id: int) -> Order:
+    """Close the user's unpaid order, at the payment providers first.
+
+    Returns:
+        The order: `closed`, also when it was before; still `pending` when a provider's answer is missing: it
+        takes no payment any more and `expire` will finish, or the payment that landed will win.
+
+    Raises:
+        OrderNotFound: there is none, or it is another user's.
+        OrderPaid: the payment was faster.
+
+    Transaction: NONE may be open; opens its own short ones around the calls to the providers. May run again.
+    """
+    get_order(order_id=order_id, user_id=user_id)
+    if _close(order_id=order_id, by_shopper=True) in {OrderStatus.PAID, OrderStatus.REFUNDED}:
+        raise OrderPaid
+    return get_order(order_id=order_id, user_id=user_id)
+
+
+def expire(*, order_id: UUID) -> OrderStatus:
+    """Close an order that is past its time, or whose closing was cut off; any other is left alone.
+
+    Returns:
+        Its status now; `pending` if it is not due or a provider's answer is missing (a later run tries again).
+
+    Raises:
+        OrderNotFound: there is none.
+
+    Transaction: NONE may be open; as `cancel`.
+    """
+    order = Order.objects.filter(pk=order_id).first()
+    if order is None:
+        raise OrderNotFound
+    if order.status != OrderStatus.PENDING or (not order.closing_at and order.expires_at > timezone.now()):
+        return OrderStatus(order.status)
+    return _close(order_id=order_id)
+
+
+def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
+    """Orders that `expire` should close, those tried least recently first, so that no stuck one blocks the others.
+
+    Args:
+        now: aware.
+        limit: most ids to return.
+    """
+    stalled = now - timedelta(seconds=CLOSING_GRACE_SECONDS)
+    return list(
+        Order.objects.filter(status=OrderStatus.PENDING)
+        .filter(Q(closing_at__isnull=True, expires_at__lte=now) | Q(closing_at__lte=stalled))
+        .order_by(F("closing_at").asc(nulls_first=True), "expires_at")
+        .values_list("id", flat=True)[:limit]
+    )
+
+
+def on_payment(*, order_id: UUID, event: str) -> bool:
+    """What the payments app tells inside the transaction that settles it (setting `PAYMENT_ORDER_LISTENER`).
+
+    It is called before the payment's row and the fact are written, and looks at neither.
+
+    Args:
+        order_id: whose payment changed.
+        event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider);
+            ``payable`` tells nothing and asks whether an attempt may still be opened.
+
+    Returns:
+        Whether the order takes it. False for a payment of an order that is closed or unknown: the money must go
+        back. Telling the same again changes nothing and answers the same.
+
+    Transaction: needs the caller's, but for ``payable``. No network, no lock on payments.
+    """
+    if event == "paid":
+        if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID):
+            return True
+        return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}
+    if event == "refunded":
+        # a refund told before its payment implies the payment
+        _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
+        _step(order_id=order_id, before=OrderStatus.PAID, after=OrderStatus.REFUNDED)
+        return _status(order_id) is not None
+    if event == "closed":
+        # a QR code that timed out leaves the order payable by a new attempt until its own time is over
+        ending = Q(closing_at__isnull=False) | Q(expires_at__lte=timezone.now())
+        if Order.objects.filter(ending, pk=order_id, status=OrderStatus.PENDING).exists():
+            _close_here(order_id=order_id)
+        return _status(order_id) is not None
+    if event == "payable":
+        open_still = Order.objects.filter(status=OrderStatus.PENDING, closing_at__isnull=True)
+        return open_still.filter(pk=order_id, expires_at__gt=timezone.now()).exists()
+    raise ValueError(f"unknown payment event {event!r}")
+
+
+def _paid_at_once(*, order_id: UUID) -> Statement:
+    """What ``paid`` does to an order that waits for it, for a caller who sends it with its own statements.
+
+    It changes no row where another step was faster.
+    """
+    changes.tell(order_id)
+    return _to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
+
+
+on_payment.at_once = _paid_at_once  # type: ignore[attr-defined]
+
+
+def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
+    """Close at the providers, then here; the status that came out. No transaction may be open."""
+    waiting, now = Order.objects.filter(pk=order_id, status=OrderStatus.PENDING), timezone.now()
+    # waits for a payment attempt that is just being opened, and lets none begin after it
+    first = waiting.filter(closing_at__isnull=True).update(closing_at=now)
+    # a shopper's repetition does not put the timer off
+    again = not first and (waiting.exists() if by_shopper else waiting.update(closing_at=now))
+    if first or again:
+        result = services.close_payment(order_id=order_id, by_shopper=by_shopper and not first)
+        if result in {services.CloseResult.CLOSED, services.CloseResult.NONE}:
+            with transaction.atomic():
+                _close_here(order_id=order_id)
+    return OrderStatus(Order.objects.values_list("status", flat=True).get(pk=order_id))
+
+
+def _close_here(*, order_id: UUID) -> None:
+    """pending -> closed and the units back on the shelf, or nothing if another step was faster."""
+    if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.CLOSED):
+        items = OrderItem.objects.filter(order_id=order_id).values_list("product_id", "quantity")
+        stock.release(quantities=dict(items))
+        # its unit of a flash sale is on sale again; robust: the order is closed, whatever becomes of this
+        transaction.on_commit(partial(flashsale.returned, order_id=order_id), robust=True)
+
+
+def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
+    """Whether this call was the one that took the step."""
+    changed = bool(send(_to_step(order_id=order_id, before=before, after=after))[0])
+    if changed:
+        changes.tell(order_id)
+    return changed
+
+
+def _to_step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> Statement:
+    """The one place where a status changes: a conditional update, which returns what it has changed."""
+    return Statement(_STEPS[before, after], [order_id])
+
+
+def _status(order_id: UUID) -> OrderStatus | None:
+    value = Order.objects.filter(pk=order_id).values_list("status", flat=True).first()
+    return None if value is None else OrderStatus(value)

@@ -1,0 +1,31 @@
+"""Alive, ready, and numbers: the three addresses that a load balancer and Prometheus read. No login."""
+
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from idempotency.redis import fastpath
+
+
+def healthz(request: HttpRequest) -> JsonResponse:
+    """200 while the process answers at all; touches no store."""
+    return JsonResponse({"status": "alive"})
+
+
+def readyz(request: HttpRequest) -> JsonResponse:
+    """200 when PostgreSQL answers; 503 otherwise.
+
+    Redis being away is told but does not make the instance unready: everything works on the ledger alone.
+    """
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            cursor.fetchone()
+    except DatabaseError:
+        return JsonResponse({"status": "unready", "postgresql": False}, status=503, headers={"Retry-After": "1"})
+    return JsonResponse({"status": "ready", "postgresql": True, "redis": fastpath.ping()})
+
+
+def metrics(request: HttpRequest) -> HttpResponse:
+    """The process's counters in Prometheus text form."""
+    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,111 @@
+"""Sessions in the database; a guest's key follows from their CSRF cookie, so that looking at pages leaves no row.
+
+Every page has a form, so a browser has that cookie before it can post anything, and sends it with each copy of a
+form: a double click, a retry and a second tab meet in one session, although none of them had a session cookie. The
+cookie is 190 random bits. A login makes a session of its own (`shop.web.login`), so this key is never a member's.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.contrib.sessions.backends import db
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import get_token
+from django.utils import timezone
+
+from idempotency.views import SAFE_METHODS
+from shop.platform.fallbacks import is_of_api
+
+BASKET = "/basket"  # shows what a guest's form began, although the answer with its cookie may be lost
+
+
+class SessionStore(db.SessionStore):
+    """Django's, for `SESSION_ENGINE`, with a key for guests whose row is still to be written.
+
+    Args:
+        session_key: what the session cookie says; None without one.
+        guest: called for the guest's key where the cookie is missing, or names a session that is gone.
+        looks: whether to look for the guest's row; if not, a browser without a session cookie costs no SQL.
+
+    Attributes:
+        has_guest: whether the row is there, or was begun, under the guest's key.
+    """
+
+    def __init__(
+        self, session_key: str | None = None, *, guest: Callable[[], str] | None = None, looks: bool = True
+    ) -> None:
+        self._named, self._guest, self._looks = bool(session_key), guest, looks
+        self.has_guest = False
+        super().__init__(session_key or (guest and guest()))
+
+    def load(self) -> dict[str, Any]:
+        """As Django's, which forgets a key without a row: then the guest's, which stays."""
+        found: dict[str, Any] = super().load() if self._named or self._guest is None else {}
+        if self._guest is not None and not (self._named and self.session_key):
+            self._session_key = self._guest()
+            if self._looks:
+                found = super().load()
+                self.has_guest = self.session_key is not None
+                self._session_key = self._guest()
+        return found
+
+    def begin(self) -> None:
+        """Write the row of a guest, if it is not there: an unexpired one stays as it is."""
+        if self._guest is None or self.session_key != self._guest():
+            return
+        self.model.objects.filter(session_key=self.session_key, expire_date__lte=timezone.now()).delete()
+        self.model.objects.bulk_create([self.create_model_instance({})], ignore_conflicts=True)
+        self.has_guest = True
+
+    def save(self, must_create: bool = False) -> None:
+        """As Django's, which updates a row that a guest may not have yet."""
+        if not must_create:
+            self.begin()
+        super().save(must_create)
+
+
+class GuestsMiddleware:
+    """Give pages a session that knows guests, and guests the cookie of theirs; stands after CsrfViewMiddleware."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if is_of_api(request.path_info):
+            return self.get_response(request)
+        cookie = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+        looks = request.method not in SAFE_METHODS or request.path_info == BASKET
+        session = SessionStore(cookie, guest=lambda: guest_key(_secret(request)), looks=looks)
+        request.session = session
+        response = self.get_response(request)
+        is_theirs = session is request.session and session.has_guest and session.session_key is not None
+        if is_theirs and response.status_code < 500:
+            _tell(response, session)
+        return response
+
+
+def guest_key(secret: str) -> str:
+    """The session key of the guest with this CSRF secret, 32 characters; the secret does not follow from it."""
+    return hashlib.sha256(f"shop.platform.sessions {secret}".encode()).hexdigest()[:32]
+
+
+def _secret(request: HttpRequest) -> str:
+    if "CSRF_COOKIE" not in request.META:
+        get_token(request)  # a browser's first page, which gets the cookie
+    return str(request.META["CSRF_COOKIE"])
+
+
+def _tell(response: HttpResponse, session: SessionStore) -> None:
+    """The cookie alone: Django's middleware would save the session too, over what another tab has saved."""
+    response.set_cookie(
+        settings.SESSION_COOKIE_NAME,
+        str(session.session_key),
+        max_age=session.get_expiry_age(),
+        path=settings.SESSION_COOKIE_PATH,
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=settings.SESSION_COOKIE_HTTPONLY,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )

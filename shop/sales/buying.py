@@ -1,0 +1,134 @@
+"""Selling: announce a sale, buy in it, take back what was not paid. The database is the judge."""
+
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from idempotency.postgres.statements import broken_constraint
+from shop import stock
+from shop.errors import AlreadyBought, OutOfStock, SoldOut
+from shop.models import FlashSale, FlashSalePurchase, Order
+from shop.orders import placing as orders
+from shop.sales import gate
+from shop.sales.gate import Admission
+from shop.sales.looking import forget
+from shop.sales.sales import running_sale, sale_of
+
+ONCE_A_BUYER = "flash_sale_once_a_buyer"
+
+
+def announce(*, product_id: int, units: int, starts_at: datetime, ends_at: datetime) -> FlashSale:
+    """A sale to come, or one that begins at once; a product's sale that began last is the one that sells.
+
+    Args:
+        product_id: primary key; to sell it in flash sales alone, it is marked so.
+        units: above zero.
+        starts_at: aware; one sale of a product at a time (unique `flash_sale_one_start_a_product`).
+        ends_at: aware, later.
+
+    Transaction: two statements; joins the caller's if there is one. After the commit Redis is told where this sale
+        ends the one that it knows; while it is away, `reconcile` tells it.
+    """
+    sale = FlashSale.objects.create(product_id=product_id, units=units, starts_at=starts_at, ends_at=ends_at)
+    transaction.on_commit(partial(_announced, sale.product.sku, starts_at))
+    return sale
+
+
+def _announced(sku: str, starts_at: datetime) -> None:
+    forget()
+    gate.announced(sku=sku, starts_at=starts_at)
+
+
+def buy(*, sku: str, user_id: int) -> Order:
+    """One unit for this buyer, as an order that waits for its payment.
+
+    Raises:
+        AlreadyBought, SoldOut: nothing was ordered.
+        FlashSaleNotFound, FlashSaleNotRunning: nothing was ordered.
+
+    Transaction: needs the caller's, which must roll back after a refusal and in which nothing was read before, so
+        that Redis is asked with none open on the server.
+    """
+    admission = gate.admit(sku=sku, user_id=user_id)
+    try:
+        sale, order = _purchase(sku=sku, user_id=user_id, admission=admission)
+    except AlreadyBought:
+        if admission is not None:
+            gate.bought(sku=sku, sale=admission.sale, user_id=user_id)
+        raise
+    except BaseException as refusal:
+        if admission is not None:
+            gate.hand_back(sku=sku, user_id=user_id, admission=admission)
+            if isinstance(refusal, SoldOut):
+                gate.distrust(sku=sku)
+        raise
+    # a rollback that comes later leaves the admission to its lease
+    transaction.on_commit(partial(gate.bought, sku=sku, sale=sale.pk, user_id=user_id))
+    transaction.on_commit(forget)
+    return order
+
+
+def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[FlashSale, Order]:
+    """The judge. The rows that all buyers share are updated last, so that they are locked for three statements."""
+    sale = running_sale(sku, buyer=user_id)
+    if sale.bought:  # type: ignore[attr-defined]
+        raise AlreadyBought(sku)
+    if sale.sold >= sale.units:
+        raise SoldOut(sku)
+    order = orders.write_order(user_id=user_id, quantities={sale.product: 1})
+    try:
+        FlashSalePurchase.objects.create(
+            sale=sale,
+            buyer_id=user_id,
+            order=order,
+            place=admission.place if admission is not None and admission.sale == sale.pk else None,
+        )
+    except IntegrityError as error:  # another call of the same buyer has just committed
+        if broken_constraint(error) == ONCE_A_BUYER:
+            raise AlreadyBought(sku) from None
+        raise
+    left = FlashSale.objects.filter(pk=sale.pk, sold__lt=F("units"), ends_at__gt=timezone.now())
+    if not left.update(sold=F("sold") + 1, version=F("version") + 1):
+        raise SoldOut(sku)
+    try:
+        stock.reserve(quantities={sale.product_id: 1}, buyer=user_id, products=[sale.product])
+    except OutOfStock:  # the shelf has fewer units than the sale was to sell
+        raise SoldOut(sku) from None
+    return sale, order
+
+
+def returned(*, order_id: UUID) -> None:
+    """Tell Redis that this order's unit is on sale again, if it was one of a flash sale and is closed.
+
+    Only spares the minute until `reconcile`: the database has taken the unit back already. After the commit.
+    """
+    purchase = (
+        FlashSalePurchase.objects.filter(order=order_id, returned_at__isnull=False)
+        .values_list("sale__product__sku", "sale", "buyer")
+        .first()
+    )
+    if purchase is not None:
+        sku, sale, buyer = purchase
+        forget()
+        gate.returned(sku=sku, sale=sale, user_id=buyer)
+
+
+def reconcile(*, sale: FlashSale) -> int | None:
+    """Make Redis agree with the database about who has bought.
+
+    A purchase that commits just now may be missed. Then one buyer too many is admitted, and the database refuses.
+
+    Args:
+        sale: with its product.
+
+    Returns:
+        How many buyers it had too many or too few; None if Redis is away, or a later sale is on.
+    """
+    current = sale_of(sale.product.sku, timezone.now())
+    if current is None or current.pk != sale.pk:
+        return None
+    return gate.take_over(current, anew=True)

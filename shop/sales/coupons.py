@@ -1,0 +1,89 @@
+"""Coupons: each user draws one of a campaign, no code goes to two. The only writer of campaigns and coupons.
+
+Drawing locks the first free row that nobody else has locked (`FOR UPDATE SKIP LOCKED`), so that draws at the same
+instant take different rows and do not wait for each other. Who draws again gets the code that he has: unique
+(campaign, drawn by) is the judge between his calls.
+
+Who finds no free row waits for those that are locked, in the order of their keys. What he has locked in vain
+before is let go by then: PostgreSQL locks a row first, then looks whether its newest version is still free, and
+keeps the lock if not, which was a deadlock between those who came too late.
+"""
+
+import secrets
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from idempotency.postgres.statements import broken_constraint
+from shop.errors import CampaignNotFound, NoneLeft
+from shop.models import Campaign, Coupon
+
+ONCE_A_USER = "coupon_once_a_campaign_and_user"
+# no 0, O, 1 and I, which people mix up; 12 of 32 are 60 bits, which nobody guesses
+ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+CODE_LENGTH = 12
+
+
+def draw(*, slug: str, user_id: int) -> Coupon:
+    """The user's coupon of the campaign, drawn now unless he has it.
+
+    Raises:
+        CampaignNotFound: there is none of that name.
+        NoneLeft: every coupon has been drawn; one that a call at this moment only holds is waited for.
+
+    Transaction: needs the caller's; the coupon's row is locked until it ends. No network.
+    """
+    campaign_id = Campaign.objects.filter(slug=slug).values_list("pk", flat=True).first()
+    if campaign_id is None:
+        raise CampaignNotFound(slug)
+    if (mine := _drawn(campaign_id, user_id)) is not None:
+        return mine
+    free = Coupon.objects.filter(campaign=campaign_id, drawn_by__isnull=True).order_by("pk")
+    try:
+        # the second look waits for the draws under way: one that rolls back leaves its coupon to us
+        coupon = _take(free.select_for_update(skip_locked=True, no_key=True), user_id) or _take(
+            free.select_for_update(no_key=True), user_id
+        )
+    except IntegrityError as error:
+        if broken_constraint(error) != ONCE_A_USER:
+            raise
+        return Coupon.objects.get(campaign=campaign_id, drawn_by=user_id)
+    if coupon is not None:
+        return coupon
+    if (mine := _drawn(campaign_id, user_id)) is not None:  # another call of his took the last one meanwhile
+        return mine
+    raise NoneLeft(slug)
+
+
+def open_campaign(*, slug: str, name: str, count: int) -> bool:
+    """A campaign with `count` fresh codes; False if there is one of that name, which is left as it is.
+
+    Transaction: needs the caller's.
+    """
+    campaign, created = Campaign.objects.get_or_create(slug=slug, defaults={"name": name})
+    if created:
+        Coupon.objects.bulk_create([Coupon(campaign=campaign, code=new_code()) for _ in range(count)], 1000)
+    return created
+
+
+def new_code() -> str:
+    """A code that cannot be guessed: `XXXX-XXXX-XXXX`."""
+    code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
+    return "-".join(code[start : start + 4] for start in range(0, CODE_LENGTH, 4))
+
+
+def _take(free: QuerySet[Coupon, Coupon], user_id: int) -> Coupon | None:
+    """The first of them, drawn; else none, and nothing that was locked on the way."""
+    with transaction.atomic():
+        coupon = free.first()
+        if coupon is None:
+            transaction.set_rollback(True)
+            return None
+        coupon.drawn_by_id, coupon.drawn_at = user_id, timezone.now()
+        coupon.save(update_fields=["drawn_by", "drawn_at"])
+    return coupon
+
+
+def _drawn(campaign_id: int, user_id: int) -> Coupon | None:
+    return Coupon.objects.filter(campaign=campaign_id, drawn_by=user_id).first()

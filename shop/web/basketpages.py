@@ -1,0 +1,122 @@
+"""The basket's page and its forms: add, change, take out, order. HTTP mapping only; see `shop.orders.basket`."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils.cache import add_never_cache_headers
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from idempotency.errors import Problem
+from idempotency.views import idempotent
+from shop.catalog import products as catalog
+from shop.orders import basket
+from shop.orders import placing as orders
+from shop.web import problems
+from shop.web.decorators import draws_refusals, members_only, posted_only, user_id_of
+from shop.web.forms import BasketForm, BuyForm
+
+# refusals that the shopper mends on the basket's page, each said there
+MENDED_HERE = frozenset({"out_of_stock", "mixed_currency", "flash_sale_only", "product_not_found", "basket_full"})
+
+
+@require_safe
+def show(request: HttpRequest) -> HttpResponse:
+    """What is in the basket, and whether it can be ordered as it is."""
+    return _page(request)
+
+
+def _page(
+    request: HttpRequest, *, form: BasketForm | None = None, problem: Problem | None = None, status: int = 200
+) -> HttpResponse:
+    held = basket.contents(request.session)
+    form = form or BasketForm(skus=held, initial=BasketForm.initial_of(held))
+    context: dict[str, Any] = {
+        "basket": basket.look(held),
+        "form": form,
+        "words": problems.words_for(problem.code) if problem else None,
+        "about": problem.extra.get("sku", "") if problem else "",
+    }
+    response = render(request, "shop/basket.html", context, status=status)
+    add_never_cache_headers(response)
+    return response
+
+
+def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpResponse:
+    if problem.code in problems.STALE:
+        messages.info(request, problems.STALE[problem.code])
+        return redirect("basket")
+    if problem.code in MENDED_HERE:
+        return _page(request, problem=problem, status=problem.status)
+    return problems.render_problem(request, problem)
+
+
+@posted_only(back_to="product")
+@draws_refusals(_refused)
+@idempotent()
+def add(request: HttpRequest, *, sku: str) -> HttpResponse:
+    """Put the product into the basket, and show it."""
+    form = BuyForm(request.POST)
+    if not form.is_valid():
+        item = catalog.get_product(sku=sku, user_id=request.user.pk)
+        return render(request, "shop/product.html", {"product": item, "form": form}, status=400)
+    session: Any = request.session  # a `shop.platform.sessions.SessionStore`
+    basket.add(session, sku=sku, quantity=form.cleaned_data["quantity"])
+    return redirect("basket")
+
+
+@posted_only(back_to="basket")
+@draws_refusals(_refused)
+@idempotent()
+def change(request: HttpRequest) -> HttpResponse:
+    """Set what the fields say; 0 takes a product out."""
+    form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
+    if not form.is_valid():
+        return _page(request, form=form, status=400)
+    basket.put(request.session, quantities=form.wanted)
+    return redirect("basket")
+
+
+@posted_only(back_to="basket", named=False)
+@draws_refusals(_refused)
+@idempotent()
+def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
+    """Take one product out."""
+    basket.put(request.session, quantities={sku: 0})
+    return redirect("basket")
+
+
+@members_only(back_to="basket")
+@posted_only(back_to="basket")
+@draws_refusals(_refused)
+@idempotent()
+def order(request: HttpRequest) -> HttpResponse:
+    """One order of all that the page's fields say; what stood on the page leaves the basket with its commit.
+
+    Every tab has a token of its own, so it is the basket that makes two of them one order: what the page showed
+    has to be in it still.
+    """
+    form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
+    if not form.is_valid():
+        return _page(request, form=form, status=400)
+    wanted = {sku: quantity for sku, quantity in form.wanted.items() if quantity}
+    if not wanted:
+        messages.info(request, _("There was nothing to order."))
+        return redirect("basket")
+    basket.require(request.session, quantities={sku: form.held[sku] for sku in wanted})
+    placed = orders.create_order(user_id=user_id_of(request), quantities=wanted)
+    basket.take_out(request.session, quantities=form.held)
+    request.idempotency.about("order", placed.id)  # type: ignore[attr-defined]
+    return redirect("order", order_id=placed.id)
+
+
+urlpatterns = [
+    path("basket", show, name="basket"),
+    path("basket/change", change, name="basket-change"),
+    path("basket/order", order, name="basket-order"),
+    path("basket/<slug:sku>/add", add, name="basket-add"),
+    path("basket/<slug:sku>/remove", remove, name="basket-remove"),
+]

@@ -1,0 +1,159 @@
+"""What the pages' forms accept. Shape only; whether it can be done is for the domain modules to say."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.core.validators import validate_slug
+from django.utils.translation import gettext_lazy as _
+
+from payments.money import EXPONENTS
+from payments.providers.base import PayMethod
+from shop.api.serializers import MAX_ITEMS
+from shop.orders import checkout
+from shop.orders.basket import MAX_UNITS
+
+CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
+
+# by channel: the way that opens the wallet on the phone that shows the page, and the code that another phone scans
+PHONE = {"wechat": PayMethod.H5, "alipay": PayMethod.PAGE}
+CODES = {"wechat": PayMethod.NATIVE, "alipay": PayMethod.PRECREATE}
+
+
+def channels_for(currency: str | None) -> list[tuple[str, Any]]:
+    """The channels that are set up here, with their names, in order.
+
+    Args:
+        currency: ISO 4217; only those that take it. None is any.
+    """
+    here = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENT_CHANNELS]
+    return [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
+
+
+# as a person says it; what is no number at all, Django says well enough
+HOW_MANY = {
+    "min_value": _("At least %(limit_value)s."),
+    "max_value": _("At most %(limit_value)s."),
+}
+
+
+class BuyForm(forms.Form):
+    """How many of the product."""
+
+    quantity = forms.IntegerField(
+        label=_("Quantity"),
+        min_value=1,
+        max_value=MAX_UNITS,
+        initial=1,
+        error_messages=HOW_MANY,
+        widget=forms.NumberInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
+    )
+
+
+class BasketForm(forms.Form):
+    """How many of each product, and how many the basket held when the page was drawn.
+
+    Args:
+        skus: whose fields there are.
+    """
+
+    def __init__(self, *args: Any, skus: Iterable[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.skus = list(skus)
+        for sku in self.skus:
+            self.fields[f"quantity.{sku}"] = forms.IntegerField(
+                label=_("Quantity"), min_value=0, max_value=MAX_UNITS, error_messages=HOW_MANY
+            )
+            self.fields[f"held.{sku}"] = forms.IntegerField(
+                min_value=0, max_value=MAX_UNITS, widget=forms.HiddenInput
+            )
+
+    @staticmethod
+    def skus_in(fields: Mapping[str, Any]) -> list[str]:
+        """The products that a sent form is about, as many as an order may have."""
+        named = [name.removeprefix("quantity.") for name in fields if name.startswith("quantity.")]
+        return [sku for sku in named if not _is_wrong(sku)][:MAX_ITEMS]
+
+    @staticmethod
+    def initial_of(held: Mapping[str, int]) -> dict[str, int]:
+        """The fields as the basket fills them."""
+        return {f"{kind}.{sku}": units for sku, units in held.items() for kind in ("quantity", "held")}
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """Units by sku, after `is_valid`."""
+        return {sku: self.cleaned_data[f"quantity.{sku}"] for sku in self.skus}
+
+    @property
+    def held(self) -> dict[str, int]:
+        """What the page was drawn with, after `is_valid`."""
+        return {sku: self.cleaned_data[f"held.{sku}"] for sku in self.skus}
+
+
+def _is_wrong(sku: str) -> bool:
+    try:
+        validate_slug(sku)
+    except forms.ValidationError:
+        return True
+    return len(sku) > 64
+
+
+class RefundForm(forms.Form):
+    """How much is to go back, and why.
+
+    Args:
+        left_minor: the most that can be asked for, in minor units.
+        currency: ISO 4217.
+    """
+
+    reason = forms.CharField(label=_("Reason"), max_length=80, required=False)
+
+    def __init__(self, *args: Any, left_minor: int, currency: str, **kwargs: Any) -> None:
+        self.digits = EXPONENTS.get(currency, 2)
+        most = Decimal(left_minor).scaleb(-self.digits)
+        super().__init__(*args, **kwargs)
+        self.initial["amount"] = most
+        self.fields["amount"] = forms.DecimalField(
+            label=_("Amount"),
+            min_value=Decimal(1).scaleb(-self.digits),
+            max_value=Decimal(10**15),  # whether it is too much, the payment says
+            decimal_places=self.digits,
+        )
+
+    @property
+    def amount_minor(self) -> int:
+        """In minor units, after `is_valid`."""
+        return int(self.cleaned_data["amount"].scaleb(self.digits))
+
+
+class PayForm(forms.Form):
+    """By which channel; only those that are set up here. And by which of its ways, where the shopper chose one.
+
+    Args:
+        currency: ISO 4217, of the order; only channels that take it are offered. None leaves that to the checkout.
+        begun: the channel that the shopper may want to leave, so another one is preset.
+    """
+
+    channel = forms.ChoiceField(
+        label=_("Pay with"),
+        widget=forms.RadioSelect,
+        error_messages={
+            "required": _("Choose how you want to pay."),
+            "invalid_choice": _("Choose how you want to pay."),
+        },
+    )
+
+    method = forms.ChoiceField(
+        choices=[(method.value, method.value) for method in (*PHONE.values(), *CODES.values())], required=False
+    )
+
+    def __init__(self, *args: Any, currency: str | None = None, begun: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = channels_for(currency)
+        field = self.fields["channel"]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101
+        field.choices = choices
+        names = [name for name, _label in choices]
+        field.initial = next((name for name in names if name != begun), begun)

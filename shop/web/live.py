@@ -1,0 +1,190 @@
+"""An order's state as it changes, for the page that is open: the events of `GET /api/v1/orders/{id}/events`.
+
+A change is told on the order's topic after its commit. What is told is a hint: the stream reads the database and
+sends what it finds, so a message that is lost costs at most `BEAT_SECONDS`. Without Redis it looks that often by
+itself.
+
+A stream occupies a thread, and threads are few: so each ends after `STREAM_SECONDS` (the browser comes again by
+itself), and a process has at most `STREAMS_MAX`, of one user at most `STREAMS_MAX_A_USER`. One more is answered
+204, which tells a browser not to come again; the page polls, as it does where there is no event stream.
+
+Source: WHATWG HTML, "Server-sent events" (read 2026-11).
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency.locks import LockUnavailable
+from idempotency.redis import fastpath
+from shop.api import authentication, schema
+from shop.catalog.changes import topic
+from shop.web.orderview import view_of
+
+STREAMS_MAX = 4  # of the eight threads that a process has
+STREAMS_MAX_A_USER = 2
+STREAM_SECONDS = 60.0
+BEAT_SECONDS = 2.0  # also how long a reader that went away is not noticed
+COME_AGAIN_MS = 2000
+
+_taken = Counter[int]()  # by user
+_changing = threading.Lock()
+
+
+class EventStreamRenderer(BaseRenderer):
+    """So that a caller may ask for ``text/event-stream``; what is rendered are refusals, and those are JSON."""
+
+    media_type = "text/event-stream"
+    format = "events"
+
+    def render(self, data: Any, accepted_media_type: Any = None, renderer_context: Any = None) -> bytes:
+        return JSONRenderer().render(data)
+
+
+class AllTakenError(RuntimeError):
+    """Every stream that this process has for the user is taken."""
+
+
+class Stream:
+    """The bytes of one stream, in one of the process's few places; the place is free again when it is closed.
+
+    Raises:
+        AllTakenError: there is no place for this user.
+    """
+
+    def __init__(self, *, order_id: UUID, user_id: int, known: str, is_let_in: Callable[[], bool]) -> None:
+        with _changing:
+            if _taken.total() >= STREAMS_MAX or _taken[user_id] >= STREAMS_MAX_A_USER:
+                raise AllTakenError
+            _taken[user_id] += 1
+        self._user_id = user_id
+        self._closed = False
+        self._lines = _lines(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._lines
+
+    def close(self) -> None:
+        """End it; any number of times."""
+        self._lines.close()
+        with _changing:
+            if not self._closed:
+                self._closed = True
+                _taken.subtract([self._user_id])
+                if not _taken[self._user_id]:
+                    del _taken[self._user_id]  # or it would have an entry of everybody who was ever here
+
+
+def _lines(
+    *, order_id: UUID, user_id: int, known: str, is_let_in: Callable[[], bool]
+) -> Generator[bytes, None, None]:
+    ends_at = time.monotonic() + STREAM_SECONDS
+    yield f"retry: {COME_AGAIN_MS}\n\n".encode()
+    with _listening(order_id) as wait:  # from before the first look, so that no change falls between
+        while True:
+            found = view_of(order_id=order_id, user_id=user_id)
+            if found.state != known:
+                known = found.state
+                yield _event(found)
+            if found.final or time.monotonic() >= ends_at:
+                return
+            if not wait(min(BEAT_SECONDS, max(ends_at - time.monotonic(), 0.0))):
+                yield b": still here\n\n"
+            if not is_let_in():
+                return
+
+
+def _event(found: Any) -> bytes:
+    told = {
+        "order": found.order.id.hex,
+        "status": found.order.status,
+        "version": found.order.version,
+        "state": found.state,
+        "final": found.final,
+    }
+    return f"id: {found.state}\nevent: status\ndata: {json.dumps(told)}\n\n".encode()
+
+
+@contextlib.contextmanager
+def _listening(order_id: UUID) -> Iterator[Any]:
+    """A function that waits for a change for at most so many seconds, and says whether there may be one."""
+    with contextlib.ExitStack() as stack:
+        try:
+            messages = stack.enter_context(topic(order_id, fastpath.client()).listen())
+        except (LockUnavailable, *fastpath.FAILURES):
+            yield _wait_deaf
+            return
+
+        def wait(seconds: float) -> bool:
+            try:
+                messages.take(wait_seconds=seconds)
+            except TimeoutError:
+                return False
+            return True
+
+        yield wait
+
+
+def _wait_deaf(seconds: float) -> bool:
+    """Without Redis nothing is heard: look again after the same time."""
+    time.sleep(seconds)
+    return False
+
+
+class OrderEvents(APIView):
+    """The state of one of the caller's orders, and its changes."""
+
+    renderer_classes = (JSONRenderer, EventStreamRenderer)
+
+    @extend_schema(
+        operation_id="orders_events",
+        summary="Watch an order",
+        description="Server-sent events named `status`, the present one first: `{order, status, version, state, "
+        "final}`. `Last-Event-ID` leaves out what is known. The stream ends when the order is final, or after a "
+        "minute; come again then. 204: two of yours are open, or every stream is taken; ask for the order itself "
+        "instead.",
+        parameters=[schema.LAST_EVENT_ID, schema.NO_FORMAT],
+        responses={
+            (200, "text/event-stream"): OpenApiResponse(schema.EVENT, description="the stream, event by event"),
+            **schema.responses({204: None}, {404: "order_not_found"}),
+        },
+    )
+    def get(self, request: Request, order_id: UUID) -> HttpResponseBase:
+        user_id = _reader(request, order_id)  # 404 before a place is taken
+        try:
+            known, is_let_in = request.headers.get("Last-Event-ID", ""), authentication.let_in_again(request)
+            stream = Stream(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)
+        except AllTakenError:
+            return Response(status=204)
+        return _answer(stream)
+
+    def head(self, request: Request, order_id: UUID) -> HttpResponseBase:
+        """The headers alone: no stream is begun for somebody who would not hear it."""
+        _reader(request, order_id)
+        return _answer(())
+
+
+def _reader(request: Request, order_id: UUID) -> int:
+    """The caller's id. Raises Problem, where the order is not the caller's."""
+    user_id = request.user.pk
+    assert user_id is not None  # noqa: S101  the permission lets nobody else in
+    view_of(order_id=order_id, user_id=user_id)
+    return int(user_id)
+
+
+def _answer(events: Iterable[bytes]) -> StreamingHttpResponse:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingHttpResponse(events, content_type="text/event-stream", headers=headers)

@@ -1,0 +1,332 @@
+"""The checkout pages: catalogue, product, order (choose, QR or redirect, result), history. HTTP mapping only.
+
+Every unsafe form carries a one-time token, so a double click, a reload or a second tab ends on the first result;
+scripts only make that nicer. Money is never believed from an address: a shopper coming back from a provider makes
+the server ask the provider.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import get_script_prefix, path, reverse
+from django.utils.cache import add_never_cache_headers
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_safe
+
+from idempotency.errors import Problem
+from idempotency.modes import ATOMIC, PHASED
+from idempotency.protocol import tokens
+from idempotency.request.principal import principal_of
+from idempotency.views import idempotent
+from payments.api.refunding import refunding
+from payments.models import Payment
+from payments.providers.base import NextActionType, Payer, PayMethod
+from shop import sales as flashsale
+from shop.catalog import products as catalog
+from shop.catalog import window
+from shop.errors import OrderNotFound, ProductNotFound
+from shop.orders import checkout, lifecycle
+from shop.orders import placing as orders
+from shop.platform.clientip import client_ip
+from shop.web import basketpages, devices, problems, salepages
+from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems, user_id_of
+from shop.web.forms import CODES, PHONE, BuyForm, PayForm, RefundForm
+from shop.web.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
+
+REFUSALS_MAX = 20  # of one product between two orders, for which open pages still share a token
+
+
+@require_safe
+def catalogue(request: HttpRequest) -> HttpResponse:
+    """What there is to buy."""
+    # its links begin with the script's prefix
+    grid = window.drawn(
+        lambda products: render_to_string("shop/grid.html", {"products": products}),
+        name=f"{get_language()} {get_script_prefix()}",
+    )
+    return render(request, "shop/catalogue.html", {"grid": grid})
+
+
+@require_safe
+@shows_problems
+def product(request: HttpRequest, *, sku: str) -> HttpResponse:
+    """One product, with the form that buys it."""
+    return _product_page(request, sku=sku, form=BuyForm())
+
+
+def _product_page(
+    request: HttpRequest, *, sku: str, form: BuyForm, problem: Problem | None = None
+) -> HttpResponse:
+    item = catalog.get_product(sku=sku, user_id=request.user.pk)
+    context = {
+        "product": item,
+        "no_sale": item.flash_only and not flashsale.is_ahead(sku=sku),
+        "form": form,
+        "token": _token_to_buy(request, sku) if request.user.is_authenticated else "",
+        "words": problems.words_for(problem.code) if problem else None,
+    }
+    status = problem.status if problem else 400 if form.is_bound else 200
+    return render(request, "shop/product.html", context, status=status)
+
+
+def _token_to_buy(request: HttpRequest, sku: str) -> str:
+    """The same for every page of the product that is open, so that two tabs make one order; after it, another.
+
+    A refusal uses its token up as well, so a page that is opened after it has the next.
+    """
+    principal, latest = principal_of(request), orders.latest_id(user_id=user_id_of(request))
+    for number in range(REFUSALS_MAX):
+        token = tokens.issue(principal, intent=f"buy {sku} after {latest} and {number}")
+        if not tokens.is_used(token, principal=principal):
+            return token.token
+    return tokens.issue(principal).token
+
+
+def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResponse:
+    if problem.code == "out_of_stock":
+        form = BuyForm(initial={"quantity": request.POST.get("quantity")})
+        try:
+            return _product_page(request, sku=sku, form=form, problem=problem)
+        except ProductNotFound as gone:  # since it was refused
+            return problems.render_problem(request, gone)
+    told: Any = problems.STALE.get(problem.code)
+    if problem.code == "idempotency_key_reused":  # whose first use may have been refused
+        told = _("This page has been renewed. What was ordered from it is in your orders.")
+    if told is None:
+        return problems.render_problem(request, problem)
+    messages.info(request, told)
+    return redirect("product", sku=sku)
+
+
+@members_only(back_to="product")
+@posted_only(back_to="product")
+@draws_refusals(_not_bought)
+@idempotent(mode=ATOMIC)
+def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
+    """Place an order of this one product and go to it."""
+    form = BuyForm(request.POST)
+    if not form.is_valid():
+        return _product_page(request, sku=sku, form=form)
+    order = orders.create_order(user_id=user_id_of(request), quantities={sku: form.cleaned_data["quantity"]})
+    return redirect("order", order_id=order.id)
+
+
+@members_only(back_to="history")
+@require_safe
+def history(request: HttpRequest) -> HttpResponse:
+    """The shopper's orders, newest first, a page at a time."""
+    mine = orders.list_orders(user_id=user_id_of(request))
+    before = request.GET.get("before", "")
+    if len(before) == 32 and before.isalnum():
+        try:
+            mine = mine.filter(id__lt=UUID(hex=before))
+        except ValueError:
+            before = ""
+    shown = list(mine[: PAGE_SIZE + 1])
+    more = shown[PAGE_SIZE - 1].id.hex if len(shown) > PAGE_SIZE else ""
+    context = {"rows": rows_of(shown[:PAGE_SIZE]), "more": more, "before": before}
+    return render(request, "shop/history.html", context)
+
+
+@members_only(back_to="order")
+@require_GET
+@shows_problems
+def order(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    """The order and the next step: choose, scan or go on, wait, done."""
+    if request.GET.keys() & {"out_trade_no", "trade_no", "check"}:
+        return _asked(request, order_id=order_id)
+    return _order_page(
+        request, view_of(order_id=order_id, user_id=user_id_of(request), by=request.GET.get("by", ""))
+    )
+
+
+@members_only(back_to="order")
+@require_safe
+@shows_problems
+def back(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    """Where providers send shoppers back to, with parameters of their own or with none."""
+    return _asked(request, order_id=order_id)
+
+
+def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    """To the order's page, which knows by then: that someone came back says nothing, the provider is asked."""
+    before = view_of(order_id=order_id, user_id=user_id_of(request))
+    if before.final:
+        return redirect("order", order_id=order_id)
+    answered = checkout.ask_provider(order_id=order_id)
+    # where something came of it, the page shows that
+    if (
+        answered is not None
+        and before.payable
+        and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state
+    ):
+        none_yet = _("We have just asked: no payment has come in yet. If you have paid, it shows here soon.")
+        no_answer = _("We have just asked, and the payment service does not answer. We keep asking.")
+        messages.info(request, none_yet if answered else no_answer)
+    return redirect("order", order_id=order_id)
+
+
+def _order_page(
+    request: HttpRequest,
+    found: OrderView,
+    *,
+    form: PayForm | None = None,
+    refund_form: RefundForm | None = None,
+    status: int = 400,
+) -> HttpResponse:
+    context: dict[str, Any] = {
+        "view": found,
+        "form": form or PayForm(currency=found.order.currency, begun=found.chosen),
+        "other_method": _other_method(request, found.action),
+        "refund_form": refund_form or _refund_form(found),
+        "place": flashsale.place_of(order_id=found.order.id),
+    }
+    return render(request, "shop/order.html", context, status=status if form or refund_form else 200)
+
+
+def _refund_form(found: OrderView, fields: Any = None) -> RefundForm:
+    return RefundForm(fields, left_minor=found.refundable_minor, currency=found.order.currency)
+
+
+def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | None:
+    """What the shopper may switch to: from the code to the wallet on this phone, and back."""
+    if action is None or action.channel not in PHONE:
+        return None
+    wallet, code = PHONE[action.channel], CODES[action.channel]
+    other = code if action.method == wallet else wallet
+    if other is PayMethod.H5 and not devices.opens_wallets(request):
+        return None
+    return other if checkout.has_method(channel=action.channel, method=other) else None
+
+
+def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
+    """The way that the shopper chose; else the wallet, on a phone. None is the channel's first."""
+    channel, chosen = form.cleaned_data["channel"], form.cleaned_data["method"]
+    if chosen:
+        return PayMethod(chosen)
+    wallet = PHONE.get(channel)
+    if wallet and devices.opens_wallets(request) and checkout.has_method(channel=channel, method=wallet):
+        return wallet
+    return None
+
+
+@members_only(back_to="order")
+@posted_only(back_to="order")
+@idempotent(mode=PHASED, on_problem=problems.render_problem)
+def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    """Open the payment by the chosen channel; to the QR code on the order's page, or to the provider's page."""
+    form = PayForm(request.POST)
+    if not form.is_valid():
+        return _order_page(request, view_of(order_id=order_id, user_id=user_id_of(request)), form=form)
+    channel, method = form.cleaned_data["channel"], _method(request, form)
+    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
+    checkout.start_payment(
+        order_id=order_id,
+        user_id=user_id_of(request),
+        channel=channel,
+        method=method,
+        payer=Payer(client_ip=client_ip(request.META)),
+        resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
+        was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
+    )
+    by = f"{channel}.{method or ''}"
+    found = view_of(order_id=order_id, user_id=user_id_of(request), by=by)
+    if found.action and found.action.channel == channel and found.action.type == NextActionType.REDIRECT:
+        return redirect(found.action.url)
+    address = reverse("order", kwargs={"order_id": order_id})
+    return redirect(address if found.newest else f"{address}?by={by}")
+
+
+@members_only(back_to="order")
+@posted_only(back_to="order")
+@idempotent(mode=PHASED, on_problem=problems.render_problem)
+def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    """Close the order, at the providers first."""
+    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
+    lifecycle.cancel(order_id=order_id, user_id=user_id_of(request))
+    return redirect("order", order_id=order_id)
+
+
+def _refund_noted(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    return redirect("order", order_id=order_id)  # which shows where it stands
+
+
+def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -> HttpResponse:
+    if problem.code == "provider_unavailable":  # it is reserved, and ended by the completer
+        messages.info(request, _("The payment service does not answer. Your refund is noted, and we keep asking."))
+        return redirect("order", order_id=order_id)
+    if problem.code == "refund_exceeds_paid":
+        return _too_much(request, problem, found=view_of(order_id=order_id, user_id=user_id_of(request)))
+    return problems.render_problem(request, problem)
+
+
+def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> HttpResponse:
+    """The form with what was typed and what is left by now, or the order, where nothing is."""
+    if not found.refundable_minor:
+        messages.info(request, _("A refund of all that was paid was asked for before. Nothing more was moved."))
+        return redirect("order", order_id=found.order.id)
+    form = _refund_form(found, request.POST)
+    form.add_error("amount", problems.words_for(problem.code).text)
+    return _order_page(request, found, refund_form=form, status=problem.status)
+
+
+@members_only(back_to="order")
+@posted_only(back_to="order")
+@draws_refusals(_refund_refused, accepted=_refund_noted)
+@idempotent(mode=refunding)
+def refund(request: HttpRequest, *, order_id: UUID) -> HttpResponseBase:
+    """Ask for money back: what the API's refund call does for the payer, and what it answers is kept."""
+    found = view_of(order_id=order_id, user_id=user_id_of(request))
+    payment = Payment.objects.filter(order_id=order_id, owner_id=user_id_of(request)).first()
+    if payment is None:
+        raise OrderNotFound
+    form = _refund_form(found, request.POST)
+    if not form.is_valid():
+        return _order_page(request, found, refund_form=form)
+    request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
+    return refunding.respond(
+        request,
+        {
+            "payment": payment.id.hex,
+            "amount_minor": form.amount_minor,
+            "reason": form.cleaned_data["reason"],
+        },
+    )
+
+
+@require_safe
+def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
+    """What the open order page asks again and again: has anything changed, is it over?"""
+    if not request.user.is_authenticated:
+        return JsonResponse({"code": "not_authenticated"}, status=401)
+    try:
+        found = view_of(order_id=order_id, user_id=user_id_of(request))
+    except OrderNotFound:
+        return JsonResponse({"code": "order_not_found"}, status=404)
+    response = JsonResponse({"status": found.order.status, "state": found.state, "final": found.final})
+    add_never_cache_headers(response)
+    return response
+
+
+urlpatterns = [
+    path("", catalogue, name="catalogue"),
+    path("products/<slug:sku>", product, name="product"),
+    path("products/<slug:sku>/buy", buy, name="buy"),
+    path("orders", history, name="history"),
+    path("orders/<hexid:order_id>", order, name="order"),
+    path("orders/<hexid:order_id>/back", back, name="back"),
+    path("orders/<hexid:order_id>/pay", pay, name="pay"),
+    path("orders/<hexid:order_id>/method", pay, name="pay-method"),
+    path("orders/<hexid:order_id>/go-on", pay, name="go-on"),
+    path("orders/<hexid:order_id>/cancel", cancel, name="cancel"),
+    path("orders/<hexid:order_id>/refund", refund, name="refund"),
+    path("orders/<hexid:order_id>/status", status, name="order-status"),
+    *basketpages.urlpatterns,
+    *salepages.urlpatterns,
+]

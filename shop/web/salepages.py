@@ -1,0 +1,151 @@
+"""The page of a flash sale: what is to come, what is left, who came when. HTTP mapping only; see `shop.sales`.
+
+Who waits polls, for a stream would hold a thread for each of many. While the sale runs, a poll is one script of
+Redis and no SQL: who asks is told by a signed word in the address instead of a session. With Redis away, a process
+reads how the sale stands once a second for everybody, and for each poll of a member whether he has bought.
+
+A page says what `status` says, or it does not ask: who has bought, and who came after the end, has no more to wait
+for.
+"""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core import signing
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
+from django.views.decorators.http import require_safe
+
+from idempotency.errors import Problem
+from idempotency.views import idempotent
+from shop import sales as flashsale
+from shop.catalog import products as catalog
+from shop.errors import FlashSaleNotFound
+from shop.models import FlashSalePurchase
+from shop.sales import Look, Phase
+from shop.web import problems
+from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems, user_id_of
+
+# refusals that the sale's own page explains
+SHOWN_HERE = frozenset({"sold_out", "already_bought", "flash_sale_not_running"})
+
+FINAL = frozenset({"bought", "ended"})  # states of a page that does not ask any more
+
+_SALT = "shop.web.salepages.who"
+_WHO_SECONDS = 86_400
+LONGEST_REFRESH_SECONDS = 30  # of a page without scripts
+REFRESH_SECONDS = 6
+
+
+@require_safe
+@shows_problems
+def sale(request: HttpRequest, *, sku: str) -> HttpResponse:
+    """The waiting room before and during the sale, and its end."""
+    return _page(request, sku=sku)
+
+
+def _page(request: HttpRequest, *, sku: str, problem: Problem | None = None) -> HttpResponse:
+    user_id = request.user.pk
+    found = flashsale.look(sku=sku, user_id=user_id)
+    purchase = flashsale.purchase_of(sku=sku, user_id=user_id) if user_id is not None else None
+    opens_in_ms = _milliseconds_until(found)
+    refresh_seconds = min(opens_in_ms // 1000 + 1, LONGEST_REFRESH_SECONDS) if opens_in_ms else REFRESH_SECONDS
+    state = _state_of(found, purchase)
+    context: dict[str, Any] = {
+        "product": catalog.get_product(sku=sku, user_id=user_id),
+        "sale": found,
+        "state": state,
+        "final": state in FINAL,
+        "purchase": purchase if state in {"upcoming", *FINAL} else None,
+        "place": purchase.place if purchase and state == "bought" else found.place,
+        "opens_in_ms": opens_in_ms,
+        "refresh_seconds": refresh_seconds,
+        "status_url": f"{reverse('flash-sale-status', kwargs={'sku': sku})}?who={_signed(user_id)}",
+        "words": problems.words_for(problem.code) if problem and problem.code != "already_bought" else None,
+    }
+    response = render(request, "shop/flashsale.html", context, status=problem.status if problem else 200)
+    add_never_cache_headers(response)
+    return response
+
+
+def _refused(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResponse:
+    if problem.code in problems.STALE:
+        messages.info(request, problems.STALE[problem.code])
+        return redirect("flash-sale", sku=sku)
+    if problem.code in SHOWN_HERE:
+        return _page(request, sku=sku, problem=problem)
+    return problems.render_problem(request, problem)
+
+
+@members_only(back_to="flash-sale")
+@posted_only(back_to="flash-sale")
+@draws_refusals(_refused)
+@idempotent()
+def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
+    """One unit, as an order; to the order."""
+    placed = flashsale.buy(sku=sku, user_id=user_id_of(request))
+    request.idempotency.about("order", placed.id)  # type: ignore[attr-defined]
+    return redirect("order", order_id=placed.id)
+
+
+@require_safe
+def status(request: HttpRequest, *, sku: str) -> JsonResponse:
+    """What the open page asks again and again; see the module."""
+    try:
+        found = flashsale.look(sku=sku, user_id=_who(request.GET.get("who", "")))
+    except FlashSaleNotFound:
+        return JsonResponse({"code": "flash_sale_not_found"}, status=404)
+    told = {
+        "state": _state_of(found),
+        "units": found.units,
+        "left": found.left,
+        "arrivals": found.arrivals,
+        "place": found.place,
+    }
+    response = JsonResponse({name: value for name, value in told.items() if value is not None})
+    add_never_cache_headers(response)
+    return response
+
+
+def _state_of(found: Look, purchase: FlashSalePurchase | None = None) -> str:
+    """Which face the page has: ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``.
+
+    Args:
+        found: the sale.
+        purchase: the user's unit, of this sale or of one that is over; Redis may have lost it.
+    """
+    if found.phase is not Phase.RUNNING:
+        return found.phase.value
+    if found.bought or (purchase is not None and purchase.sale_id == found.sale):
+        return "bought"
+    return "open" if found.left else "soldout"
+
+
+def _milliseconds_until(found: Look) -> int:
+    if found.starts_at is None:
+        return 0
+    return max(round((found.starts_at - timezone.now()).total_seconds() * 1000), 1)
+
+
+def _signed(user_id: int | None) -> str:
+    return "" if user_id is None else signing.dumps(user_id, salt=_SALT)
+
+
+def _who(word: str) -> int | None:
+    """Whom the page was drawn for; a guest, where that is not known."""
+    if not word:
+        return None
+    try:
+        return int(signing.loads(word, salt=_SALT, max_age=_WHO_SECONDS))
+    except signing.BadSignature:
+        return None
+
+
+urlpatterns = [
+    path("flash-sales/<slug:sku>", sale, name="flash-sale"),
+    path("flash-sales/<slug:sku>/buy", buy, name="flash-sale-buy"),
+    path("flash-sales/<slug:sku>/status", status, name="flash-sale-status"),
+]
