@@ -44,16 +44,16 @@ programs:
 
 # two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
 # is not measured for coverage, which would make it half as long again
-MEASURED = tests/unit tests/integration tests/contract tests/wire
-UNMEASURED = tests/browser tests/chaos tests/concurrency tests/crash tests/elsewhere tests/failures tests/fuzz \
-  tests/money
+MEASURED = tests/unit tests/integration tests/integration/payments/providers tests/unit/payments/providers/vectors
+UNMEASURED = tests/system/browser tests/system/chaos tests/system/concurrency tests/system/crash tests/system/elsewhere tests/system/failures tests/system/fuzz \
+  tests/system/money
 
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
 	@failed=; \
 	part() { name=$$1; shift; $(PY) -m pytest $(PARALLEL) "$$@" $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
 	part measured $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED); \
 	part unmeasured $(BY_FILE) $(UNMEASURED); \
-	part protocol tests/protocol; \
+	part protocol tests/system/protocol; \
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 
 $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
@@ -77,7 +77,7 @@ nginx:
 	@PATH=$$PATH:/usr/sbin command -v nginx >/dev/null || $(call apt-or-skip,nginx-light)
 
 cluster: $(VENV)/dev.stamp programs nginx ## the files of deploy/ over several servers, each of which is killed under load
-	$(PY) -m pytest tests/cluster -v $(PYTEST_FLAGS)
+	$(PY) -m pytest tests/system/cluster -v $(PYTEST_FLAGS)
 
 bench: $(VENV)/dev.stamp wrk ## the benchmarks, as ratios measured side by side; results in bench/results
 	$(PY) -m shop.devserver.embedded --data-dir .data/bench -- $(PY) -m bench
@@ -86,12 +86,12 @@ DURATION ?= 60
 RUNS ?= 1
 
 chaos: $(VENV)/dev.stamp ## a fault run: DURATION=60 SEED=1, or RUNS=10 seeds one after the other; tells the seed of a violation
-	@$(PY) -m tests.chaos --duration "$(DURATION)" --seed "$(SEED)" --runs "$(RUNS)"
+	@$(PY) -m tests.system.chaos --duration "$(DURATION)" --seed "$(SEED)" --runs "$(RUNS)"
 
 SECONDS ?= 20
 
 fuzz: $(VENV)/dev.stamp ## bytes that nobody would send, to every reader of strangers' bytes: SECONDS=20 for each
-	@$(PY) -m tests.fuzz --seconds "$(SECONDS)"
+	@$(PY) -m tests.system.fuzz --seconds "$(SECONDS)"
 
 lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, pins, deployment check
 	$(BIN)/ruff format --check .

@@ -89,7 +89,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="session")
 def stores() -> Iterator[Callable[[str], Any]]:
     """The session's kinds of Redis by name, each started when it is first asked for; no other fixture starts them."""
-    from tests.contract.idempotency.stores import STORES, Store
+    from tests.system.stores.stores import STORES, Store
 
     guardian = Guardian()
     started: dict[str, Store] = {}

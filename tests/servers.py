@@ -12,16 +12,16 @@ import pytest
 from shop.devserver.embedded import EmbeddedServers
 
 LONG = (
-    "tests/integration/secrets/test_nothing",
-    "tests/concurrency/test_",
-    "tests/concurrency/shop/test_flash",
-    "tests/concurrency/settlement/test_workers",
-    "tests/contract/locks",
-    "tests/contract/idempotency",
-    "tests/protocol/test_every",
-    "tests/money",
-    "tests/browser",
-    "tests/crash",
+    "tests/system/secrets/test_nothing",
+    "tests/system/concurrency/test_",
+    "tests/system/concurrency/shop/test_flash",
+    "tests/system/concurrency/settlement/test_workers",
+    "tests/integration/idempotency/locks",
+    "tests/system/stores",
+    "tests/system/protocol/test_every",
+    "tests/system/money",
+    "tests/system/browser",
+    "tests/system/crash",
 )
 
 NOWHERE = "postgresql://nowhere"

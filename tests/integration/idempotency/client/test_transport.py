@@ -1,0 +1,330 @@
+"""Both transports against a server that fails in every way: what is sent again, with which key, what comes back."""
+
+import gzip
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from idempotency.client import (
+    BodyTooLarge,
+    FileKeys,
+    GaveUp,
+    IdempotentTransport,
+    IntentBoundElsewhere,
+    MemoryKeys,
+)
+from tests.integration.idempotency.client.conftest import (
+    BREAK_OFF,
+    CREATED,
+    HANG_UP,
+    IN_PROGRESS,
+    STAY_SILENT,
+    Says,
+    Sends,
+    Server,
+)
+
+UNAVAILABLE = Says(503, {}, b"the database is away")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_an_unsafe_call_gets_a_key_of_its_own(method: str, sends: Sends, server: Server) -> None:
+    server.script = [CREATED, CREATED]
+    first, second = sends.all_of([(method, server.url, {}), (method, server.url, {})])
+    assert (first.status_code, first.json(), first.headers["Location"]) == (201, {"id": 1}, "/orders/1")
+    assert server.keys[0] == first.request.headers["Idempotency-Key"]
+    assert server.keys[0] != server.keys[1] == second.request.headers["Idempotency-Key"]
+    assert sends.slept == []
+
+
+def test_a_safe_call_passes_untouched(sends: Sends, server: Server) -> None:
+    server.script = [UNAVAILABLE]
+    assert sends("GET", server.url, extensions={"intent": "invoice-17"}).status_code == 503
+    assert server.keys == [None]
+
+
+def test_a_safe_call_that_fails_is_not_sent_again(sends: Sends, server: Server) -> None:
+    server.script = [HANG_UP]
+    with pytest.raises(httpx.RemoteProtocolError):
+        sends("GET", server.url)
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "wait"),
+    [
+        (HANG_UP, 0.125),
+        (BREAK_OFF, 0.125),
+        (IN_PROGRESS, 1.0),
+        (Says(425), 0.125),
+        (Says(429, {"Retry-After": "7"}, b"slow down"), 7.0),
+        (Says(500), 0.125),
+        (Says(502), 0.125),
+        (UNAVAILABLE, 0.125),
+        (Says(504), 0.125),
+    ],
+    ids=lambda value: str(value.status) if isinstance(value, Says) else None,
+)
+def test_after_trouble_the_same_call_goes_out_again(
+    trouble: Says | str, wait: float, sends: Sends, server: Server
+) -> None:
+    server.script = [trouble, CREATED]
+    answer = sends("POST", f"{server.url}/orders?a=1", json={"item": 5})
+    assert (answer.status_code, answer.json()) == (201, {"id": 1})
+    assert server.received[0] == server.received[1]
+    assert server.received[0].body == b'{"item":5}'
+    assert server.keys[0] is not None
+    assert sends.slept == [wait]
+
+
+def test_silence_is_sent_again(sends: Sends, server: Server) -> None:
+    server.script = [STAY_SILENT, CREATED]
+    sends.client_options = {"timeout": httpx.Timeout(10, read=0.1)}
+    assert sends("POST", server.url).status_code == 201
+    assert server.received[0] == server.received[1]
+
+
+def test_a_refused_connection_is_tried_again(sends: Sends) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
+        port = closed_soon.getsockname()[1]
+    with pytest.raises(GaveUp) as caught:
+        sends("POST", f"http://127.0.0.1:{port}")
+    assert isinstance(caught.value.__cause__, httpx.ConnectError)
+    assert (caught.value.attempts, len(sends.slept)) == (6, 5)
+
+
+def test_waits_grow_until_an_answer_comes(sends: Sends, server: Server) -> None:
+    server.script = [UNAVAILABLE, HANG_UP, UNAVAILABLE, HANG_UP, IN_PROGRESS, CREATED]
+    assert sends("POST", server.url).status_code == 201
+    assert len(set(server.keys)) == 1
+    assert sends.slept == [0.125, 0.25, 0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 410, 422, 501, 505])
+def test_any_other_answer_is_returned(status: int, sends: Sends, server: Server) -> None:
+    server.script = [Says(status, {"Content-Type": "application/problem+json"}, b'{"code": "other"}')]
+    answer = sends("POST", server.url)
+    assert (answer.status_code, answer.json()) == (status, {"code": "other"})
+    assert sends.slept == []
+
+
+def test_giving_up_on_an_answer(sends: Sends, server: Server) -> None:
+    server.script = [HANG_UP, UNAVAILABLE]
+    sends.options = {"attempts_max": 2}
+    with pytest.raises(httpx.TransportError, match="outcome is unknown") as caught:
+        sends("POST", server.url)
+    gave_up = caught.value
+    assert isinstance(gave_up, GaveUp)
+    assert (gave_up.header, gave_up.key, gave_up.intent) == ("Idempotency-Key", server.keys[1], None)
+    assert gave_up.attempts == 2
+    assert gave_up.last_response is not None
+    assert (gave_up.last_response.status_code, gave_up.last_response.content) == (503, b"the database is away")
+    assert gave_up.__cause__ is None
+    assert f"Retry with the same key, Idempotency-Key: {server.keys[1]}." in str(gave_up)
+    assert gave_up.request.method == "POST"
+
+
+def test_giving_up_on_an_error(sends: Sends, server: Server) -> None:
+    server.script = [UNAVAILABLE, HANG_UP]
+    sends.options = {"attempts_max": 2}
+    with pytest.raises(GaveUp, match="by the same intent 'invoice-17'") as caught:
+        sends("POST", server.url, extensions={"intent": "invoice-17"})
+    assert (caught.value.intent, caught.value.last_response) == ("invoice-17", None)
+    assert isinstance(caught.value.__cause__, httpx.RemoteProtocolError)
+
+
+def test_giving_up_at_once_where_it_would_take_too_long(sends: Sends, server: Server) -> None:
+    server.script = [Says(429, {"Retry-After": "3600"})]
+    with pytest.raises(GaveUp, match="deadline") as caught:
+        sends("POST", server.url)
+    assert (caught.value.attempts, sends.slept) == (1, [])
+
+
+def test_the_deadline_ends_it(sends: Sends, server: Server) -> None:
+    server.script = [Says(503, {"Retry-After": "50"})] * 3
+    with pytest.raises(GaveUp, match="deadline of 120 s"):
+        sends("POST", server.url)
+    assert sends.slept == [50.0, 50.0]
+
+
+def test_the_key_given_up_with_is_sent_again_as_it_is(sends: Sends, server: Server) -> None:
+    server.script = [UNAVAILABLE, CREATED]
+    sends.options = {"attempts_max": 1}
+    with pytest.raises(GaveUp) as caught:
+        sends("POST", server.url)
+    sends("POST", server.url, headers={caught.value.header: caught.value.key})
+    assert server.keys[0] == server.keys[1]
+
+
+def test_a_badly_compressed_last_answer_is_kept_as_it_came(sends: Sends, server: Server) -> None:
+    server.script = [Says(503, {"Content-Encoding": "gzip"}, b"not gzip")]
+    sends.options = {"attempts_max": 1}
+    with pytest.raises(GaveUp) as caught:
+        sends("POST", server.url)
+    assert caught.value.last_response is not None
+    assert caught.value.last_response.content == b"not gzip"
+
+
+def test_compressed_answers_are_understood(sends: Sends, server: Server) -> None:
+    squeezed = {"Content-Encoding": "gzip"}
+    server.script = [
+        Says(409, {**IN_PROGRESS.headers, **squeezed}, gzip.compress(IN_PROGRESS.body)),
+        Says(201, squeezed, gzip.compress(b"done")),
+    ]
+    assert sends("POST", server.url).text == "done"
+    assert sends.slept == [1.0]
+
+
+@pytest.mark.parametrize("header", ["Idempotency-Key", "Idempotency-Token"])
+def test_the_caller_s_own_key_stays_and_is_sent_again(header: str, sends: Sends, server: Server) -> None:
+    server.script = [HANG_UP, CREATED]
+    sends("POST", server.url, headers={header: "mine"})
+    expected = ("mine", None) if header == "Idempotency-Key" else (None, "mine")
+    assert [(received.key, received.token) for received in server.received] == [expected] * 2
+
+
+def test_a_token_given_up_with_is_named(sends: Sends, server: Server) -> None:
+    server.script = [UNAVAILABLE]
+    sends.options = {"attempts_max": 1}
+    with pytest.raises(GaveUp, match="Idempotency-Token: mine") as caught:
+        sends("POST", server.url, headers={"Idempotency-Token": "mine"})
+    assert (caught.value.header, caught.value.key) == ("Idempotency-Token", "mine")
+
+
+def test_an_intent_has_one_key_also_for_the_next_process(tmp_path: Path, sends: Sends, server: Server) -> None:
+    server.script = [CREATED] * 3
+    for intent in ("invoice-17", "invoice-17", "invoice-18"):
+        sends.keys = FileKeys(tmp_path / "keys")
+        sends("POST", f"{server.url}/orders", extensions={"intent": intent})
+    assert server.keys[0] == server.keys[1] != server.keys[2]
+
+
+def test_the_key_is_kept_before_it_is_sent(tmp_path: Path, sends: Sends, server: Server) -> None:
+    server.script = [HANG_UP]
+    sends.keys = FileKeys(tmp_path / "keys")
+    sends.options = {"attempts_max": 1}
+    with pytest.raises(GaveUp):
+        sends("POST", f"{server.url}/orders", extensions={"intent": "invoice-17"})
+    kept = FileKeys(tmp_path / "keys").obtain("invoice-17", target=f"POST {server.url}/orders")
+    assert server.keys == [kept]
+
+
+def test_nothing_is_sent_where_the_key_cannot_be_kept(tmp_path: Path, sends: Sends, server: Server) -> None:
+    sends.keys = FileKeys(tmp_path / "keys")
+    (tmp_path / "keys").unlink()
+    with pytest.raises(Exception, match="unable to open"):
+        sends("POST", server.url, extensions={"intent": "invoice-17"})
+    assert server.received == []
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/orders"), ("POST", "/refunds"), ("POST", "/orders?a=1")])
+def test_an_intent_used_elsewhere_is_refused(method: str, path: str, sends: Sends, server: Server) -> None:
+    server.script = [CREATED]
+    sends.keys = MemoryKeys()
+    sends("POST", f"{server.url}/orders", extensions={"intent": "invoice-17"})
+    with pytest.raises(IntentBoundElsewhere):
+        sends(method, f"{server.url}{path}", extensions={"intent": "invoice-17"})
+    assert len(server.received) == 1
+
+
+def test_no_password_gets_into_the_store(sends: Sends, server: Server) -> None:
+    server.script = [CREATED]
+    sends.keys = MemoryKeys()
+    sends("POST", server.url.replace("http://", "http://me:secret@") + "/a#b", extensions={"intent": "i"})
+    assert sends.keys.obtain("i", target=f"POST {server.url}/a") == server.keys[0]
+
+
+@pytest.mark.parametrize("intent", ["", 17, b"invoice-17"])
+def test_an_intent_is_a_text(intent: Any, sends: Sends, server: Server) -> None:
+    with pytest.raises(TypeError, match="an intent is a text"):
+        sends("POST", server.url, extensions={"intent": intent})
+    assert server.received == []
+
+
+def test_a_redirect_keeps_the_key_of_the_intent(sends: Sends, server: Server) -> None:
+    server.script = [Says(307, {"Location": "/elsewhere"}), HANG_UP, CREATED]
+    sends.client_options = {"follow_redirects": True}
+    answer = sends("POST", f"{server.url}/orders", content=b"order", extensions={"intent": "invoice-17"})
+    assert answer.status_code == 201
+    assert len(set(server.keys)) == 1
+    assert [received.path for received in server.received] == ["/orders", "/elsewhere", "/elsewhere"]
+
+
+def test_a_stream_is_sent_again_in_full(sends: Sends, server: Server) -> None:
+    server.script = [HANG_UP, UNAVAILABLE, CREATED]
+    sends("POST", server.url, content=sends.stream_of([b"one ", b"two"]))
+    assert [received.body for received in server.received] == [b"one two"] * 3
+
+
+def test_a_file_is_sent_again_in_full(sends: Sends, server: Server) -> None:
+    server.script = [HANG_UP, CREATED]
+    sends("POST", server.url, files={"upload": ("a.txt", b"receipt")})
+    assert b"receipt" in server.received[0].body
+    assert server.received[0] == server.received[1]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Length": "11"}])
+def test_a_stream_too_large_to_keep_is_refused(headers: dict[str, str], sends: Sends, server: Server) -> None:
+    sends.options = {"body_max_bytes": 10}
+    with pytest.raises(BodyTooLarge, match="more than 10 bytes"):
+        sends("POST", server.url, content=sends.stream_of([b"123456", b"78901"]), headers=headers)
+    assert server.received == []
+
+
+def test_a_stream_that_just_fits_and_a_larger_body_that_is_no_stream(sends: Sends, server: Server) -> None:
+    server.script = [CREATED, CREATED]
+    sends.options = {"body_max_bytes": 10}
+    sends("POST", server.url, content=sends.stream_of([b"12345", b"67890"]))
+    sends("POST", server.url, content=b"x" * 11)
+    assert [received.body for received in server.received] == [b"1234567890", b"x" * 11]
+
+
+def test_a_mistake_of_the_program_is_raised_as_it_is(sends: Sends) -> None:
+    with pytest.raises(httpx.UnsupportedProtocol):
+        sends("POST", "gopher://x/")
+    assert sends.slept == []
+
+
+def test_no_attempt_may_outlive_the_deadline(sends: Sends, server: Server) -> None:
+    server.script = [STAY_SILENT]
+    sends.options = {"deadline_seconds": 0.1, "attempts_max": 1}
+    sends.client_options = {"timeout": None}
+    with pytest.raises(GaveUp) as caught:
+        sends("POST", server.url)
+    assert isinstance(caught.value.__cause__, httpx.ReadTimeout)
+    # the request has its own time-outs back
+    assert caught.value.request.extensions["timeout"]["read"] is None
+
+
+def test_threads_share_a_transport(server: Server) -> None:
+    server.script = [CREATED] * 8
+    barrier = threading.Barrier(8)
+
+    def send(client: httpx.Client) -> None:
+        barrier.wait()
+        client.post(server.url, extensions={"intent": "invoice-17"})
+
+    with httpx.Client(transport=IdempotentTransport()) as client:
+        threads = [threading.Thread(target=send, args=(client,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(server.received) == 8
+    assert len(set(server.keys)) == 1
+
+
+def test_an_answer_can_be_streamed_raw(server: Server) -> None:
+    packed = gzip.compress(b"done")
+    server.script = [Says(200, {"Content-Encoding": "gzip"}, packed)]
+    with (
+        httpx.Client(transport=IdempotentTransport()) as client,
+        client.stream("POST", server.url) as answer,
+    ):
+        raw: Iterator[bytes] = answer.iter_raw()
+        assert b"".join(raw) == packed

@@ -1,0 +1,90 @@
+"""The server's clock steps by an hour, forward and back, while locks are held and waited for.
+
+No other clock is asked than the server's, and all that it tells is what stands in its own records. So a step of it by
+an hour is the same as records that are an hour older or younger; that is what the test does to them.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from idempotency.locks import FairLock, Lock, LockLost
+from idempotency.locks.engine.script import tagged
+from tests.integration.idempotency.locks.actors import Actor, until
+
+HOUR = 3600
+
+
+def key_of_thing() -> str:
+    return tagged("lock", "thing")
+
+
+def step(client: redis.Redis, seconds: int) -> None:
+    """As if the server's clock had been put on by `seconds`, or back."""
+    if seconds > 0:
+        for key in client.keys(f"{key_of_thing()}*"):
+            assert client.pttl(key) < seconds * 1000
+            client.delete(key)  # its time is over
+        return
+    older = -seconds * 1_000_000
+    for field, record in client.hgetall(key_of_thing()).items():
+        one, two, three, four = struct.unpack(">dddd", record[:32])
+        times = (
+            (one, two + older, three + older, four + older) if field == b"#" else (one, two, three + older, four)
+        )
+        client.hset(key_of_thing(), field, struct.pack(">dddd", *times) + record[32:])
+    for owner, waiter in client.hgetall(f"{key_of_thing()}:waiters").items():
+        shared, exclusive, alive, rest = waiter.split(b" ", 3)
+        client.hset(
+            f"{key_of_thing()}:waiters",
+            owner,
+            b" ".join([shared, exclusive, str(int(alive) + older).encode(), rest]),
+        )
+    for owner, arrival in client.zrange(f"{key_of_thing()}:queue", 0, -1, withscores=True):
+        client.zadd(f"{key_of_thing()}:queue", {owner: arrival + older})
+
+
+@pytest.mark.parametrize("kind", [Lock, FairLock])
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+def test_tokens_grow_and_nobody_waits_for_an_hour(
+    servers: Callable[[str], Any], kind: type[Lock], seconds: int
+) -> None:
+    server = servers("Redis")
+    server.flush()
+    with redis.Redis.from_url(server.url, socket_timeout=10) as client:
+        lock = kind("thing", client=client)
+        first, second, third = Actor(), Actor(), Actor()
+        assert first.do(lock.acquire)
+        token = first.do(lambda: lock.token)
+        waiting = second.begin(lock.acquire)
+        until(lambda: client.zcard(f"{key_of_thing()}:queue") == 1)
+        step(client, seconds)
+        if seconds > 0:  # its lease is over by the server's clock, and so is the waiter's: he asks again
+            assert waiting.result(30) is True
+            with pytest.raises(LockLost):
+                first.do(lock.release)
+        else:
+            first.do(lock.release)
+            assert waiting.result(30) is True
+        assert second.do(lambda: lock.token) > token
+        late = third.begin(lock.acquire)
+        until(lambda: client.zcard(f"{key_of_thing()}:queue") == 1)
+        second.do(lock.release)
+        assert late.result(30) is True
+        assert third.do(lambda: lock.token) > token + 1
+        third.do(lock.release)
+        for actor in (first, second, third):
+            actor.end()
+
+
+def test_a_client_goes_by_no_wall_clock() -> None:
+    """Nothing of the package asks what time it is."""
+    package = Path(__file__).parents[4] / "idempotency" / "locks"
+    for module in package.rglob("*.py"):
+        text = module.read_text()
+        assert "time.time(" not in text, module
+        assert "datetime" not in text, module

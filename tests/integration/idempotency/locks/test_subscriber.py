@@ -1,0 +1,200 @@
+"""Who reads the messages of a process: a thread that waits, or the subscriber's own, and never nobody.
+
+No waiter asks the server again by himself here, and the subscriber's thread looks at nothing that it is not called
+to; so one that is not heard fails its test.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from idempotency.locks import Lock, Topic
+from idempotency.locks.engine import holds, places, subscriber
+from idempotency.locks.engine.subscriber import Subscriber
+from idempotency.locks.engine.threads import hub_of
+from tests.integration.idempotency.locks.actors import Actor, until
+from tests.integration.idempotency.locks.conftest import Bench, a_bench
+
+
+class Stage:
+    """A client with a hub of its own, and actors."""
+
+    def __init__(self, desk: Bench) -> None:
+        self._desk = desk
+        self.client = redis.Redis.from_url(desk.servers.url)
+        self.lock = Lock("thing", client=self.client)
+        self.subscriber: Subscriber = hub_of(self.client)._subscriber
+        first, second = self.actors(2)
+        first.do(self.lock.acquire)  # the subscriber has a connection after this
+        waiting = self.begin_to_wait(second)
+        first.do(self.lock.release)
+        assert waiting.result(30) is True
+        second.do(self.lock.release)
+
+    def actors(self, count: int) -> list[Actor]:
+        return self._desk.actors(count)
+
+    @property
+    def leader(self) -> Any:
+        """Who reads now, or None."""
+        subscription = self.subscriber._subscription
+        return subscription and subscription.leader
+
+    def begin_to_wait(self, actor: Actor, *, wait_seconds: float | None = None) -> Any:
+        """Have it acquire; it is in the queue afterwards."""
+        before = self._desk.queue()
+        waiting = actor.begin(lambda: self.lock.acquire(wait_seconds=wait_seconds))
+        self._desk.waits(before + 1)
+        return waiting
+
+    def begin_to_lead(self, actor: Actor, *, wait_seconds: float | None = None) -> Any:
+        """The same; it reads the messages afterwards."""
+        until(lambda: self.leader is None)
+        waiting = self.begin_to_wait(actor, wait_seconds=wait_seconds)
+        until(lambda: self.leader is not None)
+        return waiting
+
+    def cut(self) -> None:
+        """The server hangs up on every subscriber."""
+        with self._desk.servers.data_nodes() as (server,):
+            server.client_kill_filter(_type="pubsub")
+
+
+@pytest.fixture
+def stage(servers: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setattr(places, "_look_again_seconds", lambda position, left_seconds: 100.0)
+    monkeypatch.setattr(subscriber, "READ_SECONDS", 100.0)
+    with a_bench("Redis", servers("Redis"), tasks=False) as desk:
+        yield Stage(desk)
+
+
+def test_who_waits_alone_reads_for_himself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_by: list[str] = []
+    deliver = holds.Mail.deliver
+
+    def seen(mail: holds.Mail, data: bytes) -> None:
+        read_by.append(threading.current_thread().name)
+        deliver(mail, data)
+
+    monkeypatch.setattr(holds.Mail, "deliver", seen)
+    holder, waiter = stage.actors(2)
+    holder.do(stage.lock.acquire)
+    for _ in range(20):
+        waiting = stage.begin_to_lead(waiter)
+        holder.do(stage.lock.release)
+        assert waiting.result(30) is True
+        holder, waiter = waiter, holder
+    assert len(read_by) == 20
+    assert set(read_by) - {"locks-subscriber"}
+
+
+def test_a_leader_that_leaves_is_followed_by_the_thread(stage: Stage) -> None:
+    first, second, third, fourth = stage.actors(4)
+    first.do(stage.lock.acquire)
+    waiting = [stage.begin_to_lead(second), stage.begin_to_wait(third), stage.begin_to_wait(fourth)]
+    for actor, answer in zip((first, second, third), waiting, strict=True):
+        actor.do(stage.lock.release)
+        assert answer.result(30) is True
+    fourth.do(stage.lock.release)
+
+
+def test_a_leader_whose_time_is_over_leaves_nobody_unheard(stage: Stage) -> None:
+    first, second, third = stage.actors(3)
+    first.do(stage.lock.acquire)
+    leading = stage.begin_to_lead(second, wait_seconds=1.5)
+    waiting = stage.begin_to_wait(third)
+    assert leading.result(30) is False
+    first.do(stage.lock.release)
+    assert waiting.result(30) is True
+
+
+def test_a_listener_hears_beside_a_waiter(stage: Stage) -> None:
+    first, second, third = stage.actors(3)
+    topic = Topic("thing", client=stage.client)
+    first.do(stage.lock.acquire)
+    leading = stage.begin_to_lead(second)
+    with topic.listen() as messages:
+        assert messages.take(wait_seconds=30) is None
+        topic.tell("while a waiter reads")
+        assert messages.take(wait_seconds=30) == "while a waiter reads"
+        first.do(stage.lock.release)
+        assert leading.result(30) is True
+        topic.tell("after it left")
+        assert messages.take(wait_seconds=30) == "after it left"
+        waiting = stage.begin_to_wait(third)
+        topic.tell("while another waits")
+        assert messages.take(wait_seconds=30) == "while another waits"
+        second.do(stage.lock.release)
+        assert waiting.result(30) is True
+        topic.tell("while nobody waits")
+        assert messages.take(wait_seconds=30) == "while nobody waits"
+
+
+def test_a_leader_that_is_cut_off_is_heard_again(stage: Stage) -> None:
+    first, second, third = stage.actors(3)
+    first.do(stage.lock.acquire)
+    answers = [stage.begin_to_lead(second), stage.begin_to_wait(third)]
+    for _ in range(2):
+        lost = stage.subscriber._subscription
+        stage.cut()
+        until(lambda lost=lost: stage.subscriber._subscription not in (None, lost))
+    assert not any(answer.done() for answer in answers)
+    first.do(stage.lock.release)
+    until(lambda: any(answer.done() for answer in answers))
+    winner = second if answers[0].done() else third
+    winner.do(stage.lock.release)
+    assert [answer.result(30) for answer in answers] == [True, True]
+
+
+def test_a_connection_that_was_lost_while_nobody_read(stage: Stage) -> None:
+    topic = Topic("thing", client=stage.client)
+    for _ in range(2):
+        until(lambda: stage.subscriber._subscription is not None and stage.leader is None)
+        stage.cut()
+        with topic.listen() as messages:
+            assert messages.take(wait_seconds=30) is None
+            until(lambda: stage.client.pubsub_numsub(topic.channel)[0][1] == 1)
+            topic.tell("heard")
+            until(lambda messages=messages: messages.take(wait_seconds=30) == "heard")
+    stage.cut()
+    first, second = stage.actors(2)
+    first.do(stage.lock.acquire)
+    waiting = stage.begin_to_wait(second)
+    until(lambda: stage.subscriber._subscription is not None and not stage.subscriber._subscription.broken)
+    first.do(stage.lock.release)
+    assert waiting.result(30) is True
+
+
+class Interrupted(BaseException):
+    """As by Ctrl-C."""
+
+
+def test_an_interrupt_in_a_leader_leaves_nobody_unheard(stage: Stage) -> None:
+    def interrupt(*_: Any) -> None:
+        raise Interrupted
+
+    first, second, third = stage.actors(3)
+    first.do(stage.lock.acquire)
+    until(lambda: stage.leader is None)
+    answers = []
+
+    def story() -> None:
+        until(lambda: stage.leader is not None)
+        answers.append(stage.begin_to_wait(third))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        telling = second.begin(story)
+        with pytest.raises(Interrupted):
+            stage.lock.acquire(wait_seconds=60)
+        telling.result(30)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    stage._desk.waits(1)
+    first.do(stage.lock.release)
+    assert answers[0].result(30) is True

@@ -1,0 +1,177 @@
+"""Topics over every kind of server: heard by everyone who listens, on one connection, and a gap is told."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from idempotency.locks import aio
+from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.subscriber import Subscriber
+from idempotency.locks.engine.tasks import TaskHub
+from tests.integration.idempotency.locks.actors import until
+from tests.integration.idempotency.locks.conftest import Bench, a_bench
+
+
+class Listener:
+    """An actor that listens until it is told to stop; `heard` is what it was told."""
+
+    def __init__(self, bench: Bench, topic: Any) -> None:
+        self.heard: list[str | None] = []
+        self._stop = threading.Event()
+        self._topic = topic
+        self.done = bench.actor().begin(self._threads if bench.loop is None else self._tasks)
+        until(lambda: self.heard[:1] == [None] or self.done.done())
+
+    def _threads(self) -> None:
+        with self._topic.listen() as messages:
+            while not self._stop.is_set():
+                try:
+                    self.heard.append(messages.take(wait_seconds=0.05))
+                except TimeoutError:
+                    continue
+
+    async def _tasks(self) -> None:
+        async with self._topic.listen() as messages:
+            while not self._stop.is_set():
+                try:
+                    self.heard.append(await messages.take(wait_seconds=0.05))
+                except TimeoutError:
+                    continue
+
+    def end(self) -> None:
+        self._stop.set()
+        self.done.result(30)
+
+
+def test_everyone_hears_what_is_told(bench: Bench) -> None:
+    topic = bench.make("Topic")
+    teller = bench.actor()
+    one, two = Listener(bench, topic), Listener(bench, topic)
+    other = Listener(bench, bench.make("Topic", "another"))
+    for word in ("paid", "退款"):
+        teller.do(lambda word=word: topic.tell(word))
+    until(lambda: all(each.heard[-2:] == ["paid", "退款"] for each in (one, two)))
+    for word in ("a hint", "another"):
+        teller.do(lambda word=word: topic.hint(word))
+    until(lambda: all(each.heard[-2:] == ["a hint", "another"] for each in (one, two)))
+    one.end()
+    teller.do(lambda: topic.tell("late"))
+    until(lambda: two.heard[-1] == "late")
+    assert "late" not in one.heard
+    assert set(other.heard) == {None}
+    two.end()
+    with bench.servers.data_nodes() as servers:
+        until(lambda: not any(server.pubsub_channels(tagged("topic", "thing")) for server in servers))
+        assert any(server.pubsub_channels(tagged("topic", "another")) for server in servers)
+    again = Listener(bench, topic)
+    teller.do(lambda: topic.tell("again"))
+    until(lambda: again.heard[-1] == "again")
+    again.end()
+    other.end()
+
+
+def test_who_may_have_missed_something_is_told(one: Bench) -> None:
+    topic = one.make("Topic")
+    listener = Listener(one, topic)
+    with one.servers.data_nodes() as (server,):
+        for _ in range(2):
+            heard = len(listener.heard)
+            server.client_kill_filter(_type="pubsub")
+            until(lambda heard=heard: len(listener.heard) > heard)
+            assert listener.heard[-1] is None
+    one.actor().do(lambda: topic.tell("and on"))
+    until(lambda: listener.heard[-1] == "and on")
+    listener.end()
+
+
+def test_who_joins_while_it_connects_is_heard(servers: Callable[[str], Any]) -> None:
+    with a_bench("Redis", servers("Redis"), tasks=True) as bench:
+        bench.run(_joined_while_it_connects(bench.servers.url))
+
+
+async def _joined_while_it_connects(url: str) -> None:
+    connecting = asyncio.Event()
+
+    client = redis.asyncio.Redis.from_url(url)
+    near = client.connection_pool.connection_class
+
+    class Far(near):  # type: ignore[misc, valid-type]
+        async def _connect(self) -> None:
+            connecting.set()
+            await asyncio.sleep(0.03)
+            await super()._connect()
+
+    client.connection_pool.connection_class = Far
+
+    async def hear(name: str) -> str | None:
+        async with aio.Topic(name, client=client).listen() as messages:
+            assert await messages.take(wait_seconds=5) is None
+            await aio.Topic(name, client=client).tell(f"paid {name}")
+            while (heard := await messages.take(wait_seconds=5)) is None:
+                continue
+            return heard
+
+    first = asyncio.create_task(hear("a"))
+    await connecting.wait()
+    assert await asyncio.gather(first, hear("b")) == ["paid a", "paid b"]
+    await aio.close()
+    await client.aclose()
+
+
+class Interrupted(BaseException):
+    """As by Ctrl-C."""
+
+
+def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, actor = one.make("Topic"), one.actor()
+    other = Listener(one, one.make("Topic", "another"))  # there is a connection
+    tell, tell_async = Subscriber._tell, TaskHub._tell_subscriber
+
+    def interrupted(subscriber: Subscriber, what: str, channel: str) -> None:
+        tell(subscriber, what, channel)
+        if what == "subscribe":
+            raise Interrupted
+
+    async def cancelled(hub: TaskHub, what: str, channel: str) -> None:
+        if what == "subscribe":
+            actor.cancel()
+            await asyncio.sleep(0.01)  # the cancellation comes before this is over
+        await tell_async(hub, what, channel)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Subscriber, "_tell", interrupted)
+        patched.setattr(TaskHub, "_tell_subscriber", cancelled)
+        with pytest.raises(Interrupted if one.loop is None else asyncio.CancelledError):
+            actor.do(topic.listen().__enter__ if one.loop is None else topic.listen().__aenter__)
+    assert topic.channel not in actor.do(topic.hub).channels
+    with one.servers.data_nodes() as (server,):
+        until(lambda: not server.pubsub_channels(topic.channel))
+    again = Listener(one, topic)
+    actor.do(lambda: topic.tell("heard"))
+    until(lambda: again.heard[-1] == "heard")
+    again.end()
+    other.end()
+
+
+def test_a_slow_listener_is_told_that_it_missed_some(one: Bench, monkeypatch: Any) -> None:
+    from idempotency.locks import topic as module
+
+    monkeypatch.setattr(module, "KEPT_MAX", 3)
+    messages = module.Messages() if one.loop is None else one.run(_made(module))
+    for word in "abcdefg":
+        messages.put(word)
+    heard = [
+        messages.take(wait_seconds=1) if one.loop is None else one.run(messages.take(wait_seconds=1))
+        for _ in range(4)
+    ]
+    assert heard == ["a", "b", "c", None]
+    messages.put("h")
+    assert (messages.take(wait_seconds=1) if one.loop is None else one.run(messages.take(wait_seconds=1))) == "h"
+
+
+async def _made(module: Any) -> Any:
+    return module.AsyncMessages()

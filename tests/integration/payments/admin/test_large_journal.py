@@ -1,0 +1,91 @@
+"""Searches and filters of a large journal, and of as many facts: none of them reads the whole table."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from idempotency.admin import searching
+from tests.emptying import empty_tables
+from tests.integration.idempotency.admin.test_searching import pages_of, pages_read
+
+ROWS, NEWEST = 100_000, 500
+NUMBER = "00000000-0000-7000-8000-000000000001"
+
+# number n: a payment of 1 fen by Alipay, a tenth of a second before the next, the last an hour ago; the first one alone is held
+FILL = f"""
+BEGIN;
+SET LOCAL session_replication_role = replica;
+INSERT INTO payments_payment (id, order_id, amount_minor, currency, status, paid_minor, refunded_minor,
+    reserved_minor, version, updated_at)
+VALUES ('{NUMBER}', '{NUMBER}', 1, 'CNY', 'succeeded', 1, 0, 0, 1, now());
+INSERT INTO payments_attempt (id, payment_id, channel, method, merchant, amount_minor, currency, status, description,
+    reference, next_action_type, next_action_url, next_action_params, payer, message, query_count, expires_at)
+VALUES ('{NUMBER}', '{NUMBER}', 'alipay', 'page', 'm', 1, 'CNY', 'succeeded', '', '', '', '', '{{}}', '{{}}', '', 0,
+    now());
+INSERT INTO payments_observation (channel, merchant, provider_txn_id, kind, attempt_id, amount_minor, currency,
+    out_refund_no, credited, source)
+SELECT 'alipay', 'm', 'txn-' || n, 'paid', '{NUMBER}', 1, 'CNY', '', true, 'query'
+FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO payments_journalentry (observation_id, kind, created_at)
+SELECT id, 'moved', now() - make_interval(secs => 3600 + ({ROWS} - row_number() OVER (ORDER BY id)) / 10.0)
+FROM payments_observation ORDER BY id;
+INSERT INTO payments_journalline (entry_id, account, amount_minor, currency)
+SELECT e.id, CASE WHEN side < 0 THEN 'provider:alipay:m' WHEN n = 1 THEN 'held' ELSE 'orders' END, -side, 'CNY'
+FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM payments_journalentry) e, (VALUES (-1), (1)) v (side)
+ORDER BY e.id;
+COMMIT
+"""
+TABLES = ("payments_observation", "payments_journalentry", "payments_journalline")
+ANALYSED = f"VACUUM ANALYZE {', '.join(TABLES)}"
+
+
+@pytest.fixture(scope="module")
+def journal(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    with django_db_blocker.unblock():
+        with connection.cursor() as cursor:
+            cursor.execute(FILL)
+            cursor.execute(ANALYSED)
+        yield
+        empty_tables()
+        with connection.cursor() as cursor:
+            cursor.execute(ANALYSED)
+
+
+@pytest.fixture
+def operator(journal: None, db: None, monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setattr(searching, "LOOKED_AT", NEWEST)
+    client = Client()
+    client.force_login(User.objects.create_superuser("boss"))
+    return client
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "count"),
+    [
+        ("journalentry", {"kind": "counted"}, 0),
+        ("journalentry", {"account": "held"}, 0),  # there is one, and it is old
+        ("journalentry", {"account": "orders"}, 50),
+        ("journalentry", {"channel": "alipay"}, 50),
+        ("journalentry", {"channel": "wechat"}, 0),
+        ("journalentry", {"booked": "1h"}, 0),
+        ("journalentry", {"booked": "30d", "account": "held"}, 0),
+        ("journalentry", {"booked": "24h"}, 50),
+        ("journalline", {"account": "held"}, 0),
+        ("journalline", {"channel": "wechat"}, 0),
+        ("journalline", {"booked": "24h", "account": "orders"}, 50),
+        ("journalline", {"booked": "1h"}, 0),
+        ("observation", {"q": "txn-7"}, 0),  # of an account that is not configured
+        ("observation", {"q": f"txn-{ROWS}"}, 1),
+        ("observation", {"kind": "refunded"}, 0),
+    ],
+)
+def test_no_list_reads_the_whole_table(operator: Client, model: str, query: dict[str, str], count: int) -> None:
+    with CaptureQueriesContext(connection) as asked:
+        found = operator.get(f"/admin/payments/{model}/", query).context["cl"].result_list
+    assert len(found) == count
+    assert pages_read(asked, f"payments_{model}") < sum(map(pages_of, TABLES)) / 2, asked.captured_queries

@@ -1,0 +1,264 @@
+"""Payments and refunds over the API, and everything about them in the admin."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Permission, User
+from django.core.checks import Error
+from django.core.management import CommandError, call_command
+from django.db.models.functions import Now
+from django.test import Client, override_settings
+from rest_framework.test import APIClient
+
+from idempotency.maintenance.completer import complete_stalled
+from idempotency.models import LedgerEntry
+from payments.attempts import asking, services
+from payments.checks import check_channels, check_functions
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.models import Anomaly, Attempt, Payment, Refund
+from payments.providers.base import FactKind, RefundResult, RefundStatus
+from payments.reconciliation import reconcile
+from payments.refunds import steps as refunds
+from tests.integration.payments.conftest import letter, paid, payment_of
+from tests.integration.shop.provider import ScriptedProvider
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+@pytest.fixture
+def payment(open_attempt: OpenAttempt) -> Payment:
+    attempt = open_attempt()
+    services.fold((paid(attempt),), source="query")
+    return payment_of(attempt)
+
+
+class Teller(ScriptedProvider):
+    """A provider whose refunds end as `answers` says, one after the other; then they succeed."""
+
+    def __init__(self, payment: Payment) -> None:
+        super().__init__("wechat", merchant=payment.attempts.get().merchant)
+        self.answers: list[Any] = []
+        self.asked: list[str] = []
+
+    def refund(self, *, out_trade_no: str, out_refund_no: str, amount_minor: int, **rest: Any) -> RefundResult:
+        self.asked.append(out_refund_no)
+        answer = self.answers.pop(0) if self.answers else RefundStatus.SUCCEEDED
+        if isinstance(answer, BaseException):
+            raise answer
+        if answer is not RefundStatus.SUCCEEDED:
+            return RefundResult(status=answer)
+        attempt = Attempt.objects.get(pk=out_trade_no)
+        fact = paid(
+            attempt,
+            kind=FactKind.REFUNDED,
+            provider_txn_id=f"r{out_refund_no}",
+            amount_minor=amount_minor,
+            out_refund_no=out_refund_no,
+        )
+        return RefundResult(status=answer, facts=(fact,))
+
+    def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
+        return RefundResult(status=RefundStatus.NOT_FOUND)
+
+
+@pytest.fixture
+def teller(payment: Payment, monkeypatch: pytest.MonkeyPatch) -> Teller:
+    made = Teller(payment)
+    monkeypatch.setattr("payments.attempts.services.provider", {"wechat": made}.__getitem__)
+    return made
+
+
+@pytest.fixture
+def caller(shopper: User) -> APIClient:
+    client = APIClient()
+    client.force_authenticate(shopper)
+    return client
+
+
+def refund(caller: APIClient, payment: Payment, amount_minor: int, key: str = "r1") -> Any:
+    return caller.post(
+        f"/api/v1/payments/{payment.id.hex}/refunds",
+        {"amount_minor": amount_minor, "reason": "too small"},
+        format="json",
+        headers={"Idempotency-Key": key},
+    )
+
+
+def test_a_payment_is_shown_to_its_owner_and_to_staff_alone(caller: APIClient, payment: Payment) -> None:
+    address = f"/api/v1/payments/{payment.id.hex}"
+    shown = caller.get(address).json()
+    assert set(shown) == {
+        *("id", "order", "status", "version", "amount", "paid_minor", "refunded_minor", "attempts"),
+    }
+    assert (shown["status"], shown["amount"]) == ("succeeded", {"amount_minor": 1990, "currency": "CNY"})
+    assert set(shown["attempts"][0]) == {"channel", "method", "out_trade_no", "status", "next_action"}
+    stranger = APIClient()
+    assert stranger.get(address).status_code == 401
+    other = User.objects.create_user("bob")
+    stranger.force_authenticate(other)
+    assert stranger.get(address).json()["code"] == "payment_not_found"
+    other.user_permissions.add(Permission.objects.get(codename="view_payment"))
+    stranger.force_authenticate(User.objects.get(pk=other.pk))
+    assert stranger.get(address).status_code == 200
+
+
+def test_a_refund_and_its_replay(caller: APIClient, payment: Payment, teller: Teller) -> None:
+    first, again = refund(caller, payment, 500), refund(caller, payment, 500)
+    assert (first.status_code, first.json()["status"], first.json()["amount_minor"]) == (201, "succeeded", 500)
+    assert first.content == again.content
+    assert again["Idempotent-Replayed"] == "true"
+    assert len(teller.asked) == 1
+    payment.refresh_from_db()
+    assert (payment.status, payment.refunded_minor) == ("partially_refunded", 500)
+
+
+@pytest.mark.parametrize("amount_minor", ["5", "1_000", 1.0, True, None], ids=repr)
+def test_an_amount_is_a_whole_number_of_json(caller: APIClient, payment: Payment, amount_minor: Any) -> None:
+    assert refund(caller, payment, amount_minor).json()["code"] == "validation_failed"
+
+
+def test_more_than_is_left_is_409(caller: APIClient, payment: Payment, teller: Teller) -> None:
+    assert refund(caller, payment, 1991).json()["code"] == "refund_exceeds_paid"
+    assert refund(caller, payment, 0, key="r2").status_code == 400
+    assert teller.asked == []
+
+
+def test_an_uncertain_refund_is_202_and_goes_on_under_the_same_number(
+    caller: APIClient, payment: Payment, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "AGAIN", timedelta(0))
+    teller.answers = [OutcomeUnknown("timed out"), RefundStatus.PROCESSING]
+    told = [refund(caller, payment, 500) for _ in range(3)]
+    assert [(answer.status_code, answer.json()["status"]) for answer in told] == [
+        (202, "uncertain"),
+        (202, "processing"),
+        (202, "succeeded"),
+    ]
+    assert len(set(teller.asked)) == 1
+    assert Refund.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "counted", "status"),
+    [
+        (RefundStatus.SUCCEEDED, "finished", "succeeded"),
+        (ProviderRejected("NOT_ENOUGH", "no money"), "uncertain", "uncertain"),  # the first may still be made
+        (ProviderUnavailable("refused"), "failed", "uncertain"),
+        (OutcomeUnknown("timed out"), "uncertain", "uncertain"),
+    ],
+)
+def test_a_refund_that_nobody_retries_is_gone_on_with(
+    caller: APIClient, payment: Payment, teller: Teller, outcome: Any, counted: str, status: str
+) -> None:
+    teller.answers = [OutcomeUnknown("timed out"), outcome]
+    assert refund(caller, payment, 500).status_code == 202
+    assert complete_stalled(idle_seconds=0) == {counted: 1}
+    assert Refund.objects.get().status == status
+    assert len(set(teller.asked)) == 1
+
+
+def test_a_provider_that_refuses_or_is_out_of_reach(caller: APIClient, payment: Payment, teller: Teller) -> None:
+    teller.answers = [ProviderUnavailable("refused"), ProviderRejected("NOT_ENOUGH", "no money")]
+    away = refund(caller, payment, 500)
+    assert (away.status_code, away.json()["code"], away["Retry-After"]) == (503, "provider_unavailable", "2")
+    assert refund(caller, payment, 500).json()["code"] == "refund_refused"
+    assert Refund.objects.count() == 1
+
+
+def test_an_abandoned_refund_is_never_made(
+    caller: APIClient, payment: Payment, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as crash:
+        crash.setattr(refunds, "submit_refund", lambda refund_id, **how: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            refund(caller, payment, 500)
+    call_command(
+        "idempotency", "abandon", str(LedgerEntry.objects.get().pk), "--note", "withdrawn", "--operator", "eve"
+    )
+    assert refund(caller, payment, 500).json()["code"] == "operation_abandoned"
+    Refund.objects.update(next_query_at=Now())
+    assert reconcile.run_due() == 0
+    withdrawn = Refund.objects.get()
+    assert (withdrawn.status, withdrawn.message.split()[0]) == ("failed", "abandoned")
+    assert refund(caller, payment, 1990, key="r2").status_code == 201  # nothing is reserved for it any more
+    assert len(teller.asked) == 1
+
+
+def test_a_refund_that_the_provider_may_have_made_cannot_be_abandoned(
+    caller: APIClient, payment: Payment, teller: Teller, admin_client: Client
+) -> None:
+    teller.answers = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):  # the process ends while its call is out
+        refund(caller, payment, 500)
+    entry = LedgerEntry.objects.get()
+    with pytest.raises(CommandError, match="may have made it"):
+        call_command("idempotency", "abandon", str(entry.pk), "--note", "withdrawn", "--operator", "eve")
+    given = {"outcome": "abandoned", "note": "withdrawn", "status": "200", "body": "", "fence": entry.fence}
+    address = f"/admin/idempotency/ledgerentry/{entry.pk}/decide/"
+    assert "may have made it" in admin_client.post(address, given, follow=True).content.decode()
+    entry.refresh_from_db()
+    assert entry.state == "running"
+    refunds.submit_refund(Refund.objects.get().pk)
+    with pytest.raises(CommandError, match="has made this refund"):
+        call_command("idempotency", "abandon", str(entry.pk), "--note", "withdrawn", "--operator", "eve")
+    assert refund(caller, payment, 500).json()["status"] == "succeeded"
+
+
+def test_a_stranger_refunds_nothing(payment: Payment, teller: Teller) -> None:
+    stranger = APIClient()
+    stranger.force_authenticate(User.objects.create_user("bob"))
+    assert refund(stranger, payment, 500).status_code == 404
+    assert Refund.objects.count() == 0
+
+
+def test_the_admin_shows_everything_and_changes_nothing(
+    admin_client: Client, open_attempt: OpenAttempt, payment: Payment
+) -> None:
+    attempt = open_attempt("alipay")
+    letter(attempt, notification_id="n-1").send()
+    second = open_attempt()
+    letter(second, charged_minor=5).send()
+    mismatch = payment_of(second)
+    assert (Anomaly.objects.count(), Refund.objects.count()) == (1, 1)
+    for model in ("payment", "attempt", "notification", "anomaly", "refund"):
+        listed = admin_client.get(f"/admin/payments/{model}/")
+        assert listed.status_code == 200
+        rows = apps.get_model("payments", model).objects.all()
+        for row in rows:
+            shown = admin_client.get(f"/admin/payments/{model}/{row.pk}/change/")
+            assert shown.status_code == 200
+            assert admin_client.post(f"/admin/payments/{model}/{row.pk}/change/", {}).status_code == 403
+        assert admin_client.get(f"/admin/payments/{model}/add/").status_code == 403
+    page = admin_client.get(f"/admin/payments/payment/{mismatch.id}/change/").content.decode()
+    assert "NOT CREDITED" in page
+    assert "TRANSACTION.SUCCESS" in page
+    assert "TRADE_SUCCESS" in admin_client.get("/admin/payments/notification/", {"q": "n-1"}).content.decode()
+
+
+def test_a_payment_is_found_by_any_of_our_numbers(admin_client: Client, payment: Payment) -> None:
+    attempt = payment.attempts.get()
+    for number in (payment.id.hex, str(payment.id), payment.order_id.hex, attempt.out_trade_no):
+        assert b"1 payment" in admin_client.get("/admin/payments/payment/", {"q": number}).content
+    for nonsense in ("nothing", "f" * 32):
+        assert b"0 payments" in admin_client.get("/admin/payments/payment/", {"q": nonsense}).content
+
+
+def test_checks_name_the_setting() -> None:
+    def messages(found: list[Any]) -> str:
+        assert all(isinstance(message, Error) for message in found)
+        return " ".join(str(message.msg) for message in found)
+
+    assert check_functions(None) == []
+    for name in ("PAYMENT_ORDER_LISTENER", "PAYMENT_EVENT_HANDLER"):
+        for wrong in ("nowhere.to.be_found", "shop.orders.lifecycle.CLOSING_GRACE_SECONDS"):
+            with override_settings(**{name: wrong}):
+                assert f"{name} = {wrong!r}" in messages(check_functions(None))
+    with override_settings(PAYMENT_CHANNELS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}}):
+        assert "WECHAT_API_V3_KEY is not set" in messages(check_channels(None))
+    with override_settings(PAYMENT_CHANNELS={"coins": {}}):
+        assert "coins" in messages(check_channels(None))

@@ -1,0 +1,132 @@
+"""Real providers towards an address that answers as told, and a Redis that can be taken away."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from django.db import connections
+from prometheus_client import Counter
+
+from payments.attempts import services
+from payments.channels import configured
+from payments.models import Attempt
+from payments.providers.base import Provider
+from tests.conftest import hanging
+from tests.integration.payments.conftest import mug, new_order, open_attempt, shopper
+from tests.unit.payments.providers.conftest import Answer, Company, company, unpaid
+from tests.unit.payments.providers.conftest import channels as channels_at
+
+__all__ = ["company", "mug", "new_order", "open_attempt", "shopper"]
+
+SECONDS = 30.0  # whatever is waited for longer does not come
+
+OpenAttempt = Callable[..., Attempt]
+
+
+@pytest.fixture
+def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
+    """Both channels, built as the project builds them."""
+    settings.PAYMENT_CHANNELS = channels_at(company)
+    configured.forget()
+    company.answer = unpaid(company)
+    yield
+    for provider in configured.current().values():
+        provider._http.close()  # type: ignore[attr-defined]
+    configured.forget()
+
+
+@pytest.fixture
+def wechat(channels: None) -> Provider:
+    return services.provider("wechat")
+
+
+@pytest.fixture(params=["gone", "hanging"])
+def away(request: pytest.FixtureRequest, settings: Any, redis_server: redis.Redis) -> Iterator[None]:
+    """Redis cannot be reached, or does not answer. It is asked once, and then the breaker stays open."""
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "BREAKER_SECONDS": 3600}
+    if request.param == "hanging":
+        with hanging(redis_server):
+            yield
+        return
+    cache = settings.CACHES["default"]
+    settings.CACHES = {"default": {**cache, "LOCATION": "redis://127.0.0.1:1/0"}}
+    yield
+
+
+class Desk:
+    """At the provider's address: each call that arrives stays until it is let go."""
+
+    def __init__(self, company: Company) -> None:
+        self._answer = company.answer
+        self._arrived = threading.Semaphore(0)
+        self._let_go = threading.Semaphore(0)
+        self._guard = threading.Lock()
+        self.here = self.most = 0
+        company.answer = self._keep
+
+    def _keep(self, body: bytes) -> Answer:
+        with self._guard:
+            self.here += 1
+            self.most = max(self.most, self.here)
+        self._arrived.release()
+        assert self._let_go.acquire(timeout=SECONDS)
+        with self._guard:
+            self.here -= 1
+        return self._answer(body)
+
+    def arrived(self, calls: int) -> None:
+        """Wait for so many more."""
+        for _ in range(calls):
+            assert self._arrived.acquire(timeout=SECONDS)
+
+    def let_go(self, calls: int) -> None:
+        self._let_go.release(calls)
+
+
+@pytest.fixture
+def desk(company: Company, channels: None) -> Iterator[Desk]:
+    made = Desk(company)
+    yield made
+    made.let_go(1000)
+
+
+class Background:
+    """A function in a thread of its own, with a database connection of its own."""
+
+    def __init__(self, job: Callable[[], Any]) -> None:
+        self._job = job
+        self._ended: Any = None
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._ended = self._job()
+        except Exception as error:
+            self._ended = error
+        finally:
+            connections.close_all()
+
+    def result(self) -> Any:
+        """What it returned, or raised."""
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+        return self._ended
+
+
+def counted(counter: Counter, **labels: str) -> float:
+    """A counter's value; asked of itself, since the whole registry would ask the database too."""
+    samples = [sample for metric in counter.collect() for sample in metric.samples]
+    return sum(sample.value for sample in samples if sample.name.endswith("_total") and sample.labels == labels)
+
+
+def scripts_run(server: redis.Redis, work: Callable[[], Any]) -> int:
+    """How many scripts `work` has Redis run; it subscribes to nothing."""
+    work()  # from now on the server knows the scripts
+    server.config_resetstat()
+    work()
+    told = server.info("commandstats")
+    assert "cmdstat_subscribe" not in told
+    return sum(told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))

@@ -1,0 +1,91 @@
+"""Nonces of notifications are remembered, and decide nothing: the database alone acknowledges."""
+
+from typing import Any
+
+import pytest
+import redis
+from django.db import connection, transaction
+
+from idempotency.locks import ExpiringSet
+from payments.channels.sharing import UNSHARED, shared
+from payments.models import Notification
+from payments.webhooks import intake as webhooks
+from tests.integration.payments.conftest import letter, payment_of
+from tests.integration.payments.limits.conftest import OpenAttempt, counted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def replayed() -> float:
+    """Counted when Redis' answer is read: by what is asked next on the connection that was told last."""
+    shared(
+        "a question", lambda client: ExpiringSet("any", ttl_seconds=1, client=client).add("any"), otherwise=True
+    )
+    return counted(webhooks.REPLAYED, channel="wechat")
+
+
+def duplicates() -> float:
+    return counted(webhooks.RECEIVED, channel="wechat", verdict="duplicate")
+
+
+def test_the_same_bytes_are_told_from_a_copy_signed_anew(
+    open_attempt: OpenAttempt, redis_server: redis.Redis
+) -> None:
+    attempt = open_attempt()
+    first, anew = letter(attempt, notification_id="n"), letter(attempt, notification_id="n")
+    before = replayed(), duplicates()
+    assert [note.send().status_code for note in (first, anew, first, anew)] == [204] * 4
+    assert (replayed(), duplicates()) == (before[0] + 2, before[1] + 3)
+    assert payment_of(attempt).paid_minor == 1990
+
+
+def test_a_forged_body_does_not_ride_on_a_nonce(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
+    note, before = letter(open_attempt(), notification_id="n"), replayed()
+    assert note.send().status_code == 204
+    known = redis_server.keys("*:seen:*")
+    assert note.send(body=note.body + b" ").status_code == 401
+    assert (redis_server.keys("*:seen:*"), replayed()) == (known, before)
+
+
+def test_what_redis_remembers_acknowledges_nothing(open_attempt: OpenAttempt, redis_server: redis.Redis) -> None:
+    """A database that was restored, or a standby promoted too early, must get its notification back from a copy."""
+    note = letter(open_attempt(), notification_id="n")
+    assert note.send().status_code == 204
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # as a restore does: past every trigger
+        Notification.objects.all().delete()
+    assert note.send().status_code == 204
+    assert Notification.objects.count() == 1
+
+
+def test_what_failed_is_not_remembered(
+    open_attempt: OpenAttempt, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt()
+    note, before = letter(attempt, notification_id="n"), replayed()
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(webhooks, "observe", fail)
+        assert note.send().status_code == 500
+    assert note.send().status_code == 204
+    assert (replayed(), payment_of(attempt).paid_minor) == (before, 1990)
+
+
+def test_without_redis_every_copy_is_acknowledged(open_attempt: OpenAttempt, away: None) -> None:
+    attempt = open_attempt()
+    note, before = letter(attempt), (replayed(), counted(UNSHARED, what="notification nonces"))
+    # the first question that nobody answers opens the breaker, and the nonces of all are missed
+    assert [note.send().status_code for _ in range(3)] == [204] * 3
+    assert replayed() == before[0]
+    assert counted(UNSHARED, what="notification nonces") == before[1] + 3
+    assert payment_of(attempt).paid_minor == 1990
+
+
+def test_alipay_signs_no_nonce_and_none_is_remembered(
+    open_attempt: OpenAttempt, redis_server: redis.Redis
+) -> None:
+    assert letter(open_attempt("alipay")).send().content == b"success"
+    assert not redis_server.keys("*:seen:*")

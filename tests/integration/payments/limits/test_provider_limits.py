@@ -1,0 +1,250 @@
+"""Calls to a provider: so many at once, so many a second, over all threads and processes; without Redis unlimited."""
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+from django.db import connection
+
+from idempotency.locks.engine.script import tagged
+from idempotency.observability import metrics
+from payments.attempts import services
+from payments.channels import limits
+from payments.channels.sharing import UNSHARED
+from payments.errors import NoRoom, OutcomeUnknown, ProviderUnavailable
+from payments.models import Attempt
+from payments.providers.base import Provider, TradeStatus
+from tests.conftest import hanging
+from tests.integration.idempotency.locks.actors import until
+from tests.integration.payments.limits.conftest import Background, Desk, OpenAttempt, counted, scripts_run
+from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed, unpaid
+
+NUMBER = "a" * 32
+
+
+def ask(provider: Provider) -> TradeStatus:
+    return provider.query(out_trade_no=NUMBER).status
+
+
+def waiting(server: redis.Redis, channel: str = "wechat") -> int:
+    return int(server.zcard(f"{tagged('permits', f'provider:{channel}')}:queue"))
+
+
+def test_no_more_run_at_once_than_are_permitted(
+    wechat: Provider, desk: Desk, settings: Any, redis_server: redis.Redis
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 2, 30
+    calls = [Background(lambda: ask(wechat)) for _ in range(6)]
+    desk.arrived(2)
+    until(lambda: waiting(redis_server) == 4, "four wait")
+    desk.let_go(6)
+    assert [call.result() for call in calls] == [TradeStatus.PENDING] * 6
+    assert desk.most == 2
+
+
+def test_each_channel_has_permits_of_its_own(
+    wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    first = Background(lambda: ask(wechat))
+    desk.arrived(1)
+    trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+    company.answer = alipay_says("alipay.trade.query", trade)
+    assert ask(services.provider("alipay")) is TradeStatus.PENDING
+    desk.let_go(1)
+    assert first.result() is TradeStatus.PENDING
+
+
+def test_without_room_nothing_is_sent(
+    wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    first = Background(lambda: ask(wechat))
+    desk.arrived(1)
+    with pytest.raises(ProviderUnavailable, match="1 calls to wechat are running"):
+        ask(wechat)
+    assert len(company.asked) == 1
+    desk.let_go(2)
+    assert first.result() is TradeStatus.PENDING
+    assert ask(wechat) is TradeStatus.PENDING
+
+
+def by_shopper(provider: Provider) -> TradeStatus:
+    with limits.for_shopper():
+        return ask(provider)
+
+
+def test_shoppers_questions_leave_permits_for_all_other_calls(
+    wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 4, 30
+    first = Background(lambda: by_shopper(wechat))
+    desk.arrived(1)
+    with pytest.raises(NoRoom, match="1 calls to wechat:shoppers are running"):
+        by_shopper(wechat)  # at once, although others would wait
+    others = [Background(lambda: ask(wechat)) for _ in range(3)]
+    desk.arrived(3)
+    assert len(company.asked) == 4
+    desk.let_go(4)
+    assert [call.result() for call in [first, *others]] == [TradeStatus.PENDING] * 4
+
+
+def test_shoppers_questions_have_a_share_of_the_rate(
+    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
+    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 8, 0
+    asked = [by_shopper(wechat), by_shopper(wechat)]
+    for _ in range(10):
+        with pytest.raises(NoRoom):
+            by_shopper(wechat)
+    assert [*asked, *(ask(wechat) for _ in range(6))] == [TradeStatus.PENDING] * 8
+    with pytest.raises(NoRoom, match="8 calls a second to wechat"):
+        ask(wechat)
+    assert len(company.asked) == 8
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_attempt_that_found_no_room_goes_on_under_its_number(
+    open_attempt: OpenAttempt,
+    wechat: Provider,
+    company: Company,
+    settings: Any,
+    redis_server: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
+    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    attempt = open_attempt(status="created")
+    Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
+    ask(wechat)  # takes the only place
+    with pytest.raises(ProviderUnavailable):
+        services.submit_attempt(attempt.pk)
+    assert len(company.asked) == 1
+    attempt.refresh_from_db()
+    assert attempt.status == "created"
+    settings.PROVIDER_CALLS_PER_SECOND = 3
+    trade = {"trade_state": "NOTPAY", "out_trade_no": attempt.out_trade_no}
+    company.answer = signed({**trade, "code_url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"})
+    services.submit_attempt(attempt.pk)
+    attempt.refresh_from_db()
+    assert (attempt.status, attempt.next_action_url) == ("pending", "weixin://wxpay/bizpayurl?pr=p4lpSuKzz")
+
+
+def test_the_rate_is_kept_and_a_refusal_gives_its_permit_back(
+    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1, 2, 0
+    assert [ask(wechat), ask(wechat)] == [TradeStatus.PENDING] * 2
+    for _ in range(3):
+        with pytest.raises(ProviderUnavailable, match="2 calls a second to wechat"):
+            ask(wechat)
+    assert len(company.asked) == 2
+    redis_server.delete(tagged("rate", "provider:wechat"))
+    assert ask(wechat) is TradeStatus.PENDING
+
+
+def test_a_turn_that_comes_in_time_is_waited_for(
+    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RATE_SECONDS", 0.1)
+    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1, 30
+    calls = [Background(lambda: ask(wechat)) for _ in range(4)]
+    assert [call.result() for call in calls] == [TradeStatus.PENDING] * 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_transaction_is_open_while_one_waits(
+    open_attempt: OpenAttempt, desk: Desk, settings: Any, redis_server: redis.Redis
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 30
+    attempt = open_attempt()
+    calls = [Background(lambda: services.query_attempt(attempt.pk).status) for _ in range(2)]
+    desk.arrived(1)
+    until(lambda: waiting(redis_server) == 1, "one waits")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+        )
+        assert cursor.fetchone() == (0,)
+    desk.let_go(2)
+    assert [call.result() for call in calls] == ["pending"] * 2
+
+
+def test_whatever_the_call_comes_to_the_permit_goes_back(
+    wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    company.answer = lambda body: (502, {}, b"")
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            ask(wechat)
+    company.answer = unpaid(company)
+    assert ask(wechat) is TradeStatus.PENDING
+
+
+def test_a_call_costs_three_commands(wechat: Provider, redis_server: redis.Redis) -> None:
+    assert scripts_run(redis_server, lambda: ask(wechat)) == 3
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_without_redis_calls_go_out_unlimited(
+    wechat: Provider, company: Company, settings: Any, away: None, calls: int
+) -> None:
+    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_CALLS_PER_SECOND = 1, 1
+    settings.PROVIDER_WAIT_SECONDS = 0
+    before = counted(UNSHARED, what=limits.PERMIT), counted(metrics.redis_failures)
+    assert [ask(wechat) for _ in range(calls)] == [TradeStatus.PENDING] * calls
+    assert len(company.asked) == calls
+    after = counted(UNSHARED, what=limits.PERMIT), counted(metrics.redis_failures)
+    assert after == (before[0] + calls, before[1] + 1)  # one time-out was paid
+
+
+def test_switched_off_is_unlimited_too(wechat: Provider, company: Company, settings: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS_ALIAS": None}
+    settings.PROVIDER_CALLS_PER_SECOND = 1
+    assert [ask(wechat) for _ in range(3)] == [TradeStatus.PENDING] * 3
+
+
+def test_a_redis_that_goes_away_in_the_middle_does_not_cost_the_answer(
+    wechat: Provider, company: Company, redis_server: redis.Redis
+) -> None:
+    answer = company.answer
+    before = counted(UNSHARED, what=limits.PERMIT)
+    with ExitStack() as stack:
+
+        def stop(body: bytes) -> Answer:
+            stack.enter_context(hanging(redis_server))
+            return answer(body)
+
+        company.answer = stop
+        assert ask(wechat) is TradeStatus.PENDING
+    assert counted(UNSHARED, what=limits.PERMIT) == before + 1
+
+
+def test_a_redis_that_forgets_in_the_middle_does_not_cost_the_answer(
+    wechat: Provider, company: Company, redis_server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = company.answer
+
+    def forget(body: bytes) -> Answer:
+        redis_server.flushall()
+        return answer(body)
+
+    company.answer = forget
+    assert ask(wechat) is TradeStatus.PENDING
+    assert "more may have run at once" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_payment_makes_no_call_and_takes_no_room(
+    open_attempt: OpenAttempt, company: Company, redis_server: redis.Redis
+) -> None:
+    attempt = open_attempt("alipay", status="created")
+    Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
+    services.submit_attempt(attempt.pk)
+    assert not company.asked
+    assert not redis_server.keys("*provider*")

@@ -1,0 +1,818 @@
+"""What an operator tells of attempts and refunds whose provider cannot tell us: it counts as a fact, once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.contrib.messages import get_messages
+from django.db import DatabaseError, connection, transaction
+from django.db.models import F
+from django.test import Client
+from django.utils import timezone
+
+from idempotency.ids import new_id
+from payments.attempts import services
+from payments.channels import configured
+from payments.models import Anomaly, Attempt, Observation, Payment, Refund
+from payments.operations import telling
+from payments.operations.decisions import NotDecidable, Operator
+from payments.providers.base import Fact, RefundResult, RefundStatus
+from payments.refunds import steps as refunds
+from payments.settlement.journal import trial_balance
+from shop.models import Order, Product
+from tests.integration.payments.admin.test_payment_admin import audit, done, page, shown
+from tests.integration.payments.conftest import (
+    closed,
+    letter,
+    number_of,
+    opened,
+    order_of,
+    paid,
+    payment_of,
+    refunded,
+)
+from tests.integration.shop.provider import ScriptedProvider
+from tests.threads import at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+Cut = Callable[..., None]
+
+OLD = refunds.IN_DOUBT + timedelta(seconds=1)
+GONE = ["off", "of_another_merchant", "without_an_answer"]
+WHY = {
+    "off": "the channel is not configured here",
+    "of_another_merchant": "the channel is configured for another merchant",
+    "without_an_answer": "it has given no answer that can be trusted for more than 10 minutes",
+}
+
+
+@pytest.fixture
+def cut(settings: Any) -> Cut:
+    """Nobody can be asked about the row any more, for a reason of `GONE`."""
+    before = settings.PAYMENT_CHANNELS
+
+    def cut_off(row: Attempt | Refund, why: str = "off") -> None:
+        rows = type(row)._default_manager.filter(pk=row.pk)
+        if why == "without_an_answer":
+            rows.update(status="uncertain", submitted_at=timezone.now() - OLD)
+        else:
+            rows.filter(status="created", submitted_at__isnull=False).update(status="pending")
+        if why == "off":
+            settings.PAYMENT_CHANNELS = {}
+        elif why == "of_another_merchant":
+            settings.PAYMENT_CHANNELS = {**before, "wechat": {**before["wechat"], "MCH_ID": "1900009999"}}
+        configured.forget()
+        row.refresh_from_db()
+
+    return cut_off
+
+
+@pytest.fixture
+def on_again(settings: Any) -> Callable[[], None]:
+    before = settings.PAYMENT_CHANNELS
+
+    def switch_on() -> None:
+        settings.PAYMENT_CHANNELS = before
+        configured.forget()
+
+    return switch_on
+
+
+@pytest.fixture
+def attempt(open_attempt: OpenAttempt) -> Attempt:
+    """Submitted to WeChat Pay; 19.90 CNY."""
+    return open_attempt(status="created")
+
+
+@pytest.fixture
+def over(attempt: Attempt) -> Attempt:
+    """The same, and neither it nor its order can be paid any more."""
+    let_end(attempt)
+    return attempt
+
+
+@pytest.fixture
+def refund(attempt: Attempt) -> Refund:
+    """Of 5.00 of 19.90 CNY, sent a while ago."""
+    letter(attempt).send()
+    return sent(attempt)
+
+
+def sent(attempt: Attempt, amount_minor: int = 500) -> Refund:
+    with transaction.atomic():
+        made = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=amount_minor, reason="")
+    Refund.objects.filter(pk=made.pk).update(status="processing", submitted_at=timezone.now() - OLD)
+    made.refresh_from_db()
+    return made
+
+
+def let_end(attempt: Attempt) -> None:
+    past = timezone.now() - timedelta(minutes=1)
+    Attempt.objects.filter(pk=attempt.pk).update(expires_at=past)
+    Order.objects.filter(pk=payment_of(attempt).order_id).update(expires_at=past)
+    attempt.refresh_from_db()
+
+
+def refund_number(refund: Refund) -> str:
+    """The provider's, as `back` tells it."""
+    return f"5030{refund.out_refund_no}"
+
+
+def back(refund: Refund, **changed: Any) -> Fact:
+    """The fact that it went back."""
+    return replace(refunded(refund.attempt, refund.amount_minor, refund.out_refund_no), **changed)
+
+
+def form(row: Attempt | Refund, told_moved: bool, /, **changed: Any) -> dict[str, Any]:
+    ours = number_of(row) if isinstance(row, Attempt) else refund_number(row)
+    given = {
+        "moved": "yes" if told_moved else "no",
+        "number": ours if told_moved else "",
+        "reason": "seen in the portal",
+    }
+    return {**given, **changed}
+
+
+def address(row: Attempt | Refund) -> str:
+    return page(Payment(pk=row.payment_id), f"tell/{row.pk}")
+
+
+def told(client: Client, row: Attempt | Refund, moved: bool, **changed: Any) -> str:
+    """The operator tells it; what he hears."""
+    (sentence,) = done(client, address(row), **form(row, moved, **changed))
+    row.refresh_from_db()
+    return sentence
+
+
+def books() -> dict[str, int]:
+    return {line["account"].split(":")[0]: line["debit_minor"] for line in trial_balance()}
+
+
+def totals(row: Attempt | Refund) -> tuple[str, int, int, int]:
+    payment = Payment.objects.get(pk=row.payment_id)
+    return payment.status, payment.paid_minor, payment.refunded_minor, payment.reserved_minor
+
+
+def stock() -> int:
+    return Product.objects.get(sku="mug").stock
+
+
+class TestAttempts:
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_was_paid(self, admin_client: Client, attempt: Attempt, cut: Cut, why: str) -> None:
+        cut(attempt, why)
+        asked = shown(admin_client, address(attempt))
+        for words in (
+            attempt.out_trade_no,
+            "19.90 CNY",
+            f"wechat cannot tell us what became of it: {WHY[why]}",
+            attempt.merchant,
+        ):
+            assert words in asked
+        sentence = told(admin_client, attempt, True)
+        name = f"wechat attempt {attempt.out_trade_no}"
+        assert sentence == f"{name}: it was paid, and that counts for the order."
+        assert (attempt.status, order_of(attempt).status) == ("succeeded", "paid")
+        assert totals(attempt) == ("succeeded", 1990, 0, 0)
+        assert books() == {"provider": 1990, "orders": -1990}
+        fact = Observation.objects.get()
+        assert (fact.source, fact.merchant, fact.provider_txn_id, fact.credited) == (
+            "operator",
+            attempt.merchant,
+            attempt.out_trade_no,
+            True,
+        )
+        what = f"Told that {name} was paid with 19.90 CNY as {number_of(attempt)}"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+        assert what in shown(admin_client, page(attempt.payment))
+
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_was_never_paid(self, admin_client: Client, over: Attempt, cut: Cut, why: str) -> None:
+        assert stock() == 99
+        cut(over, why)
+        sentence = told(admin_client, over, False)
+        assert sentence == f"wechat attempt {over.out_trade_no}: it ended unpaid."
+        assert (over.status, order_of(over).status, stock()) == ("closed", "closed", 100)
+        assert totals(over) == ("closed", 0, 0, 0)
+        fact = Observation.objects.get()
+        assert (fact.kind, fact.source) == ("closed", "operator")
+        what = f"Told that wechat attempt {over.out_trade_no} was never paid and cannot be any more"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+
+    def test_what_the_order_does_not_take_goes_back(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt("alipay", order_of(attempt))
+        letter(attempt).send()
+        cut(other)
+        sentence = told(admin_client, other, True)
+        assert sentence.endswith(
+            "it was paid, and the order does not take that: it is kept as an anomaly and goes back to the payer."
+        )
+        assert Anomaly.objects.get().kind == "paid_twice"
+        assert Refund.objects.get().attempt == other
+        assert books()["held"] == -1990
+
+    def test_what_can_still_be_paid_is_not_told_to_have_ended(
+        self, admin_client: Client, attempt: Attempt, cut: Cut
+    ) -> None:
+        cut(attempt)
+        assert "before that nobody knows that it never is." in shown(admin_client, address(attempt))
+        sentence = told(admin_client, attempt, False)
+        assert sentence.startswith(f"wechat attempt {attempt.out_trade_no} can be paid until ")
+        assert (attempt.status, stock(), audit()) == ("pending", 99, [])
+
+    def test_what_was_never_submitted_can_be_paid_by_nobody(
+        self, admin_client: Client, attempt: Attempt, cut: Cut
+    ) -> None:
+        Attempt.objects.update(submitted_at=None)
+        cut(attempt)
+        told(admin_client, attempt, False)
+        assert attempt.status == "closed"
+
+    def test_the_number_of_another_payment_is_refused(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt()
+        letter(other).send()
+        cut(attempt)
+        assert told(admin_client, attempt, True, number=number_of(other)) == (
+            f"Nothing changed: {number_of(other)} is known already, of another payment or refund."
+        )
+        assert (attempt.status, audit(), Anomaly.objects.count()) == ("pending", [], 0)
+
+
+class TestRefunds:
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_went_back(self, admin_client: Client, refund: Refund, cut: Cut, why: str) -> None:
+        cut(refund, why)
+        asked = shown(admin_client, address(refund))
+        for words in (refund.out_refund_no, "5.00 CNY", WHY[why], refund.attempt.merchant):
+            assert words in asked
+        assert totals(refund) == ("succeeded", 1990, 0, 500)
+        sentence = told(admin_client, refund, True)
+        assert sentence == f"Refund {refund.out_refund_no}: the money went back."
+        assert refund.status == "succeeded"
+        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
+        assert books() == {"provider": 1490, "orders": -1490}
+        fact = Observation.objects.get(kind="refunded")
+        assert (fact.source, fact.out_refund_no, fact.paid_txn_id, fact.credited) == (
+            "operator",
+            refund.out_refund_no,
+            number_of(refund.attempt),
+            True,
+        )
+        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY went back as {refund_number(refund)}"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+
+    @pytest.mark.parametrize("why", GONE)
+    def test_it_did_not_move(self, admin_client: Client, refund: Refund, cut: Cut, why: str) -> None:
+        cut(refund, why)
+        sentence = told(admin_client, refund, False)
+        assert sentence == (
+            f"Refund {refund.out_refund_no}: nothing moved; it has failed, and an anomaly is filed."
+        )
+        assert (refund.status, totals(refund)) == ("failed", ("succeeded", 1990, 0, 0))
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.reference) == ("refund_failed", refund.out_refund_no)
+        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY did not move"
+        assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
+        assert sent(refund.attempt, 1990).amount_minor == 1990  # its reservation is gone
+
+    def test_a_request_that_may_still_be_carried_out_is_not_told_to_have_moved_nothing(
+        self, admin_client: Client, refund: Refund, cut: Cut
+    ) -> None:
+        Refund.objects.update(submitted_at=timezone.now())
+        cut(refund)
+        assert told(admin_client, refund, False).startswith(
+            f"What was asked of wechat about refund {refund.out_refund_no} of 5.00 CNY may still be carried out"
+        )
+        assert (refund.status, totals(refund)[3], audit()) == ("processing", 500, [])
+        told(admin_client, refund, True)
+        assert refund.status == "succeeded"
+
+    def test_one_that_its_provider_never_heard_of(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        Refund.objects.update(status="requested", submitted_at=None)
+        cut(refund)
+        told(admin_client, refund, False)
+        assert (refund.status, totals(refund)[3]) == ("failed", 0)
+
+    def test_the_number_of_another_refund_is_refused(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        services.fold((back(refund),), source="query")
+        twin = sent(refund.attempt)
+        cut(twin)
+        for number in (refund_number(refund), number_of(refund.attempt)):
+            assert told(admin_client, twin, True, number=number) == (
+                f"Nothing changed: {number} is known already, of another payment or refund."
+            )
+        assert (twin.status, totals(twin)) == ("processing", ("partially_refunded", 1990, 500, 500))
+        assert audit() == []
+
+    @pytest.mark.parametrize(("moved", "held"), [(True, 0), (False, -5)])
+    def test_of_what_our_policy_gives_back(
+        self, admin_client: Client, attempt: Attempt, cut: Cut, moved: bool, held: int
+    ) -> None:
+        letter(attempt, charged_minor=5).send()
+        ours = Refund.objects.get()
+        cut(ours)
+        told(admin_client, ours, moved)
+        assert ours.status == ("succeeded" if moved else "failed")
+        assert books()["held"] == held
+        mismatch = Anomaly.objects.get(kind="amount_mismatch")
+        assert (mismatch.resolved_at is not None) is moved
+        assert Anomaly.objects.filter(kind="refund_failed").exists() is not moved
+
+
+class TestWhatIsToldLater:
+    """By the provider, once it can tell us again."""
+
+    @pytest.fixture
+    def paid_by_word(
+        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> Attempt:
+        cut(attempt)
+        told(admin_client, attempt, True)
+        on_again()
+        return attempt
+
+    @pytest.mark.parametrize("number", ["as he told it", "42001"])
+    def test_what_the_provider_tells_of_it_is_the_same_money(self, paid_by_word: Attempt, number: str) -> None:
+        fact = paid(paid_by_word, **({"provider_txn_id": number} if number.isdigit() else {}))
+        for source in ("notification", "query"):
+            services.fold((fact,), source=source)
+        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+        assert list(Observation.objects.values_list("source", "credited")) == [
+            ("operator", True),
+            ("notification", False),
+        ]
+        assert books() == {"provider": 1990, "orders": -1990}
+        assert (Anomaly.objects.count(), Refund.objects.count()) == (0, 0)
+
+    def test_its_notification_is_acknowledged(self, paid_by_word: Attempt) -> None:
+        assert [letter(paid_by_word).send().status_code for _ in range(2)] == [204, 204]
+        assert (totals(paid_by_word), Anomaly.objects.count()) == (("succeeded", 1990, 0, 0), 0)
+
+    @pytest.mark.parametrize(("charged_minor", "held"), [(1980, 10), (2090, -100)])
+    def test_another_amount_is_filed_and_the_books_have_what_was_charged(
+        self, paid_by_word: Attempt, charged_minor: int, held: int
+    ) -> None:
+        letter(paid_by_word, charged_minor=charged_minor).send()
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.detail["first_minor"]) == ("content_changed", 1990)
+        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+        assert books() == {"provider": charged_minor, "orders": -1990, "held": held}
+        assert Refund.objects.count() == 0
+
+    def test_what_is_charged_beside_it_is_a_second_payment(
+        self, admin_client: Client, open_attempt: OpenAttempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        """At Stripe, where somebody gave another intent our metadata by hand."""
+        attempt = open_attempt("stripe")
+        cut(attempt)
+        told(admin_client, attempt, True)
+        on_again()
+        for number in ("pi_1", "pi_2", "pi_1"):
+            services.fold((paid(attempt, provider_txn_id=number),), source="notification")
+        assert (Anomaly.objects.get().kind, Refund.objects.get().amount_minor) == ("paid_twice", 1990)
+        assert refunds.charge_of(Refund.objects.get()).provider_txn_id == "pi_2"
+        second = replace(refunded(attempt, 1990, "by-hand"), paid_txn_id="pi_2")
+        services.fold((second,), source="query")
+        assert totals(attempt) == ("succeeded", 1990, 0, 0)
+        assert {name: minor for name, minor in books().items() if minor} == {"provider": 1990, "orders": -1990}
+        services.fold((paid(attempt, provider_txn_id="pi_3"),), source="query")
+        assert totals(attempt) == ("succeeded", 1990, 0, 0)
+        assert books() == {"provider": 3980, "orders": -1990, "held": -1990}
+
+    def test_what_the_policy_gives_back_goes_back_once(
+        self,
+        admin_client: Client,
+        attempt: Attempt,
+        open_attempt: OpenAttempt,
+        cut: Cut,
+        on_again: Callable[[], None],
+    ) -> None:
+        other = open_attempt("alipay", order_of(attempt))
+        letter(attempt).send()
+        cut(other)
+        told(admin_client, other, True)
+        on_again()
+        assert letter(other).send().content == b"success"
+        assert Anomaly.objects.get().kind == "paid_twice"
+        assert (Refund.objects.get().attempt, books()["held"]) == (other, -1990)
+
+    @pytest.mark.parametrize("comes_first", [True, False])
+    def test_a_refund_of_it_counts_by_whatever_number_it_names(
+        self, paid_by_word: Attempt, comes_first: bool
+    ) -> None:
+        ours = sent(paid_by_word)
+        if comes_first:
+            services.fold((paid(paid_by_word, provider_txn_id="42001"),), source="query")
+        services.fold((back(ours, paid_txn_id="42001", paid_minor=1990),), source="notification")
+        ours.refresh_from_db()
+        assert (ours.status, totals(ours)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
+        assert (books(), Anomaly.objects.count()) == ({"provider": 1490, "orders": -1490}, 0)
+
+    @pytest.mark.parametrize("confirmed", ["", "pi_2"])
+    def test_the_provider_is_asked_to_give_it_back_by_no_number_of_ours(
+        self, paid_by_word: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, confirmed: str
+    ) -> None:
+        asked: list[str] = []
+
+        def request(**about: Any) -> RefundResult:
+            asked.append(about["reference"])
+            return RefundResult(status=RefundStatus.PROCESSING)
+
+        monkeypatch.setattr(provider, "refund", request)
+        Attempt.objects.update(reference="pi_1")
+        if confirmed:
+            services.fold((paid(paid_by_word, provider_txn_id=confirmed),), source="notification")
+        with transaction.atomic():
+            made = refunds.request_refund(payment_id=paid_by_word.payment_id, amount_minor=1, reason="")
+        refunds.submit_refund(made.pk)
+        assert asked == [confirmed or "pi_1"]
+
+    @pytest.mark.parametrize("implies", [True, False])
+    def test_a_refund_counts_once(
+        self, admin_client: Client, attempt: Attempt, cut: Cut, on_again: Callable[[], None], implies: bool
+    ) -> None:
+        letter(attempt).send()
+        half = sent(attempt, 995)
+        cut(half)
+        told(admin_client, half, True)
+        on_again()
+        more = {"paid_txn_id": number_of(attempt), "paid_minor": 1990} if implies else {}
+        for source in ("notification", "bill"):
+            services.fold((back(half, **more),), source=source)
+        assert totals(half) == ("partially_refunded", 1990, 995, 0)
+        assert (order_of(attempt).status, books()) == ("paid", {"provider": 995, "orders": -995})
+        assert (Observation.objects.count(), Anomaly.objects.count()) == (3, 0)
+
+    def test_a_refund_of_another_amount_is_filed(
+        self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        cut(refund)
+        told(admin_client, refund, True)
+        on_again()
+        services.fold((back(refund, amount_minor=600),), source="notification")
+        assert (Anomaly.objects.get().kind, totals(refund)) == (
+            "content_changed",
+            ("partially_refunded", 1990, 500, 0),
+        )
+        assert books() == {"provider": 1390, "orders": -1490, "held": 100}
+
+    def test_nor_does_a_refund_count_again_when_its_payment_is_told_after_it(
+        self, admin_client: Client, paid_by_word: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        half = sent(paid_by_word, 995)
+        cut(half)
+        told(admin_client, half, True)
+        on_again()
+        services.fold((back(half), paid(paid_by_word, provider_txn_id="42001")), source="bill")
+        assert totals(half) == ("partially_refunded", 1990, 995, 0)
+        assert (books(), Anomaly.objects.count()) == ({"provider": 995, "orders": -995}, 0)
+
+    def test_a_refund_that_was_told_before_the_payment_counts_by_whatever_number_that_has(
+        self, admin_client: Client, attempt: Attempt, cut: Cut
+    ) -> None:
+        services.fold((replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"),), source="notification")
+        assert totals(attempt) == ("pending", 0, 0, 0)
+        cut(attempt)
+        told(admin_client, attempt, True)
+        assert totals(attempt) == ("partially_refunded", 1990, 500, 0)
+        assert {name: minor for name, minor in books().items() if minor} == {"provider": 1490, "orders": -1490}
+
+    def test_another_refund_counts_beside_it(
+        self, admin_client: Client, refund: Refund, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        cut(refund)
+        told(admin_client, refund, True)
+        on_again()
+        services.fold((refunded(refund.attempt, 300, "by-hand"),), source="notification")
+        assert totals(refund) == ("partially_refunded", 1990, 800, 0)
+        assert Anomaly.objects.count() == 0
+
+    def test_that_it_was_closed_takes_nothing_back(self, paid_by_word: Attempt) -> None:
+        services.fold((closed(paid_by_word),), source="query")
+        paid_by_word.refresh_from_db()
+        assert (paid_by_word.status, order_of(paid_by_word).status) == ("succeeded", "paid")
+        assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
+
+    def test_paid_after_all_goes_back_where_the_order_is_closed(
+        self, admin_client: Client, over: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        cut(over)
+        told(admin_client, over, False)
+        on_again()
+        letter(over).send()
+        assert Anomaly.objects.get().kind == "paid_after_close"
+        assert Refund.objects.get().amount_minor == 1990
+        assert (order_of(over).status, stock(), totals(over)) == ("closed", 100, ("closed", 0, 0, 0))
+
+    def test_paid_after_all_counts_where_the_order_is_open(
+        self, admin_client: Client, over: Attempt, cut: Cut, on_again: Callable[[], None]
+    ) -> None:
+        Order.objects.update(expires_at=timezone.now() + timedelta(minutes=5))
+        cut(over)
+        told(admin_client, over, False)
+        assert order_of(over).status == "pending"
+        on_again()
+        letter(over).send()
+        assert (order_of(over).status, totals(over)) == ("paid", ("succeeded", 1990, 0, 0))
+        assert Anomaly.objects.count() == 0
+
+    def test_a_refund_that_went_back_after_all(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        cut(refund)
+        told(admin_client, refund, False)
+        services.fold((refunded(refund.attempt, 500, refund.out_refund_no),), source="notification")
+        refund.refresh_from_db()
+        assert (refund.status, totals(refund)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
+        assert Anomaly.objects.get().resolved_at is not None
+
+    def test_a_refund_that_came_back_after_all(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
+        cut(refund)
+        told(admin_client, refund, True)
+        news = RefundResult(status=RefundStatus.FAILED, message="bounced", out_refund_no=refund.out_refund_no)
+        with transaction.atomic():
+            assert refunds.take_news(news, channel="wechat")
+        anomaly = Anomaly.objects.get()
+        assert (anomaly.kind, anomaly.resolved_at) == ("refund_failed", None)
+        assert totals(refund) == ("partially_refunded", 1990, 500, 0)
+
+
+class TestWhoCanBeAskedIsAsked:
+    @pytest.mark.parametrize("status", ["created", "pending", "uncertain"])
+    def test_an_attempt(self, admin_client: Client, over: Attempt, status: str) -> None:
+        Attempt.objects.update(status=status)
+        self.refused(admin_client, over, "wechat attempt")
+
+    @pytest.mark.parametrize("status", ["requested", "processing", "uncertain"])
+    def test_a_refund(self, admin_client: Client, refund: Refund, status: str) -> None:
+        young = timezone.now() - refunds.IN_DOUBT + timedelta(minutes=1)
+        Refund.objects.update(status=status, submitted_at=None if status == "requested" else young)
+        self.refused(admin_client, refund, "refund")
+
+    def refused(self, client: Client, row: Attempt | Refund, name: str) -> None:
+        before = (totals(row), Observation.objects.count())
+        assert "Tell the outcome" not in shown(client, page(Payment(pk=row.payment_id)))
+        words = f"wechat can tell what became of {name} {row.pk.hex}"
+        looked = client.get(address(row), follow=True)
+        (heard,) = [str(message) for message in looked.context["messages"]]
+        assert heard.startswith(words)
+        for moved in (True, False):
+            sentence = told(client, row, moved)
+            assert sentence.startswith(words)
+            assert sentence.endswith(": ask the provider.")
+        assert ((totals(row), Observation.objects.count()), audit()) == (before, [])
+
+    @pytest.mark.parametrize("status", ["closed", "failed"])
+    def test_what_is_over_stays_so(self, admin_client: Client, attempt: Attempt, cut: Cut, status: str) -> None:
+        Attempt.objects.update(status=status)
+        cut(attempt)
+        assert "Tell the outcome" not in shown(admin_client, page(attempt.payment))
+        sentence = told(admin_client, attempt, True)
+        assert sentence.startswith(f"Nothing changed: wechat attempt {attempt.out_trade_no} is over ({status}).")
+        assert (Observation.objects.count(), audit()) == (0, [])
+
+
+class TestThePage:
+    def test_it_has_a_permission_of_its_own(self, client: Client, attempt: Attempt, cut: Cut) -> None:
+        cut(attempt)
+        user = User.objects.create_user("clerk", is_staff=True)
+        client.force_login(user)
+        view = Permission.objects.get(codename="view_payment")
+        button = f'<li><a href="{address(attempt)}">Tell the outcome</a></li>'
+        others = Permission.objects.filter(codename__in=["query_payment", "refund_payment"])
+        user.user_permissions.set([view, *others])
+        assert button not in shown(client, page(attempt.payment))
+        assert client.get(address(attempt)).status_code == 403
+        assert client.post(address(attempt), form(attempt, True)).status_code == 403
+        user.user_permissions.set([Permission.objects.get(codename="tell_outcome")])
+        assert client.get(address(attempt)).status_code == 403  # who may not see it may not act on it
+        assert audit() == []
+        user.user_permissions.set([view, Permission.objects.get(codename="tell_outcome")])
+        assert button in shown(client, page(attempt.payment))
+        told(client, attempt, True)
+        assert [name for name, _ in audit()] == ["clerk"]
+
+    def test_of_several_rows_each_has_its_button(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt("alipay", order_of(attempt))
+        cut(attempt)
+        seen = shown(admin_client, page(attempt.payment))
+        for row in (attempt, other):
+            words = f"Tell the outcome of {row.pk.hex[:8]}…{row.pk.hex[-6:]}"
+            assert f'<li><a href="{address(row)}">{words}</a></li>' in seen
+
+    def test_a_row_of_another_payment(
+        self, admin_client: Client, attempt: Attempt, open_attempt: OpenAttempt, cut: Cut
+    ) -> None:
+        other = open_attempt()
+        cut(attempt)
+        for pk in (other.pk, new_id()):
+            assert admin_client.get(page(attempt.payment, f"tell/{pk}")).status_code == 404
+
+    def test_another_site_tells_nothing(self, admin_user: User, attempt: Attempt, cut: Cut) -> None:
+        cut(attempt)
+        strict = Client(enforce_csrf_checks=True)
+        strict.force_login(admin_user)
+        assert strict.post(address(attempt), form(attempt, True)).status_code == 403
+        assert Observation.objects.count() == 0
+
+    @pytest.mark.parametrize(
+        ("moved", "changed", "words"),
+        [
+            (True, {"reason": "  "}, "This field is required."),
+            (True, {"moved": ""}, "This field is required."),
+            (True, {"moved": "maybe"}, "Select a valid choice."),
+            (True, {"number": " "}, "Money moved, so it has a number there."),
+            (False, {"number": "4200"}, "Leave it empty: nothing moved."),
+            (True, {"number": "４２００"}, "letters, digits"),
+            (True, {"number": "4" * 65}, "at most 64 characters"),
+        ],
+    )
+    def test_a_form_that_tells_nothing(
+        self,
+        admin_client: Client,
+        over: Attempt,
+        cut: Cut,
+        moved: bool,
+        changed: dict[str, str],
+        words: str,
+    ) -> None:
+        cut(over)
+        answer = admin_client.post(address(over), form(over, moved, **changed))
+        assert (answer.status_code, words in answer.content.decode()) == (200, True)
+        assert (Observation.objects.count(), audit()) == (0, [])
+
+
+class TestOnce:
+    @pytest.mark.parametrize("moved", [True, False])
+    def test_the_same_form_twice(self, admin_client: Client, over: Attempt, cut: Cut, moved: bool) -> None:
+        cut(over)
+        told(admin_client, over, moved)
+        ended = "succeeded" if moved else "closed"
+        again = f"Nothing changed: wechat attempt {over.out_trade_no} is over ({ended})."
+        assert told(admin_client, over, moved) == again
+        assert (Observation.objects.count(), len(audit())) == (1, 1)
+
+    def at_once(self, user: User, *given: tuple[Attempt | Refund, dict[str, Any]]) -> list[str]:
+        def click(row: Attempt | Refund, told: dict[str, Any]) -> str:
+            client = Client()
+            client.force_login(user)
+            # not by the pages' contexts, which the client collects from all threads
+            answer = client.post(address(row), told)
+            (sentence,) = get_messages(answer.wsgi_request)
+            return str(sentence)
+
+        return at_once(*[lambda one=one: click(*one) for one in given])  # type: ignore[misc]
+
+    def test_a_double_click(self, admin_user: User, attempt: Attempt, cut: Cut) -> None:
+        cut(attempt)
+        sentences = self.at_once(admin_user, *[(attempt, form(attempt, True))] * 4)
+        assert sorted("counts for the order" in one for one in sentences) == [False, False, False, True]
+        assert (Observation.objects.count(), len(audit()), totals(attempt)[1]) == (1, 1, 1990)
+
+    def test_two_operators_with_opposite_answers_about_an_attempt(
+        self, admin_user: User, over: Attempt, cut: Cut
+    ) -> None:
+        cut(over)
+        first, second = self.at_once(admin_user, (over, form(over, True)), (over, form(over, False)))
+        over.refresh_from_db()
+        was_paid = over.status == "succeeded"
+        winner, loser = (first, second) if was_paid else (second, first)
+        assert loser.startswith("Nothing changed: ")
+        assert [told for _, told in audit()] == [audit()[0][1]]
+        assert winner in audit()[0][1]
+        assert Observation.objects.get().kind == ("paid" if was_paid else "closed")
+        assert (order_of(over).status, stock()) == (("paid", 99) if was_paid else ("closed", 100))
+
+    def test_two_operators_with_opposite_answers_about_a_refund(
+        self, admin_user: User, refund: Refund, cut: Cut
+    ) -> None:
+        cut(refund)
+        first, second = self.at_once(admin_user, (refund, form(refund, True)), (refund, form(refund, False)))
+        refund.refresh_from_db()
+        went_back = refund.status == "succeeded"
+        winner, loser = (first, second) if went_back else (second, first)
+        assert loser.startswith("Nothing changed: ")
+        assert len(audit()) == 1
+        assert winner in audit()[0][1]
+        assert totals(refund)[2:] == ((500, 0) if went_back else (0, 0))
+
+
+class TestOneTransaction:
+    BY = Operator(user_id=-1, reason="nobody of that number")
+
+    @pytest.mark.parametrize("moved", [True, False])
+    def test_without_its_audit_line_nothing_is_told(self, over: Attempt, cut: Cut, moved: bool) -> None:
+        cut(over)
+        with pytest.raises(User.DoesNotExist):
+            telling.tell(over, moved=moved, number="4200" if moved else "", by=self.BY)
+        over.refresh_from_db()
+        assert (over.status, Observation.objects.count(), stock()) == ("pending", 0, 99)
+
+    @pytest.mark.parametrize("moved", [True, False])
+    def test_nor_of_a_refund(self, refund: Refund, cut: Cut, moved: bool) -> None:
+        cut(refund)
+        with pytest.raises(User.DoesNotExist):
+            telling.tell(refund, moved=moved, number="5030" if moved else "", by=self.BY)
+        refund.refresh_from_db()
+        assert (refund.status, totals(refund)[3], Anomaly.objects.count()) == ("processing", 500, 0)
+
+    def test_without_its_effect_there_is_no_audit_line(
+        self, admin_user: User, attempt: Attempt, cut: Cut, settings: Any
+    ) -> None:
+        cut(attempt)
+        settings.PAYMENT_ORDER_LISTENER = "tests.integration.payments.admin.test_payment_admin.explode"
+        with pytest.raises(RuntimeError, match="on fire"):
+            telling.tell(attempt, moved=True, number="4200", by=Operator(user_id=admin_user.pk, reason="x"))
+        assert (audit(), Observation.objects.count()) == ([], 0)
+
+
+class TestBesideTheTimer:
+    """The channel is on, and the timer takes the refund up at the very moment."""
+
+    @pytest.fixture
+    def attempt(self, new_order: Callable[[], Order], provider: ScriptedProvider) -> Attempt:
+        return opened(new_order())
+
+    @pytest.fixture
+    def doubted(self, paid_payment: Payment) -> Refund:
+        made = sent(paid_payment.attempts.get())
+        Refund.objects.filter(pk=made.pk).update(status="uncertain")
+        made.refresh_from_db()
+        return made
+
+    @pytest.mark.parametrize("was_told_first", [True, False])
+    def test_what_an_operator_ends_is_not_requested_and_what_is_requested_he_cannot_end(
+        self,
+        admin_user: User,
+        provider: ScriptedProvider,
+        doubted: Refund,
+        monkeypatch: pytest.MonkeyPatch,
+        was_told_first: bool,
+    ) -> None:
+        heard: list[str] = []
+        by = Operator(user_id=admin_user.pk, reason="seen in the portal")
+
+        def tell() -> None:
+            try:
+                telling.tell(doubted, moved=False, number="", by=by)
+            except NotDecidable as refused:
+                heard.append(str(refused))
+
+        def query_refund(**asked: Any) -> RefundResult:
+            if was_told_first:
+                tell()
+            return RefundResult(status=RefundStatus.NOT_FOUND)
+
+        def request(**asked: Any) -> RefundResult:
+            provider.calls.append(("refund", asked["out_refund_no"]))
+            if not was_told_first:
+                tell()
+            return RefundResult(status=RefundStatus.PROCESSING)
+
+        monkeypatch.setattr(provider, "query_refund", query_refund)
+        monkeypatch.setattr(provider, "refund", request)
+        status = refunds.submit_refund(doubted.pk).status
+        requests = [number for method, number in provider.calls if method == "refund"]
+        assert (status, len(requests)) == (("failed", 0) if was_told_first else ("processing", 1))
+        assert [one.endswith("ask the provider.") for one in heard] == ([] if was_told_first else [True])
+        assert totals(doubted)[3] == (0 if was_told_first else 500)
+
+    def test_between_look_and_end_nobody_submits_it(self, admin_user: User, doubted: Refund) -> None:
+        refused: list[str] = []
+        other = connection.copy()
+
+        def look(execute: Any, sql: str, *given: Any) -> Any:
+            if '"submitted_at" >' in sql:
+                for table in ("payments_payment", "payments_refund"):
+                    with pytest.raises(DatabaseError, match="could not obtain lock"), other.cursor() as cursor:
+                        cursor.execute(f"SELECT id FROM {table} FOR NO KEY UPDATE NOWAIT")
+                    refused.append(table)
+            return execute(sql, *given)
+
+        try:
+            with connection.execute_wrapper(look):
+                by = Operator(user_id=admin_user.pk, reason="seen in the portal")
+                telling.tell(doubted, moved=False, by=by)
+        finally:
+            other.close()
+        assert refused == ["payments_payment", "payments_refund"] * 2  # for the doubt, and for the end
+
+    def test_the_doubt_is_as_old_as_the_newest_request(
+        self, admin_user: User, provider: ScriptedProvider, doubted: Refund
+    ) -> None:
+        Refund.objects.update(submitted_at=F("submitted_at") + timedelta(seconds=5))
+        by = Operator(user_id=admin_user.pk, reason="seen in the portal")
+        with pytest.raises(NotDecidable, match="ask the provider"):
+            telling.tell(doubted, moved=False, number="", by=by)
+        Refund.objects.update(submitted_at=F("submitted_at") - timedelta(seconds=5))
+        telling.tell(doubted, moved=False, number="", by=by)
+        assert totals(doubted)[3] == 0

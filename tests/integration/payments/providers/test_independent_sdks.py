@@ -1,0 +1,353 @@
+"""Two SDKs that others wrote, unchanged but for the address, agree with the sandbox and with our primitives."""
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import httpx
+import pytest
+import wechatpayv3
+import wechatpayv3.core
+import wechatpayv3.utils
+from alipay import AliPay, DCAliPay
+from alipay.exceptions import AliPayValidationError
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from idempotency.ids import new_id
+from payments.errors import SignatureInvalid
+from payments.providers import registry, rsa
+from payments.providers.alipay.bill import read_bill
+from payments.providers.alipay.signing import signed_text
+from payments.providers.base import TradeStatus
+from payments.providers.documents import CHINA
+from payments.providers.wechat import bill as wechat_bill
+from payments.providers.wechat.signing import AUTHORIZATION_SCHEME, Signer, answer_message, request_message
+from tests.integration.payments.providers.conftest import Listener
+from tests.sandbox import Sandbox
+
+# how `python-alipay-sdk` reads certificates is its own affair
+pytestmark = pytest.mark.filterwarnings("ignore:X509.* is deprecated:DeprecationWarning")
+
+
+@pytest.fixture
+def number() -> str:
+    return new_id().hex
+
+
+@pytest.fixture(params=["certificate mode", "public-key mode"])
+def wechat(
+    request: pytest.FixtureRequest, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> wechatpayv3.WeChatPay:
+    """`wechatpayv3`; in certificate mode it fetches and decrypts the platform's certificate by itself."""
+    original = wechatpayv3.core.Core._init_certificates
+
+    def towards_sandbox(core: Any) -> None:
+        core._gate_way = f"{sandbox.url}/wechat"
+        original(core)
+
+    monkeypatch.setattr(wechatpayv3.core.Core, "_init_certificates", towards_sandbox)
+    settings = sandbox.keys.settings
+    more: dict[str, str] = {}
+    if request.param == "public-key mode":
+        path = next(Path(settings["WECHAT_PLATFORM_KEYS_DIR"]).glob("PUB_KEY_ID_*.pem"))
+        more = {"public_key": path.read_text(), "public_key_id": path.stem}
+    sdk = wechatpayv3.WeChatPay(
+        wechatpay_type=wechatpayv3.WeChatPayType.NATIVE,
+        mchid=settings["WECHAT_MCH_ID"],
+        private_key=Path(settings["WECHAT_MCH_KEY_FILE"]).read_text(),
+        cert_serial_no=settings["WECHAT_MCH_SERIAL"],
+        appid=settings["WECHAT_APP_ID"],
+        apiv3_key=settings["WECHAT_API_V3_KEY"],
+        **more,
+    )
+    sdk._core._gate_way = f"{sandbox.url}/wechat"
+    return sdk
+
+
+def test_wechatpayv3_creates_queries_refunds_and_decrypts(
+    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, listener: Listener, number: str
+) -> None:
+    code, text = wechat.pay(
+        description="杯子", out_trade_no=number, amount={"total": 1990}, notify_url=listener.url
+    )
+    assert code == 200, text
+    assert json.loads(text)["code_url"].startswith("weixin://wxpay/bizpayurl?pr=")
+    code, text = wechat.query(out_trade_no=number)
+    assert json.loads(text)["trade_state"] == "NOTPAY"
+    sandbox.pay(number)
+    headers, body = listener.next()
+    notice = wechat.callback(headers, body)
+    assert notice["event_type"] == "TRANSACTION.SUCCESS"
+    assert (notice["resource"]["out_trade_no"], notice["resource"]["amount"]["total"]) == (number, 1990)
+    code, text = wechat.refund(
+        out_refund_no=new_id().hex,
+        out_trade_no=number,
+        amount={"refund": 990, "total": 1990, "currency": "CNY"},
+        notify_url=listener.url,
+    )
+    assert code == 200, text
+    headers, body = listener.next()
+    refunded = wechat.callback(headers, body)
+    assert (refunded["event_type"], refunded["resource"]["amount"]["refund"]) == ("REFUND.SUCCESS", 990)
+    code, text = wechat.query(out_trade_no=number)
+    assert json.loads(text)["trade_state"] == "REFUND"
+
+
+def test_wechatpayv3_closes(wechat: wechatpayv3.WeChatPay, number: str) -> None:
+    wechat.pay(description="mug", out_trade_no=number, amount={"total": 1}, notify_url="http://127.0.0.1:1/n")
+    assert wechat.close(out_trade_no=number)[0] == 204
+    assert json.loads(wechat.query(out_trade_no=number)[1])["trade_state"] == "CLOSED"
+
+
+def test_wechatpayv3_opens_the_wallet_s_other_ways(
+    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, listener: Listener
+) -> None:
+    ways = {
+        wechatpayv3.WeChatPayType.JSAPI: ({"payer": {"openid": "oUpF8uMuAJO"}}, "prepay_id", "JSAPI"),
+        wechatpayv3.WeChatPayType.H5: (
+            {"scene_info": {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Wap"}}},
+            "h5_url",
+            "MWEB",
+        ),
+    }
+    for way, (more, member, trade_type) in ways.items():
+        order = {"description": "mug", "out_trade_no": new_id().hex, "amount": {"total": 1}}
+        code, text = wechat.pay(**order, notify_url=listener.url, pay_type=way, **more)
+        assert (code, list(json.loads(text))) == (200, [member])
+        sandbox.pay(order["out_trade_no"])
+        notice = wechat.callback(*listener.next())
+        assert notice["resource"]["out_trade_no"] == order["out_trade_no"]
+        assert notice["resource"]["trade_type"] == trade_type
+        refused, _ = wechat.pay(
+            **order, notify_url=listener.url, pay_type=way, **{name: {"x": 1} for name in more}
+        )
+        assert refused == 400
+
+
+def test_wechatpayv3_downloads_the_bill_that_we_read(
+    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, number: str
+) -> None:
+    wechat.pay(
+        description="杯子,`", out_trade_no=number, amount={"total": 1990}, notify_url="http://127.0.0.1:1/n"
+    )
+    sandbox.pay(number)
+    day = json.loads(wechat.query(out_trade_no=number)[1])["success_time"][:10]
+    code, text = wechat.trade_bill(bill_date=day)
+    assert code == 200, text
+    announced = json.loads(text)
+    code, packed = wechat.download_bill(announced["download_url"])
+    content = gzip.decompress(packed)
+    assert (code, hashlib.sha1(content).hexdigest()) == (200, announced["hash_value"])
+    (line,) = [line for line in wechat_bill.parse(content) if line.out_trade_no == number]
+    assert (line.amount_minor, line.currency) == (1990, "CNY")
+    ours: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
+    assert line in ours.bill(day=date.fromisoformat(day))
+    ours._http.close()
+
+
+def test_wechatpayv3_and_we_decrypt_the_same_certificates(wechat: wechatpayv3.WeChatPay, sandbox: Sandbox) -> None:
+    ours: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
+    wechat._core._update_certificates()
+    theirs = {f"{each.serial_number:X}": each.public_bytes(Encoding.PEM) for each in wechat._core._certificates}
+    assert list(theirs) == [sandbox.keys.platform_serial]
+    assert theirs == ours.download_certificates()
+    ours._http.close()
+
+
+def test_what_we_sign_for_wechat_the_sdk_verifies_and_the_other_way(sandbox: Sandbox) -> None:
+    settings, key, body = sandbox.keys.settings, sandbox.keys.merchant, '{"mchid": "杯"}'
+    ours = Signer(mch_id=settings["WECHAT_MCH_ID"], serial=settings["WECHAT_MCH_SERIAL"], key=key)
+    # requests: the signature has no random part, so equal signatures are equal messages
+    theirs = wechatpayv3.utils.build_authorization(
+        "/v3/x?y=1", "POST", settings["WECHAT_MCH_ID"], settings["WECHAT_MCH_SERIAL"], key, data=body
+    )
+    scheme, _, rest = theirs.partition(" ")
+    told = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+    covered = request_message(
+        method="POST", target="/v3/x?y=1", timestamp=told["timestamp"], nonce=told["nonce_str"], body=body
+    )
+    assert (scheme, rsa.sign(covered, key)) == (AUTHORIZATION_SCHEME, told["signature"])
+    header = ours.authorization(method="POST", target="/v3/x?y=1", body=body, now=1_790_000_000)
+    mine = dict(re.findall(r'(\w+)="([^"]*)"', header))
+    text = f"POST\n/v3/x?y=1\n1790000000\n{mine['nonce_str']}\n{body}\n"
+    assert wechatpayv3.utils.rsa_sign(key, text) == mine["signature"]
+    assert set(mine) == set(told)
+    # answers and notifications
+    answer = answer_message(timestamp="1790000000", nonce="n", body=body.encode())
+    signature = rsa.sign(answer, sandbox.keys.platform)
+    platform = sandbox.keys.platform.public_key()
+    assert wechatpayv3.utils.rsa_verify("1790000000", "n", body, signature, platform)
+    assert not wechatpayv3.utils.rsa_verify("1790000000", "n", body + " ", signature, platform)
+    by_sdk = wechatpayv3.utils.rsa_sign(sandbox.keys.platform, f"1790000000\nn\n{body}\n")
+    assert rsa.verifies(answer, by_sdk, platform)
+
+
+def test_the_wallet_s_arguments_are_signed_as_the_sdk_signs_them(
+    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox
+) -> None:
+    settings, key = sandbox.keys.settings, sandbox.keys.merchant
+    ours = Signer(mch_id=settings["WECHAT_MCH_ID"], serial=settings["WECHAT_MCH_SERIAL"], key=key)
+    params = ours.wallet_params(app_id=settings["WECHAT_APP_ID"], prepay_id="wx201410272009", now=1_790_000_000)
+    signed = wechat.sign([params["appId"], params["timeStamp"], params["nonceStr"], params["package"]])
+    assert (params["paySign"], params["package"]) == (signed, "prepay_id=wx201410272009")
+
+
+def test_wechatpayv3_does_not_take_a_forged_notification(
+    wechat: wechatpayv3.WeChatPay, sandbox: Sandbox, listener: Listener, number: str
+) -> None:
+    wechat.pay(description="mug", out_trade_no=number, amount={"total": 1}, notify_url=listener.url)
+    sandbox.pay(number)
+    headers, body = listener.next()
+    assert wechat.callback(headers, body.replace(b"TRANSACTION", b"TRANSACTIOM")) is None
+
+
+@pytest.fixture(params=["key mode", "certificate mode"])
+def alipay(request: pytest.FixtureRequest, sandbox: Sandbox) -> AliPay:
+    """`python-alipay-sdk`; its class for certificate mode reads the certificates by itself."""
+    settings = sandbox.keys.settings
+    files = sandbox.keys.alipay_certificates.settings
+    given = {
+        "appid": settings["ALIPAY_APP_ID"],
+        "app_notify_url": None,
+        "app_private_key_string": Path(settings["ALIPAY_APP_KEY_FILE"]).read_text(),
+        "sign_type": "RSA2",
+    }
+    if request.param == "certificate mode":
+        sdk = DCAliPay(
+            **given,
+            app_public_key_cert_string=Path(files["ALIPAY_APP_CERT_FILE"]).read_text(),
+            alipay_public_key_cert_string=Path(files["ALIPAY_PUBLIC_CERT_FILE"]).read_text(),
+            alipay_root_cert_string=Path(files["ALIPAY_ROOT_CERT_FILE"]).read_text(),
+        )
+    else:
+        sdk = AliPay(**given, alipay_public_key_string=Path(settings["ALIPAY_PUBLIC_KEY_FILE"]).read_text())
+    sdk._gateway = f"{sandbox.url}/alipay/gateway.do"
+    return sdk
+
+
+@pytest.fixture
+def ours(alipay: AliPay, sandbox: Sandbox) -> Iterator[Any]:
+    """Our side in the mode of the SDK."""
+    channel = sandbox.channels()["alipay"]
+    if isinstance(alipay, DCAliPay):
+        files = sandbox.keys.alipay_certificates.settings
+        channel |= {name.removeprefix("ALIPAY_"): file for name, file in files.items()} | {"PUBLIC_KEY_FILE": ""}
+    built: Any = registry.build({"alipay": channel})["alipay"]
+    yield built
+    built._http.close()
+
+
+def verifies(alipay: AliPay, body: bytes) -> bool:
+    """Whether the SDK believes a notification."""
+    told = dict(parse_qsl(body.decode()))
+    return bool(alipay.verify(told, told.pop("sign")))
+
+
+def test_python_alipay_sdk_creates_queries_refunds_and_verifies(
+    alipay: AliPay, sandbox: Sandbox, listener: Listener, number: str
+) -> None:
+    query = alipay.api_alipay_trade_page_pay(
+        subject="杯子 {1}", out_trade_no=number, total_amount="19.90", notify_url=listener.url
+    )
+    page = httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False)
+    assert page.status_code == 200
+    assert "19.90" in page.text
+    assert alipay.api_alipay_trade_query(out_trade_no=number)["trade_status"] == "WAIT_BUYER_PAY"
+    sandbox.pay(number)
+    _, body = listener.next()
+    assert verifies(alipay, body)
+    assert not verifies(alipay, body.replace(b"19.90", b"19.91"))
+    assert dict(parse_qsl(body.decode()))["trade_status"] == "TRADE_SUCCESS"
+    refunded = alipay.api_alipay_trade_refund("9.90", out_trade_no=number, out_request_no="r-0001")
+    assert (refunded["code"], refunded["fund_change"]) == ("10000", "Y")
+    asked = alipay.api_alipay_trade_fastpay_refund_query("r-0001", out_trade_no=number)
+    assert asked["refund_amount"] == "9.90"
+
+
+def test_python_alipay_sdk_draws_codes_which_are_ours(
+    alipay: AliPay, ours: Any, sandbox: Sandbox, listener: Listener, number: str
+) -> None:
+    answer = alipay.api_alipay_trade_precreate("杯子", number, "19.90", notify_url=listener.url)
+    assert (answer["code"], answer["out_trade_no"]) == ("10000", number)
+    assert ours.query(out_trade_no=number).status is TradeStatus.NOT_FOUND
+    assert httpx.get(answer["qr_code"], follow_redirects=True, trust_env=False).status_code == 200
+    assert alipay.api_alipay_trade_query(out_trade_no=number)["trade_status"] == "WAIT_BUYER_PAY"
+    assert ours.query(out_trade_no=number).status is TradeStatus.PENDING
+    sandbox.pay(number)
+    _, body = listener.next()
+    assert verifies(alipay, body)
+    notice = ours.read_notification(headers={}, body=body, now=datetime.now(UTC))
+    assert notice.facts == ours.query(out_trade_no=number).facts
+
+
+def test_python_alipay_sdk_is_given_the_bill_s_address(
+    alipay: AliPay, ours: Any, sandbox: Sandbox, number: str
+) -> None:
+    query = alipay.api_alipay_trade_page_pay(subject="杯子", out_trade_no=number, total_amount="19.90")
+    httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False).raise_for_status()
+    sandbox.pay(number)
+    day = ours.query(out_trade_no=number).facts[0].occurred_at.astimezone(CHINA).date()
+    method = "alipay.data.dataservice.bill.downloadurl.query"
+    answer = alipay.server_api(method, {"bill_type": "trade", "bill_date": f"{day:%Y-%m-%d}"})
+    packed = httpx.get(answer["bill_download_url"], trust_env=False).content
+    lines = read_bill(packed, day=day, seller_id=sandbox.keys.settings["ALIPAY_SELLER_ID"])
+    assert number in {line.out_trade_no for line in lines}
+    none = alipay.server_api(method, {"bill_type": "trade", "bill_date": "2020-01-01"})
+    assert (none["code"], none["sub_code"]) == ("40004", "isp.bill_not_exist")
+
+
+def test_python_alipay_sdk_closes(alipay: AliPay, sandbox: Sandbox, number: str) -> None:
+    query = alipay.api_alipay_trade_page_pay(subject="mug", out_trade_no=number, total_amount="1.00")
+    httpx.get(f"{alipay._gateway}?{query}", follow_redirects=True, trust_env=False).raise_for_status()
+    assert alipay.api_alipay_trade_close(out_trade_no=number)["code"] == "10000"
+
+
+def test_what_we_sign_for_alipay_the_sdk_verifies_and_the_other_way(
+    alipay: AliPay, ours: Any, sandbox: Sandbox, number: str
+) -> None:
+    for method in (
+        "alipay.trade.query",
+        "alipay.trade.precreate",
+        "alipay.data.dataservice.bill.downloadurl.query",
+    ):
+        parameters = ours._signed(method, {"out_trade_no": number, "subject": "杯子 & {1}"}, {})
+        unsigned = {name: value for name, value in parameters.items() if name != "sign"}
+        # the SDK verifies with Alipay's key, so for this it is given ours in its place
+        alipay._alipay_public_key = alipay._app_private_key.public_key()
+        assert alipay._verify(signed_text(unsigned).decode(), parameters["sign"])
+        theirs = dict(parse_qsl(alipay.sign_data(dict(unsigned))))
+        assert theirs["sign"] == parameters["sign"]
+
+
+def test_the_sdk_and_we_name_certificates_alike(alipay: AliPay, ours: Any) -> None:
+    body = alipay.build_body("alipay.trade.query", {"out_trade_no": "1"})
+    named = {name: value for name, value in body.items() if name.endswith("_cert_sn")}
+    assert named == dict(ours._trust.parameters)
+    assert len(named) == (2 if isinstance(alipay, DCAliPay) else 0)
+
+
+def test_the_sdk_and_we_do_not_believe_the_same_forgeries(
+    alipay: AliPay, ours: Any, sandbox: Sandbox, listener: Listener, number: str
+) -> None:
+    """Each mode's answers and notifications are signed with a key of its own, which the other mode does not hold."""
+    stranger = AliPay(
+        appid=alipay.appid,
+        app_private_key_string=alipay._app_private_key_string,
+        alipay_public_key_string=Path(sandbox.keys.settings["ALIPAY_APP_KEY_FILE"]).read_text(),
+    )
+    stranger._gateway = alipay._gateway
+    with pytest.raises(AliPayValidationError):
+        stranger.api_alipay_trade_precreate("mug", number, "1.00", notify_url=listener.url)
+    alipay.api_alipay_trade_precreate("mug", new_number := new_id().hex, "1.00", notify_url=listener.url)
+    sandbox.pay(new_number)
+    _, body = listener.next()
+    forged = body.replace(b"TRADE_SUCCESS", b"TRADE_FINISHED")
+    assert not verifies(alipay, forged)
+    with pytest.raises(SignatureInvalid):
+        ours.read_notification(headers={}, body=forged, now=datetime.now(UTC))

@@ -1,0 +1,309 @@
+"""What only Stripe's channel has to prove: finding an intent by our number, numbers used again, the daily bill."""
+
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from idempotency.ids import new_id
+from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.providers import registry
+from payments.providers.base import FactKind, NextAction, NextActionType, RefundStatus, TradeStatus
+from payments.providers.stripe import client as stripe_intents
+from payments.providers.stripe import lookup as stripe_lookup
+from payments.providers.stripe.client import StripeIntents
+from tests.integration.payments.providers.conftest import Listener
+from tests.sandbox import Sandbox
+
+DAY = 86_400
+
+
+@pytest.fixture
+def stripe(sandbox: Sandbox) -> Iterator[StripeIntents]:
+    made: Any = registry.build({"stripe": sandbox.channels()["stripe"]})["stripe"]
+    yield made
+    made._http.close()
+
+
+@pytest.fixture
+def number() -> str:
+    return new_id().hex
+
+
+def number_of(age_seconds: float) -> str:
+    """One of our numbers, made so long ago."""
+    fresh = new_id().int & ((1 << 80) - 1)
+    return uuid.UUID(int=(int((time.time() - age_seconds) * 1000) << 80) | fresh).hex
+
+
+def opened(stripe: StripeIntents, number: str, **changed: Any) -> NextAction:
+    wanted = {
+        "out_trade_no": number,
+        "amount_minor": 1990,
+        "currency": "CNY",
+        "description": "杯子",
+        "notify_url": "http://127.0.0.1:1/notify",
+        "return_url": "http://127.0.0.1:1/back?lang=zh",
+        "expires_at": datetime.now(UTC) + timedelta(minutes=30),
+        **changed,
+    }
+    return stripe.create(**wanted)
+
+
+def refunded(stripe: StripeIntents, number: str, refund_number: str, **changed: Any) -> Any:
+    wanted = {
+        "out_trade_no": number,
+        "out_refund_no": refund_number,
+        "amount_minor": 500,
+        "paid_minor": 1990,
+        "currency": "CNY",
+        "reason": "changed mind",
+        "notify_url": "http://127.0.0.1:1/notify",
+        **changed,
+    }
+    return stripe.refund(**wanted)
+
+
+def in_the_store(sandbox: Sandbox, statement: str, *values: Any) -> None:
+    """Change what Stripe's side remembers, as time does."""
+    with sqlite3.connect(sandbox.folder / "sandbox.sqlite3", timeout=30) as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def aged(sandbox: Sandbox, number: str, seconds: float) -> None:
+    in_the_store(sandbox, "UPDATE trades SET created_at = created_at - ? WHERE out_trade_no = ?", seconds, number)
+
+
+def test_it_is_found_by_reference_and_by_our_number(stripe: StripeIntents, sandbox: Sandbox, number: str) -> None:
+    reference = opened(stripe, number).reference
+    assert reference.startswith("pi_")
+    for _ in range(2):
+        by_number, by_reference = (
+            stripe.query(out_trade_no=number),
+            stripe.query(out_trade_no=number, reference=reference),
+        )
+        assert by_number == by_reference
+        sandbox.pay(number)
+    assert by_reference.facts[0].provider_txn_id == reference
+
+
+def test_the_reference_of_another_order_is_believed_by_nobody(stripe: StripeIntents, number: str) -> None:
+    reference = opened(stripe, number).reference
+    with pytest.raises(OutcomeUnknown, match="not about what was asked"):
+        stripe.query(out_trade_no=new_id().hex, reference=reference)
+
+
+def test_an_old_number_is_found_by_search(stripe: StripeIntents, sandbox: Sandbox) -> None:
+    old = number_of(2 * DAY)
+    opened(stripe, old)
+    assert stripe.query(out_trade_no=old).status is TradeStatus.NOT_FOUND  # the search is behind
+    aged(sandbox, old, 2 * DAY)
+    assert stripe.query(out_trade_no=old).status is TradeStatus.PENDING
+    assert stripe.close(out_trade_no=old).status is TradeStatus.CLOSED
+
+
+def test_a_quote_in_a_number_does_not_leave_the_search(stripe: StripeIntents) -> None:
+    with pytest.raises(ProviderRejected):  # the sandbox understands no escapes; Stripe does
+        stripe.query(out_trade_no="it's \\ no number")
+
+
+def test_among_too_many_it_is_unknown_until_the_search_has_it(
+    stripe: StripeIntents, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stripe_lookup, "PAGE", 1)
+    # one more than too many: what is made older below may leave the window that is listed
+    numbers = [new_id().hex for _ in range(stripe_lookup.LOOKUP_PAGES + 2)]
+    for number in numbers:
+        opened(stripe, number)
+    assert stripe.query(out_trade_no=numbers[-1]).status is TradeStatus.PENDING
+    with pytest.raises(OutcomeUnknown):
+        stripe.query(out_trade_no=numbers[0])
+    with pytest.raises(OutcomeUnknown):
+        stripe.close(out_trade_no=numbers[0])
+    aged(sandbox, numbers[0], 61)
+    assert stripe.query(out_trade_no=numbers[0]).status is TradeStatus.PENDING
+
+
+def test_the_same_number_with_another_amount_is_refused(stripe: StripeIntents, number: str) -> None:
+    first = opened(stripe, number)
+    with pytest.raises(ProviderRejected, match="idempotency_error"):
+        opened(stripe, number, amount_minor=1)
+    assert opened(stripe, number) == first
+
+
+def test_a_create_whose_answer_is_lost_opens_one_intent(
+    stripe: StripeIntents, sandbox: Sandbox, number: str
+) -> None:
+    sandbox.faults(timeout_after_success=1)
+    with pytest.raises(OutcomeUnknown):
+        opened(stripe, number)
+    assert stripe.query(out_trade_no=number).status is TradeStatus.PENDING
+    reference = opened(stripe, number).reference
+    assert len([charge for charge in sandbox.charges() if charge in (number, reference)]) == 1
+
+
+def test_wechat_through_stripe_is_a_code_to_scan(sandbox: Sandbox, number: str) -> None:
+    stripe: Any = registry.build({"stripe": {**sandbox.channels()["stripe"], "METHOD": "wechat_pay"}})["stripe"]
+    action = opened(stripe, number)
+    assert (action.type, action.url.split("?")[0]) == (NextActionType.QR_CODE, "weixin://wxpay/bizpayurl")
+    prepay = action.url.rsplit("=", 1)[1]
+    page = sandbox.http.get("/wechat/scan", params={"pr": prepay}, follow_redirects=True)
+    assert page.url.path == f"/pay/{number}"
+    stripe._http.close()
+
+
+def test_the_shopper_pays_on_the_page_and_is_sent_back(
+    stripe: StripeIntents, sandbox: Sandbox, number: str
+) -> None:
+    action = opened(stripe, number)
+    page = sandbox.http.get(action.url)
+    assert ("Stripe" in page.text, "¥19.90" in page.text) == (True, True)
+    back = sandbox.http.post(action.url)
+    assert back.headers["Location"].startswith("http://127.0.0.1:1/back?lang=zh&payment_intent=pi_")
+    assert stripe.query(out_trade_no=number).status is TradeStatus.PAID
+
+
+def test_paid_while_it_is_being_closed(sandbox: Sandbox, number: str) -> None:
+    """The shopper pays after we have looked and before we cancel."""
+    calls: list[str] = []
+
+    @contextmanager
+    def pays_before_the_third_call() -> Iterator[None]:
+        calls.append("call")
+        if len(calls) == 3:  # create, look, cancel, look again
+            sandbox.pay(number)
+        yield
+
+    made: Any = registry.build(
+        {"stripe": sandbox.channels()["stripe"]}, limits=lambda channel: pays_before_the_third_call()
+    )["stripe"]
+    reference = opened(made, number).reference
+    closed = made.close(out_trade_no=number, reference=reference)
+    assert (closed.status, closed.facts[0].kind) == (TradeStatus.PAID, FactKind.PAID)
+    assert len(calls) == 4  # within the limits each, and never by the library's own doing
+    made._http.close()
+
+
+def test_closing_is_notified(stripe: StripeIntents, listener: Listener, number: str) -> None:
+    opened(stripe, number, notify_url=listener.url)
+    closed = stripe.close(out_trade_no=number)
+    headers, body = listener.next()
+    notice = stripe.read_notification(headers=headers, body=body, now=datetime.now(UTC))
+    assert (notice.event_type, notice.facts) == ("payment_intent.canceled", closed.facts)
+
+
+def test_a_wrong_amount_can_be_given_back_whole(stripe: StripeIntents, sandbox: Sandbox, number: str) -> None:
+    opened(stripe, number)
+    sandbox.faults(wrong_amount=True)
+    sandbox.pay(number)
+    result = refunded(stripe, number, new_id().hex, amount_minor=2090, paid_minor=2090)
+    assert (result.facts[0].amount_minor, result.facts[0].paid_minor) == (2090, 2090)
+
+
+@pytest.mark.parametrize(
+    "refund_number",
+    [uuid.uuid5(uuid.NAMESPACE_URL, "policy").hex, number_of(2 * DAY)],
+    ids=["of our policy", "two days old"],
+)
+def test_a_refund_moves_nothing_twice_after_its_key_was_forgotten(
+    stripe: StripeIntents, sandbox: Sandbox, number: str, refund_number: str
+) -> None:
+    reference = opened(stripe, number).reference
+    sandbox.pay(number)
+    first = refunded(stripe, number, refund_number, reference=reference)
+    in_the_store(sandbox, "DELETE FROM stripe_keys WHERE key = ?", refund_number)
+    assert refunded(stripe, number, refund_number, reference=reference) == first
+    assert sandbox.charges()[number]["refunded_minor"] == 500
+
+
+def test_the_sandbox_would_move_it_twice(stripe: StripeIntents, sandbox: Sandbox, number: str) -> None:
+    """So the test above proves something: a forgotten key and a young number are one more refund, as at Stripe."""
+    opened(stripe, number)
+    sandbox.pay(number)
+    refund_number = new_id().hex
+    refunded(stripe, number, refund_number)
+    in_the_store(sandbox, "DELETE FROM stripe_keys WHERE key = ?", refund_number)
+    refunded(stripe, number, refund_number)
+    assert sandbox.charges()[number]["refunded_minor"] == 1000
+
+
+def test_a_refund_is_found_among_many_pages_but_not_too_many(
+    stripe: StripeIntents, sandbox: Sandbox, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stripe_lookup, "PAGE", 1)
+    reference = opened(stripe, number).reference
+    sandbox.pay(number)
+    numbers = [new_id().hex for _ in range(3)]
+    for refund_number in numbers:
+        refunded(stripe, number, refund_number, reference=reference)
+
+    def found(refund_number: str) -> RefundStatus:
+        return stripe.query_refund(out_trade_no=number, out_refund_no=refund_number, reference=reference).status
+
+    assert [found(one) for one in numbers] == [RefundStatus.SUCCEEDED] * 3
+    assert found(new_id().hex) is RefundStatus.NOT_FOUND
+    monkeypatch.setattr(stripe_lookup, "REFUND_PAGES", 2)
+    with pytest.raises(OutcomeUnknown):
+        found(numbers[0])
+
+
+@pytest.fixture
+def on(sandbox: Sandbox) -> Callable[[str, date], None]:
+    """Put what happened to a number onto a day at noon, in UTC."""
+
+    def put(number: str, day: date) -> None:
+        noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC).timestamp()
+        in_the_store(sandbox, "UPDATE trades SET paid_at = ? WHERE out_trade_no = ?", noon, number)
+        in_the_store(sandbox, "UPDATE refunds SET created_at = ? WHERE out_trade_no = ?", noon + 60, number)
+
+    return put
+
+
+def test_the_bill_of_a_day_has_every_payment_and_refund_of_it(
+    stripe: StripeIntents, sandbox: Sandbox, on: Callable[[str, date], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = date(2026, 3, 1)
+    numbers = [new_id().hex for _ in range(3)]
+    for number in numbers:
+        opened(stripe, number)
+        sandbox.pay(number)
+    refund_number = new_id().hex
+    refunded(stripe, numbers[0], refund_number)
+    for number in numbers:
+        on(number, day)
+    other_day, unpaid = new_id().hex, new_id().hex
+    opened(stripe, other_day)
+    sandbox.pay(other_day)
+    on(other_day, day + timedelta(days=1))
+    opened(stripe, unpaid)
+    facts = stripe.query(out_trade_no=numbers[0]).facts
+    monkeypatch.setattr(stripe_lookup, "PAGE", 2)
+    lines = stripe.bill(day=day)
+    paid = [line for line in lines if line.kind is FactKind.PAID]
+    assert sorted(line.out_trade_no for line in paid) == sorted(numbers)
+    assert {(line.amount_minor, line.currency, line.out_refund_no) for line in paid} == {(1990, "CNY", "")}
+    (back,) = [line for line in lines if line.kind is FactKind.REFUNDED]
+    assert (back.out_trade_no, back.out_refund_no, back.amount_minor) == (numbers[0], refund_number, 500)
+    assert back.occurred_at == datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
+    assert facts[0].provider_txn_id in {line.provider_txn_id for line in paid}
+    assert stripe.bill(day=date(2025, 1, 1)) == ()
+
+
+def test_a_bill_that_has_no_end_is_none(
+    stripe: StripeIntents, sandbox: Sandbox, on: Callable[[str, date], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stripe_lookup, "PAGE", 1)
+    monkeypatch.setattr(stripe_intents, "BILL_PAGES", 1)
+    for _ in range(2):
+        number = new_id().hex
+        opened(stripe, number)
+        sandbox.pay(number)
+        on(number, date(2026, 3, 5))
+    with pytest.raises(OutcomeUnknown):
+        stripe.bill(day=date(2026, 3, 5))

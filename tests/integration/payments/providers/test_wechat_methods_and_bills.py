@@ -1,0 +1,326 @@
+"""WeChat's three ways to pay, its bills and its changing certificates, over real HTTP against the sandbox."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from idempotency.ids import new_id
+from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.providers import registry
+from payments.providers.base import FactKind, NextAction, NextActionType, Payer, PayMethod, TradeStatus
+from payments.providers.documents import CHINA
+from payments.providers.wechat.client import WeChatPay
+from payments.providers.wechat.keys import keep_certificates
+from tests.integration.payments.providers.conftest import Listener
+from tests.sandbox import Sandbox
+
+SHOPPER = Payer(openid="oUpF8uMuAJO_M2pxb1Q9zNjWeS6o", client_ip="203.0.113.7")
+BACK = "http://127.0.0.1:1/orders/1?paid=ü&x=1"
+
+
+@pytest.fixture
+def number() -> str:
+    return new_id().hex
+
+
+@pytest.fixture
+def wechat(sandbox: Sandbox) -> Iterator[WeChatPay]:
+    made: Any = registry.build({"wechat": sandbox.channels()["wechat"]})["wechat"]
+    yield made
+    made._http.close()
+
+
+def opened(wechat: WeChatPay, number: str, method: PayMethod | None, **changed: Any) -> NextAction:
+    wanted: dict[str, Any] = {
+        "out_trade_no": number,
+        "amount_minor": 1990,
+        "currency": "CNY",
+        "description": "杯子, blue",
+        "notify_url": "http://127.0.0.1:1/notify",
+        "return_url": BACK,
+        "expires_at": datetime.now(UTC) + timedelta(minutes=30),
+        "method": method,
+        "payer": SHOPPER,
+    }
+    return wechat.create(**{**wanted, **changed})
+
+
+def refund(wechat: WeChatPay, number: str, refund_number: str, amount_minor: int) -> Any:
+    return wechat.refund(
+        out_trade_no=number,
+        out_refund_no=refund_number,
+        amount_minor=amount_minor,
+        paid_minor=1990,
+        currency="CNY",
+        reason="changed mind",
+        notify_url="http://127.0.0.1:1/notify",
+    )
+
+
+@pytest.mark.parametrize("method", [PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI])
+def test_every_way_is_opened_paid_told_and_refunded(
+    wechat: WeChatPay, sandbox: Sandbox, listener: Listener, number: str, method: PayMethod
+) -> None:
+    action = opened(wechat, number, method, notify_url=listener.url)
+    again = opened(wechat, number, method, notify_url=listener.url)
+    assert (again.type, again.url, again.params.get("package")) == (
+        action.type,
+        action.url,
+        action.params.get("package"),
+    )
+    assert wechat.query(out_trade_no=number).status is TradeStatus.PENDING
+    sandbox.pay(number)
+    headers, body = listener.next()
+    notice = wechat.read_notification(headers=headers, body=body, now=datetime.now(UTC))
+    assert notice.facts == wechat.query(out_trade_no=number).facts
+    assert refund(wechat, number, new_id().hex, 990).facts[0].amount_minor == 990
+    assert sandbox.charges()[number]["refunded_minor"] == 990
+    trade = wechat._call("GET", f"/v3/pay/transactions/out-trade-no/{number}?mchid={wechat.merchant}")
+    assert trade["trade_type"] == {"native": "NATIVE", "h5": "MWEB", "jsapi": "JSAPI"}[method]
+    assert (trade["payer"]["openid"] == SHOPPER.openid) is (method is PayMethod.JSAPI)
+
+
+@pytest.mark.parametrize("method", [PayMethod.H5, PayMethod.JSAPI])
+def test_every_way_is_closed(wechat: WeChatPay, sandbox: Sandbox, number: str, method: PayMethod) -> None:
+    opened(wechat, number, method)
+    assert wechat.close(out_trade_no=number).status is TradeStatus.CLOSED
+    assert sandbox.http.post("/_control/pay", json={"out_trade_no": number}).status_code == 409
+
+
+def test_a_phone_s_browser_pays_and_comes_back(wechat: WeChatPay, sandbox: Sandbox, number: str) -> None:
+    action = opened(wechat, number, PayMethod.H5)
+    assert (action.type, action.url.startswith(sandbox.url)) == (NextActionType.REDIRECT, True)
+    page = httpx.get(action.url, follow_redirects=True, trust_env=False)
+    assert (page.url.path, "杯子, blue" in page.text) == (f"/pay/{number}", True)
+    paid = httpx.post(page.url, trust_env=False)
+    assert (paid.status_code, paid.headers["Location"]) == (302, "http://127.0.0.1:1/orders/1?paid=%C3%BC&x=1")
+    assert wechat.query(out_trade_no=number).status is TradeStatus.PAID
+    for unknown in ("", "wx20261120000000aaaaaaaaaaaa00000000", "nobody's"):
+        answer = sandbox.http.get("/wechat/checkmweb", params={"prepay_id": unknown})
+        assert answer.status_code == 404
+
+
+def test_a_link_runs_out_and_the_same_call_gives_a_fresh_one(wechat: WeChatPay, number: str) -> None:
+    action = opened(wechat, number, PayMethod.H5)
+    assert action.lives == timedelta(minutes=5)
+    earlier = re.sub(r"prepay_id=wx\d{14}", "prepay_id=wx20261101000000", action.url)
+    over = httpx.get(earlier, trust_env=False)
+    assert (over.status_code, "This link is over" in over.text) == (410, True)
+    again = opened(wechat, number, PayMethod.H5)
+    assert httpx.get(again.url, trust_env=False).status_code == 302
+
+
+def test_a_number_stands_for_one_way_and_one_shopper(wechat: WeChatPay, number: str) -> None:
+    opened(wechat, number, PayMethod.JSAPI)
+    for method, payer in [(PayMethod.NATIVE, SHOPPER), (PayMethod.JSAPI, Payer(openid="another"))]:
+        with pytest.raises(ProviderRejected, match="OUT_TRADE_NO_USED"):
+            opened(wechat, number, method, payer=payer)
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("jsapi", {}),
+        ("jsapi", {"payer": {}}),
+        ("jsapi", {"payer": {"openid": ""}}),
+        ("jsapi", {"payer": {"openid": 5}}),
+        ("h5", {}),
+        ("h5", {"scene_info": {"payer_client_ip": "203.0.113.7"}}),
+        ("h5", {"scene_info": {"payer_client_ip": "", "h5_info": {"type": "Wap"}}}),
+        ("h5", {"scene_info": {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Fax"}}}),
+    ],
+)
+def test_the_sandbox_refuses_orders_without_their_shopper(
+    wechat: WeChatPay, number: str, path: str, part: dict[str, Any]
+) -> None:
+    order = {
+        "appid": wechat.config.app_id,
+        "mchid": wechat.config.mch_id,
+        "description": "Mug",
+        "out_trade_no": number,
+        "notify_url": "http://127.0.0.1:1/n",
+        "amount": {"total": 1990, "currency": "CNY"},
+    }
+    with pytest.raises(ProviderRejected, match="PARAM_ERROR"):
+        wechat._call("POST", f"/v3/pay/transactions/{path}", order | part)
+    assert wechat.query(out_trade_no=number).status is TradeStatus.NOT_FOUND
+
+
+def test_an_answer_that_never_comes_leaves_the_trade_open(
+    wechat: WeChatPay, sandbox: Sandbox, number: str
+) -> None:
+    sandbox.faults(timeout_after_success=1)
+    with pytest.raises(OutcomeUnknown):
+        opened(wechat, number, PayMethod.JSAPI)
+    assert wechat.query(out_trade_no=number).status is TradeStatus.PENDING
+    assert opened(wechat, number, PayMethod.JSAPI).params["package"].startswith("prepay_id=wx")
+
+
+def china_day(moment: datetime | None) -> date:
+    assert moment is not None
+    return moment.astimezone(CHINA).date()
+
+
+def test_a_day_s_bill_tells_what_the_facts_told(wechat: WeChatPay, sandbox: Sandbox) -> None:
+    numbers = {method: new_id().hex for method in wechat.methods}
+    unpaid, one, two = new_id().hex, new_id().hex, new_id().hex
+    opened(wechat, unpaid, None)
+    facts = []
+    for method, number in numbers.items():
+        opened(wechat, number, method)
+        sandbox.pay(number)
+        facts += wechat.query(out_trade_no=number).facts
+    for refund_number, amount_minor in ((one, 990), (two, 1000)):
+        facts += refund(wechat, numbers[PayMethod.H5], refund_number, amount_minor).facts
+    days = {china_day(fact.occurred_at) for fact in facts}  # two, should midnight in China have passed just now
+    lines = [line for day in sorted(days) for line in wechat.bill(day=day)]
+    ours = [line for line in lines if line.out_trade_no in numbers.values()]
+    assert sorted(map(told, ours)) == sorted(map(told, facts))
+    assert [line for line in lines if line.out_trade_no == unpaid] == []
+    assert {line.kind for line in ours} == {FactKind.PAID, FactKind.REFUNDED}
+
+
+def told(line: Any) -> tuple[Any, ...]:
+    names = ("kind", "out_trade_no", "provider_txn_id", "out_refund_no", "amount_minor", "currency", "occurred_at")
+    return tuple(getattr(line, name) for name in names)
+
+
+def test_days_without_a_bill(wechat: WeChatPay) -> None:
+    assert wechat.bill(day=date(2020, 1, 1)) == ()
+    with pytest.raises(ProviderRejected, match="PARAM_ERROR"):
+        wechat.bill(day=datetime.now(CHINA).date() + timedelta(days=2))
+    for query in (
+        "bill_date=yesterday",
+        "bill_date=2020-01-01&bill_type=SUCCESS",
+        "bill_date=2020-01-01&tar_type=ZIP",
+    ):
+        with pytest.raises(ProviderRejected, match="PARAM_ERROR"):
+            wechat._call("GET", f"/v3/bill/tradebill?{query}")
+
+
+def test_a_file_is_for_the_merchant_with_its_token_only(wechat: WeChatPay, sandbox: Sandbox, number: str) -> None:
+    opened(wechat, number, None)
+    sandbox.pay(number)
+    day = china_day(wechat.query(out_trade_no=number).facts[0].occurred_at)
+    announced = wechat._call("GET", f"/v3/bill/tradebill?bill_date={day}&bill_type=ALL")
+    assert set(announced) == {"hash_type", "hash_value", "download_url"}
+    unsigned = httpx.get(announced["download_url"], trust_env=False)
+    assert (unsigned.status_code, unsigned.json()["code"]) == (401, "SIGN_ERROR")
+    content = wechat._download(announced["download_url"], bytes_max=10**7)
+    lines = content.decode().split("\r\n")
+    assert (lines[0].split(",")[0], lines[-1]) == ("交易时间", "")
+    assert all(value.startswith("`") for value in lines[1].split(",`")[:1])
+    with pytest.raises(OutcomeUnknown, match="404"):
+        wechat._download(announced["download_url"][:-3] + "xxx", bytes_max=10**7)
+
+
+@pytest.fixture
+def rotating(tmp_path: Path) -> Iterator[Sandbox]:
+    """A sandbox of its own, because what it signs with changes for good."""
+    made = Sandbox(tmp_path / "sandbox")
+    yield made
+    made.stop()
+
+
+def rotate(sandbox: Sandbox, **more: Any) -> str:
+    answer = sandbox.http.post("/_control/rotate", json={"channel": "wechat", **more})
+    serial: str = answer.raise_for_status().json()["serial"]
+    return serial
+
+
+def started_with(folder: Path, sandbox: Sandbox) -> WeChatPay:
+    """A provider as it is after a start with the platform's keys in `folder`."""
+    settings = {**sandbox.channels()["wechat"], "PLATFORM_KEYS_DIR": str(folder)}
+    made: Any = registry.build({"wechat": settings})["wechat"]
+    assert isinstance(made, WeChatPay)
+    return made
+
+
+def signer_of(letter: tuple[dict[str, str], bytes]) -> str:
+    return {name.lower(): value for name, value in letter[0].items()}["wechatpay-serial"]
+
+
+def test_the_platform_changes_its_certificate_and_nothing_is_lost(
+    rotating: Sandbox, listener: Listener, tmp_path: Path
+) -> None:
+    first = rotating.keys.platform_serial
+    keep_certificates(tmp_path, {first: rotating.keys.certificate.encode()})
+    before = started_with(tmp_path, rotating)
+
+    def paid_letter(provider: WeChatPay, number: str) -> tuple[dict[str, str], bytes]:
+        opened(provider, number, None, notify_url=listener.url)
+        rotating.pay(number)
+        return listener.next()
+
+    one, two, three = (new_id().hex for _ in range(3))
+    assert list(before.download_certificates()) == [first]
+    letters = [paid_letter(before, one)]
+    # the platform lists the new certificate before it signs with it: that is when it must be fetched
+    second = rotate(rotating, announce=True)
+    offered = before.download_certificates()
+    assert list(offered) == [second, first]
+    assert keep_certificates(tmp_path, offered) == (second,)
+    letters.append(paid_letter(before, two))
+    after = started_with(tmp_path, rotating)
+    assert rotate(rotating) == second
+    letters.append(paid_letter(after, three))
+    assert [signer_of(letter) for letter in letters] == [first, first, second]
+    now = datetime.now(UTC)
+    told = [after.read_notification(headers=headers, body=body, now=now).facts[0] for headers, body in letters]
+    assert [fact.out_trade_no for fact in told] == [one, two, three]
+    with pytest.raises(OutcomeUnknown, match="do not hold"):  # who did not fetch in time believes nothing more
+        before.query(out_trade_no=one)
+    for provider in (before, after):
+        provider._http.close()
+
+
+def test_who_missed_the_new_certificate_gets_it_by_the_public_key(rotating: Sandbox, tmp_path: Path) -> None:
+    first, second = rotating.keys.platform_serial, rotate(rotating)
+    keep_certificates(tmp_path, {first: rotating.keys.certificate.encode()})
+    late = started_with(tmp_path, rotating)
+    with pytest.raises(OutcomeUnknown, match="do not hold"):
+        late.download_certificates()
+    named = f"{rotating.keys.public_key_id}.pem"
+    pem = (Path(rotating.keys.settings["WECHAT_PLATFORM_KEYS_DIR"]) / named).read_bytes()
+    (tmp_path / named).write_bytes(pem)
+    with_public_key = started_with(tmp_path, rotating)
+    assert keep_certificates(tmp_path, with_public_key.download_certificates()) == (second,)
+    (tmp_path / named).unlink()
+    after = started_with(tmp_path, rotating)
+    assert list(after.download_certificates()) == [second, first]
+    for provider in (late, with_public_key, after):
+        provider._http.close()
+
+
+def test_a_rotation_outlives_a_restart_even_where_the_shop_keeps_certificates_in_its_folder(
+    rotating: Sandbox, tmp_path: Path
+) -> None:
+    second = rotate(rotating)
+    shared = Path(rotating.keys.settings["WECHAT_PLATFORM_KEYS_DIR"])
+    provider = started_with(shared, rotating)
+    assert keep_certificates(shared, provider.download_certificates()) == (second,)
+    provider._http.close()
+    rotating.stop()
+    again = Sandbox(rotating.folder)
+    try:
+        assert again.keys.platform_serial == rotating.keys.platform_serial
+        folder = tmp_path / "keys"
+        folder.mkdir()
+        keep_certificates(folder, {second: (shared / f"{second}.pem").read_bytes()})
+        restarted = started_with(folder, again)
+        assert list(restarted.download_certificates()) == [second, again.keys.platform_serial]
+        restarted._http.close()
+    finally:
+        again.stop()
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"{", b'{"channel":"alipay"}', b'{"channel":"wechat","announce":1}']
+)
+def test_the_rotation_is_of_wechat_only(sandbox: Sandbox, body: bytes) -> None:
+    assert sandbox.http.post("/_control/rotate", content=body).status_code == 400

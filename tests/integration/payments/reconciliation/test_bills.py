@@ -1,0 +1,596 @@
+"""The daily bill against our facts: what agrees, what is learned from it, what a person must look at."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+
+from payments.attempts import services
+from payments.channels import configured as channels
+from payments.errors import ProviderUnavailable
+from payments.models import Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
+from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
+from payments.providers.stripe.facts import bill_line
+from payments.reconciliation import bills
+from payments.refunds import steps as refunds
+from payments.settlement.known import BY_HAND
+from tests.integration.payments.conftest import order_of, paid, payment_of, refunded
+from tests.integration.shop.provider import ScriptedProvider
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+DAY = date(2026, 11, 20)
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@dataclass
+class Bank(ScriptedProvider):
+    """A provider with a bill."""
+
+    zone = UTC
+    lines: tuple[BillLine, ...] = ()
+    before: tuple[BillLine, ...] = ()
+    others: dict[date, tuple[BillLine, ...] | Exception] = field(default_factory=dict)
+    failure_of_bill: Exception | None = None
+
+    def bill(self, *, day: date) -> tuple[BillLine, ...]:
+        assert not connection.in_atomic_block
+        if self.failure_of_bill:
+            raise self.failure_of_bill
+        told = {DAY: self.lines, DAY - timedelta(days=1): self.before, **self.others}.get(day, ())
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+
+@pytest.fixture
+def bank(open_attempt: OpenAttempt) -> Iterator[Bank]:
+    bank = Bank("wechat", merchant=channels.current()["wechat"].merchant)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(channels, "current", lambda: {"wechat": bank})
+        yield bank
+
+
+def line(attempt: Attempt, **changed: Any) -> BillLine:
+    """The bill's line about what `paid` tells."""
+    fact = paid(attempt)
+    told: dict[str, Any] = {
+        "kind": FactKind.PAID,
+        "out_trade_no": fact.out_trade_no,
+        "provider_txn_id": fact.provider_txn_id,
+        "out_refund_no": "",
+        "amount_minor": fact.amount_minor,
+        "currency": "CNY",
+        "occurred_at": NOON,
+    }
+    return BillLine(**{**told, **changed})
+
+
+def refund_line(attempt: Attempt, amount_minor: int, number: str) -> BillLine:
+    told = refunded(attempt, amount_minor, number)
+    return line(
+        attempt,
+        kind=FactKind.REFUNDED,
+        provider_txn_id=told.provider_txn_id,
+        out_refund_no=number,
+        amount_minor=amount_minor,
+    )
+
+
+def listed() -> list[tuple[str, str, int | None, int | None]]:
+    return [
+        (one.kind, one.moved, one.theirs_minor, one.ours_minor)
+        for one in Difference.objects.filter(resolved_at__isnull=True).order_by("id")
+    ]
+
+
+def test_what_agrees_is_no_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    number = attempt.out_trade_no[:31] + "r"
+    services.fold((paid(attempt, occurred_at=NOON), refunded(attempt, 90, number)), source="notification")
+    bank.lines = (line(attempt), refund_line(attempt, 90, number))
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert (compared.lines, compared.theirs_minor, compared.ours_minor) == (2, 1900, 1900)
+    assert listed() == []
+
+
+def test_what_nobody_told_us_of_is_learned_from_the_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    bank.lines = (line(attempt),)
+    bills.compare(channel="wechat", day=DAY)
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+    assert Observation.objects.get().source == "bill"
+    assert listed() == []
+
+
+def test_each_kind_of_difference_is_listed_once(open_attempt: OpenAttempt, bank: Bank) -> None:
+    missing_there, other_amount = open_attempt(), open_attempt()
+    services.fold((paid(missing_there, occurred_at=NOON), paid(other_amount, occurred_at=NOON)), source="query")
+    bank.lines = (
+        line(other_amount, amount_minor=1000),
+        line(other_amount, out_trade_no="somebody-else-s", provider_txn_id="4200-unknown"),
+    )
+    for _ in range(2):
+        compared = bills.compare(channel="wechat", day=DAY)
+        assert sorted(listed(), key=str) == sorted(
+            [
+                ("amount", "paid", 1000, 1990),
+                ("missing_here", "paid", 1990, None),
+                ("missing_there", "paid", None, 1990),
+            ],
+            key=str,
+        )
+    assert (compared.theirs_minor, compared.ours_minor) == (2990, 3980)
+    assert BillComparison.objects.count() == 1
+    there = Difference.objects.get(kind="missing_there")
+    assert (there.payment, there.out_trade_no) == (payment_of(missing_there), missing_there.out_trade_no)
+
+
+def test_what_agrees_later_is_resolved_and_what_a_person_settled_stays_so(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bank.lines = (line(attempt, provider_txn_id="4200-other", out_trade_no="elsewhere"),)
+    bills.compare(channel="wechat", day=DAY)
+    here = Difference.objects.get(kind="missing_here")
+    assert bills.resolve(here.pk, resolution="the other shop's") is True
+    assert bills.resolve(here.pk, resolution="once more") is False
+    bank.lines = (*bank.lines, line(attempt))
+    bills.compare(channel="wechat", day=DAY)
+    assert listed() == []
+    resolutions = set(Difference.objects.values_list("resolution", flat=True))
+    assert resolutions == {"the other shop's", "it agrees now"}
+
+
+def test_a_fact_of_another_day_is_found_by_its_number(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    bank.lines = (line(attempt),)
+    assert bills.compare(channel="wechat", day=DAY).ours_minor == 1990
+    assert listed() == []
+
+
+def test_a_used_request_number_of_another_trade_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
+    """By hand in Alipay's pages a refund may get any number, unique in its trade only."""
+    one, other = open_attempt(), open_attempt()
+    services.fold((paid(one), paid(other)), source="query")
+    bank.before = (refund_line(one, 500, "1"),)
+    bills.compare(channel="wechat", day=DAY - timedelta(days=1))
+    assert payment_of(one).refunded_minor == 500
+    bank.lines = (refund_line(other, 500, "1"),)
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_here", "refunded")]
+    assert Difference.objects.get(moved="refunded").out_trade_no == other.out_trade_no
+    assert (compared.theirs_minor, compared.ours_minor) == (-500, 0)
+
+
+def test_a_fact_whose_line_stands_in_the_bill_of_the_day_before_is_not_missing(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt, missing = open_attempt(), open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON), paid(missing, occurred_at=NOON)), source="query")
+    bills.compare(channel="wechat", day=DAY)
+    assert [kind for kind, *_ in listed()] == ["missing_there", "missing_there"]
+    bank.before = (line(attempt),)
+    bills.compare(channel="wechat", day=DAY)
+    assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
+
+
+def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    bills.compare(channel="wechat", day=DAY - timedelta(days=1))
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.lines = (line(attempt),)
+    bills.compare(channel="wechat", day=DAY)
+    assert (listed(), Difference.objects.get().resolution) == ([], f"it stands in the bill of {DAY}")
+
+
+def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt, invented = open_attempt(), open_attempt()
+    for days, one in ((3, attempt), (40, invented)):
+        began = attempt.created_at - timedelta(days=days)
+        Attempt.objects.filter(pk=one.pk).update(created_at=began, expires_at=began + timedelta(hours=1))
+    by_word = [paid(one, provider_txn_id=one.out_trade_no) for one in (attempt, invented)]
+    services.fold(tuple(by_word), source=BY_HAND)
+    refund = asked_back(attempt, bank, "processing")
+    long_ago = [attempt.created_at - timedelta(days=days) for days in (20, 17)]
+    Refund.objects.filter(pk=refund.pk).update(created_at=long_ago[0], submitted_at=long_ago[1])
+    went_back = refunded(attempt, 990, refund.out_refund_no)
+    services.fold((replace(went_back, provider_txn_id=refund.out_refund_no),), source=BY_HAND)
+    told = Observation.objects.get(attempt=attempt, kind="paid").observed_at.date()
+    began = attempt.created_at.date()
+    bank.others[began - timedelta(days=3)] = (line(attempt),)
+    bank.others[began - timedelta(days=17)] = (refund_line(attempt, 990, refund.out_refund_no),)
+    bills.compare(channel="wechat", day=told)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "paid")]
+    assert Difference.objects.get().out_trade_no == invented.out_trade_no
+    bills.compare(channel="wechat", day=began - timedelta(days=3))  # which learns the provider's own number
+    bills.compare(channel="wechat", day=told)
+    assert (len(listed()), Observation.objects.filter(kind="paid").count()) == (1, 3)
+    assert payment_of(attempt).paid_minor == 1990
+
+
+@pytest.mark.parametrize("days_later", [0, 1])
+def test_what_an_operator_told_is_resolved_by_its_line_when_that_comes(
+    open_attempt: OpenAttempt, bank: Bank, days_later: int
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, provider_txn_id=attempt.out_trade_no),), source=BY_HAND)
+    told = Observation.objects.get().observed_at.date()
+    bills.compare(channel="wechat", day=told)
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.others[told + timedelta(days=days_later)] = (line(attempt),)
+    bills.compare(channel="wechat", day=told + timedelta(days=days_later))
+    assert listed() == []
+
+
+def test_what_came_back_of_a_refund_that_an_operator_told_is_a_difference(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    refund = asked_back(attempt, bank, "processing")
+    went_back = refunded(attempt, 990, refund.out_refund_no)
+    services.fold((replace(went_back, provider_txn_id=refund.out_refund_no, occurred_at=NOON),), source=BY_HAND)
+    failed = replace(refund_line(attempt, 990, refund.out_refund_no), refund_status=RefundStatus.FAILED)
+    came_back = line(
+        attempt,
+        out_trade_no="",
+        provider_txn_id="txn_1",
+        out_refund_no=refund.out_refund_no,
+        amount_minor=990,
+        takes_back=failed.provider_txn_id,
+    )
+    bank.lines = (line(attempt), failed, came_back)
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved, theirs) for kind, moved, theirs, _ in listed()] == [("missing_here", "paid", 990)]
+    assert (compared.theirs_minor, compared.ours_minor) == (1990, 1000)
+
+
+def test_the_timer_takes_the_days_that_are_left_and_goes_on_after_a_failure(bank: Bank) -> None:
+    bank.failure_of_bill = ProviderUnavailable("not made yet")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+    bank.failure_of_bill = None
+    told: list[str] = []
+    assert (
+        bills.compare_recent(today=DAY + timedelta(days=1), progress=told.append) == bills.DAYS_BACK == len(told)
+    )
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+    assert sorted(BillComparison.objects.values_list("day", flat=True)) == [
+        DAY - timedelta(days=2),
+        DAY - timedelta(days=1),
+        DAY,
+    ]
+
+
+def asked_back(attempt: Attempt, bank: Bank, status: str) -> Refund:
+    """A refund of ours in that state, which Stripe knows as ``re_1``."""
+    with transaction.atomic():
+        refund = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=990, reason="")
+    assert refunds.submit_refund(refund.id).status == "processing"
+    if status == "succeeded":
+        fact = refunded(attempt, 990, refund.out_refund_no)
+        services.fold((replace(fact, provider_txn_id="re_1", occurred_at=NOON),), source="notification")
+    if status == "failed":
+        with pytest.MonkeyPatch.context() as patch:
+            failed = RefundResult(status=RefundStatus.FAILED)
+            patch.setattr(bank, "query_refund", lambda **_: failed)
+            refunds.submit_refund(refund.id)
+    refund.refresh_from_db()
+    assert refund.status == status
+    return refund
+
+
+def of_stripe(attempt: Attempt, status: str, out_refund_no: str = "", *, kind: str = "payment_refund") -> BillLine:
+    """The line of a recorded balance transaction; `kind` is ``refund_failure`` for what came back."""
+    numbers = {"out_trade_no": attempt.out_trade_no}
+    source = {
+        "object": "refund",
+        "id": "re_1",
+        "status": status,
+        "amount": 990,
+        "currency": "cny",
+        "metadata": {**numbers, "out_refund_no": out_refund_no} if out_refund_no else {},
+        "payment_intent": {"id": "pi_1", "metadata": numbers},
+    }
+    entry = {"type": kind, "id": f"txn_{kind}", "created": int(NOON.timestamp()), "source": source}
+    return bill_line(entry, FactKind.PAID if kind == "refund_failure" else FactKind.REFUNDED)
+
+
+AGREES: list[tuple[str, str]] = []
+A_PERSON_LOOKS = [("missing_here", "refunded")]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "found", "back_minor"),
+    [
+        # the timer asks about it until it ends
+        ("processing", "pending", AGREES, 0),
+        ("processing", "succeeded", AGREES, 990),
+        ("processing", "failed", AGREES, 0),
+        ("processing", "canceled", AGREES, 0),
+        # it went out; what comes back is another line
+        ("succeeded", "pending", AGREES, 990),
+        ("succeeded", "succeeded", AGREES, 990),
+        ("succeeded", "failed", AGREES, 990),
+        ("succeeded", "canceled", AGREES, 990),
+        # nobody asks about it any more
+        ("failed", "pending", A_PERSON_LOOKS, 0),
+        ("failed", "succeeded", AGREES, 990),
+        ("failed", "failed", AGREES, 0),
+        ("failed", "canceled", AGREES, 0),
+        # by hand, in the dashboard: nobody tells us
+        ("", "pending", A_PERSON_LOOKS, 0),
+        ("", "succeeded", AGREES, 990),
+        ("", "failed", AGREES, 0),
+        ("", "canceled", AGREES, 0),
+    ],
+)
+def test_a_refund_in_stripe_s_bill_is_a_fact_once_it_has_succeeded(
+    open_attempt: OpenAttempt, bank: Bank, ours: str, theirs: str, found: list[tuple[str, str]], back_minor: int
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    number = asked_back(attempt, bank, ours).out_refund_no if ours else ""
+    bank.lines = (line(attempt), of_stripe(attempt, theirs, number))
+    compared = bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == found
+    assert (payment_of(attempt).refunded_minor, order_of(attempt).status) == (back_minor, "paid")
+    assert compared.theirs_minor == 1990 - (990 if found else back_minor)
+    if ours:
+        assert Refund.objects.get().status == ("succeeded" if back_minor else ours)
+
+
+@pytest.mark.parametrize(("ours", "found"), [("succeeded", [("missing_here", "paid")]), ("failed", AGREES)])
+def test_what_came_back_of_a_refund_is_for_a_person_if_that_had_counted(
+    open_attempt: OpenAttempt, bank: Bank, ours: str, found: list[tuple[str, str]]
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    number = asked_back(attempt, bank, ours).out_refund_no
+    both = (of_stripe(attempt, "failed", number), of_stripe(attempt, "failed", number, kind="refund_failure"))
+    bank.lines = (line(attempt), *both)
+    bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == found
+
+
+def test_a_refund_by_hand_that_was_under_way_is_learned_when_its_day_is_compared_again(
+    open_attempt: OpenAttempt, bank: Bank
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    for status, back_minor, still_open in (("pending", 0, 1), ("succeeded", 990, 0)):
+        bank.lines = (line(attempt), of_stripe(attempt, status))
+        bills.compare(channel="wechat", day=DAY)
+        assert (payment_of(attempt).refunded_minor, len(listed())) == (back_minor, still_open)
+
+
+@pytest.mark.parametrize("days", [1, 5, 14])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted_it(
+    open_attempt: OpenAttempt, bank: Bank, days: int, by_hand: bool
+) -> None:
+    """Its bill is never made anew, and says for ever that the refund is under way."""
+    attempt = open_attempt()
+    accepted = DAY - timedelta(days=days)
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=days)),), source="notification")
+    number = "by-hand-1" if by_hand else asked_back(attempt, bank, "processing").out_refund_no
+    bank.others[accepted] = (
+        line(attempt),
+        replace(refund_line(attempt, 990, number), refund_status=RefundStatus.PROCESSING),
+    )
+    bills.compare(channel="wechat", day=accepted)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == (A_PERSON_LOOKS if by_hand else AGREES)
+    missing = open_attempt()
+    services.fold((paid(missing, occurred_at=NOON - timedelta(days=30)),), source="notification")
+    for one, refund_number in ((attempt, number), (missing, "never-listed")):
+        services.fold((replace(refunded(one, 990, refund_number), occurred_at=NOON),), source="notification")
+    bills.compare(channel="wechat", day=DAY)
+    assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "refunded")]
+    assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
+
+
+def test_a_day_made_up_for_looks_into_the_next_one_s_bill_too(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    bank.lines = (line(attempt),)
+    for day in (DAY, DAY - timedelta(days=1)):
+        bills.compare(channel="wechat", day=day)
+    assert Difference.objects.count() == 0
+
+
+def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
+    broken = DAY - timedelta(days=1)
+    bank.others[broken] = RuntimeError("a line that nobody understands")
+    told: list[str] = []
+    with pytest.raises(ExceptionGroup) as failed:
+        bills.compare_recent(today=DAY + timedelta(days=1), progress=told.append)
+    assert list(map(str, failed.value.exceptions)) == ["a line that nobody understands"]
+    assert f"The bill of wechat for {broken} could not be compared" in caplog.text
+    assert BillComparison.objects.count() == len(told) == bills.DAYS_BACK - 1
+
+
+def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: OpenAttempt, bank: Bank) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bank.lines = (
+        line(attempt),
+        line(attempt, out_trade_no="e" * 65, provider_txn_id="4" * 65, out_refund_no="r" * 65),
+        refund_line(attempt, 90, "r" * 65),
+    )
+    bills.compare(channel="wechat", day=DAY)
+    assert sorted((kind, moved) for kind, moved, *_ in listed()) == [
+        ("missing_here", "paid"),
+        ("missing_here", "refunded"),
+    ]
+    assert set(Difference.objects.values_list("out_refund_no", flat=True)) == {"r" * 64}
+    assert payment_of(attempt).refunded_minor == 0
+
+
+def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:
+    """The newest first, a few in each run, from the first fact on."""
+    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=17)),), source="query")
+    today = DAY + timedelta(days=1)
+    compared: list[set[date]] = []
+    for _ in range(4):
+        before = set(BillComparison.objects.values_list("day", flat=True))
+        bills.compare_recent(today=today)
+        compared.append(set(BillComparison.objects.values_list("day", flat=True)) - before)
+    assert [len(days) for days in compared] == [7, 7, 4, 0]
+    assert (max(compared[0]), min(compared[0])) == (DAY, DAY - timedelta(days=6))
+    assert min(compared[2]) == DAY - timedelta(days=17)
+
+
+def test_no_bill_is_asked_for_that_is_not_kept_any_more(open_attempt: OpenAttempt, bank: Bank) -> None:
+    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=400)),), source="query")
+    while bills.compare_recent(today=DAY + timedelta(days=1)):
+        pass
+    assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
+
+
+def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
+    open_attempt: OpenAttempt, bank: Bank, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    bills.compare(channel="wechat", day=DAY)
+    assert "is empty, but we have facts of it: 1" in caplog.text
+    assert [kind for kind, *_ in listed()] == ["missing_there"]
+    bank.lines = (line(attempt),)
+    bills.compare_recent(today=DAY + timedelta(days=1))
+    assert (listed(), Difference.objects.get().resolution) == ([], "it agrees now")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+
+
+def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
+    services.fold((paid(open_attempt(), occurred_at=NOON),), source="query")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == bills.DAYS_BACK
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 1
+    bills.resolve(Difference.objects.get().pk, resolution="looked up in their console")
+    assert bills.compare_recent(today=DAY + timedelta(days=1)) == 0
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n", "\r\n", "\t", " \u00a0\n "])
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "＝"])
+def test_no_cell_of_a_spreadsheet_is_a_formula(
+    open_attempt: OpenAttempt, bank: Bank, before: str, sign: str
+) -> None:
+    told = f"{before}{sign}HYPERLINK(1)"
+    bank.lines = (line(open_attempt(), out_trade_no=told, provider_txn_id="4200-unknown"),)
+    call_command("bills", "compare", "--day", "2026-11-20")
+    (row,) = csv.DictReader(io.StringIO("".join(bills.export(Difference.objects.all())), newline=""))
+    assert (row["out_trade_no"], row["provider_txn_id"]) == (f"'{told}", "4200-unknown")
+
+
+def test_the_command_compares_and_exports(open_attempt: OpenAttempt, bank: Bank, capsys: Any) -> None:
+    bank.lines = (line(open_attempt(), out_trade_no="=1+2", provider_txn_id="4200-unknown"),)
+    call_command("bills", "compare", "--day", "2026-11-20")
+    assert "1 lines, theirs 19.90 CNY, ours 0.00 CNY, 1 open differences" in capsys.readouterr().out
+    call_command("bills", "export", "--open", "--channel", "wechat", "--day", "2026-11-20")
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["kind"], row["theirs_minor"], row["ours_minor"], row["day"]) == (
+        "missing_here",
+        "1990",
+        "",
+        "2026-11-20",
+    )
+    assert row["out_trade_no"] == "'=1+2"  # no formula for a spreadsheet
+    bank.failure_of_bill = ProviderUnavailable("not made yet")
+    with pytest.raises(CommandError, match="No bill of wechat"):
+        call_command("bills", "compare", "--day", "2026-11-20")
+    for action in ("compare", "export"):
+        with pytest.raises(CommandError, match="'coins' is not configured"):
+            call_command("bills", action, "--channel", "coins")
+    with pytest.raises(CommandError, match="is not over at wechat"):
+        call_command("bills", "compare", "--day", datetime.now(UTC).date().isoformat())
+
+
+def test_a_difference_is_never_deleted(open_attempt: OpenAttempt, bank: Bank) -> None:
+    bank.lines = (line(open_attempt(), out_trade_no="elsewhere"),)
+    bills.compare(channel="wechat", day=DAY)
+    with pytest.raises(DatabaseError, match="money stays"):
+        Difference.objects.all().delete()
+
+
+def test_a_person_settles_a_difference_in_the_admin(open_attempt: OpenAttempt, bank: Bank) -> None:
+    bank.lines = (line(open_attempt(), out_trade_no="elsewhere", provider_txn_id="4200-unknown"),)
+    compared = bills.compare(channel="wechat", day=DAY)
+    row = Difference.objects.get()
+    reader = User.objects.create_user("reader", password="reader", is_staff=True)
+    reader.user_permissions.add(
+        *Permission.objects.filter(codename__in=["view_difference", "view_billcomparison"])
+    )
+    page, client = f"/admin/payments/difference/{row.pk}", Client()
+    client.force_login(reader)
+    assert "unknown to us" in client.get(f"{page}/change/").content.decode()
+    assert "/resolve/" not in client.get(f"{page}/change/").content.decode()
+    assert client.get(f"{page}/resolve/").status_code == 403
+    assert "4200-unknown" in client.get("/admin/payments/difference/").content.decode()
+    for term, count in (("4200-unknown", 1), ("4200", 0)):
+        assert client.get("/admin/payments/difference/", {"q": term}).context["cl"].result_count == count
+    listed_days = client.get("/admin/payments/billcomparison/").content.decode()
+    assert "2026" in listed_days
+    assert f"?comparison__id__exact={compared.pk}" in listed_days
+    assert "19.90 CNY" in client.get(f"/admin/payments/billcomparison/{compared.pk}/change/").content.decode()
+    for address in (
+        "/admin/payments/difference/csv/",
+        f"/admin/payments/difference/csv/?comparison={compared.pk}",
+    ):
+        told = b"".join(client.get(address).streaming_content).decode()  # type: ignore[attr-defined]
+        assert "4200-unknown" in told
+    reader.user_permissions.add(Permission.objects.get(codename="resolve_difference"))
+    client.force_login(User.objects.get(pk=reader.pk))
+    assert "moves no money" in client.get(f"{page}/resolve/").content.decode()
+    assert client.post(f"{page}/resolve/", {"reason": ""}).status_code == 200
+    for _ in range(2):
+        assert client.post(f"{page}/resolve/", {"reason": "the other shop's"}, follow=True).status_code == 200
+    row.refresh_from_db()
+    assert row.resolution == "the other shop's"
+    entry = AuditEntry.objects.get()
+    assert (entry.operator, "the other shop's" in entry.message) == (reader.username, True)
+    client.force_login(User.objects.get(pk=reader.pk))
+    assert "the other shop&#x27;s" in client.get(f"/admin/payments/difference/{row.pk}/history/").content.decode()
+    assert "4200-unknown" not in client.get("/admin/payments/difference/").content.decode()
+    assert "4200-unknown" in client.get("/admin/payments/difference/?state=all").content.decode()
+
+
+def test_comparisons_are_found_by_their_day_and_their_account(admin_client: Client) -> None:
+    days = [date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 28)]
+    for day in days:
+        for channel in ("wechat", "alipay"):
+            BillComparison.objects.create(
+                **{"channel": channel, "merchant": f"of-{channel}", "day": day},
+                **{"lines": 0, "currency": "CNY", "theirs_minor": 0, "ours_minor": 0},
+            )
+
+    def listed(**query: str) -> list[str]:
+        found = admin_client.get("/admin/payments/billcomparison/", query).context["cl"].result_list
+        return [f"{row.channel} {row.day:%m-%d}" for row in found]
+
+    assert listed(q=" 2026-02-01 ") == ["alipay 02-01", "wechat 02-01"]
+    assert listed(q="2026-02", channel="wechat") == ["wechat 02-28", "wechat 02-01"]
+    assert listed(q="of-alipay") == ["alipay 02-28", "alipay 02-01", "alipay 01-31"]
+    assert listed(q="2026") == listed(q="2026-13") == listed(q="of-") == listed(q="2025-02") == []
+
+
+def test_nobody_without_the_right_sees_differences(bank: Bank) -> None:
+    client = Client()
+    client.force_login(User.objects.create_user("staff", password="staff", is_staff=True))
+    for address in ("/admin/payments/difference/", "/admin/payments/difference/csv/"):
+        assert client.get(address).status_code == 403

@@ -1,0 +1,536 @@
+"""Talking to providers: whatever they answer or don't, under one number and never inside a transaction."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+from procrastinate.contrib.django import app
+
+from payments import tasks
+from payments.attempts import opening as attempts
+from payments.attempts import services
+from payments.errors import (
+    ChannelUnavailable,
+    OrderAlreadyPaid,
+    OutcomeUnknown,
+    ProviderRejected,
+    ProviderUnavailable,
+    RefundExceedsPaid,
+)
+from payments.models import Anomaly, Attempt, Payment, Refund
+from payments.providers.base import RefundResult, RefundStatus, TradeStatus
+from payments.reconciliation import reconcile
+from payments.refunds import steps as refunds
+from payments.settlement import anomalies
+from payments.settlement.schedule import delay_seconds
+from payments.states import NEXT, PaymentStatus
+from shop.models import Order
+from shop.orders import lifecycle
+from tests.integration.payments.conftest import opened
+from tests.integration.shop.provider import ScriptedProvider
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def called(provider: ScriptedProvider) -> list[str]:
+    return [method for method, _ in provider.calls]
+
+
+def test_open_needs_a_transaction_and_a_configured_channel(new_order: Callable[[], Order], channels: None) -> None:
+    order = new_order()
+    arguments: dict[str, Any] = {
+        "order_id": order.id,
+        "owner_id": order.user_id,
+        "amount_minor": 1,
+        "currency": "CNY",
+        "description": "Mug",
+        "expires_at": timezone.now(),
+    }
+    with pytest.raises(RuntimeError):
+        attempts.open_attempt(channel="wechat", **arguments)
+    with pytest.raises(ChannelUnavailable), transaction.atomic():
+        attempts.open_attempt(channel="coins", **arguments)
+    assert Payment.objects.count() == 0
+
+
+def test_opening_again_is_the_same_attempt_and_a_paid_order_gets_none(
+    new_order: Callable[[], Order], provider: ScriptedProvider
+) -> None:
+    order = new_order()
+    first = opened(order)
+    assert opened(order) == first
+    services.submit_attempt(first.id)
+    services.fold((provider.pay(first.out_trade_no),), source="query")
+    with pytest.raises(OrderAlreadyPaid):
+        opened(order)
+
+
+def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: services.submit_attempt(attempt.id),
+        lambda: services.query_attempt(attempt.id),
+        lambda: services.close_payment(order_id=attempt.payment.order_id),
+        lambda: refunds.submit_refund(uuid4()),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="transaction"), transaction.atomic():
+            call()
+
+
+def test_submitting_opens_once_and_is_done_then(attempt: Attempt, provider: ScriptedProvider) -> None:
+    for _ in range(2):
+        assert services.submit_attempt(attempt.id).status == "pending"
+    attempt.refresh_from_db()
+    assert (attempt.status, attempt.next_action_type, called(provider)) == ("pending", "qr_code", ["create"])
+
+
+def test_an_unknown_outcome_is_asked_for_and_resumed_under_the_same_number(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
+    assert services.submit_attempt(attempt.id).status == "uncertain"
+    provider.failing = frozenset({"query"})
+    assert services.submit_attempt(attempt.id).status == "uncertain"
+    provider.failing = frozenset()
+    assert services.submit_attempt(attempt.id).status == "pending"
+    assert {number for _, number in provider.calls} == {attempt.out_trade_no}
+    assert called(provider) == ["create", "query", "query", "create"]
+
+
+def test_an_attempt_that_was_paid_meanwhile_is_found_by_asking(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
+    services.submit_attempt(attempt.id)
+    provider.failing = frozenset()
+    provider.create(
+        out_trade_no=attempt.out_trade_no,
+        amount_minor=attempt.amount_minor,
+        currency="CNY",
+        description="",
+        notify_url="",
+        return_url="",
+        expires_at=attempt.expires_at,
+    )
+    provider.pay(attempt.out_trade_no)
+    assert services.submit_attempt(attempt.id).status == "succeeded"
+
+
+def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), ProviderRejected("PARAM_ERROR", "no")
+    with pytest.raises(ProviderRejected):
+        services.submit_attempt(attempt.id)
+    attempt.refresh_from_db()
+    assert (attempt.status, attempt.message) == ("failed", "PARAM_ERROR: no")
+    assert attempt.payment.status == "pending"
+    assert opened(Order.objects.get()) != attempt
+
+
+def test_a_provider_out_of_reach_leaves_the_attempt_to_be_submitted_again(
+    attempt: Attempt, provider: ScriptedProvider
+) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), ProviderUnavailable("refused")
+    with pytest.raises(ProviderUnavailable):
+        services.submit_attempt(attempt.id)
+    provider.failing = frozenset()
+    assert services.submit_attempt(attempt.id).status == "pending"
+
+
+def test_opened_after_it_was_closed_is_closed_again(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = provider.create
+
+    def closed_meanwhile(**arguments: Any) -> Any:
+        services.close_payment(order_id=attempt.payment.order_id)
+        return original(**arguments)
+
+    monkeypatch.setattr(provider, "create", closed_meanwhile)
+    assert services.submit_attempt(attempt.id).status == "closed"
+    assert called(provider) == ["close", "create", "close"]
+    assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
+
+
+@pytest.mark.parametrize(
+    "failure", [ProviderRejected("NO", "no"), ProviderUnavailable("no room"), OutcomeUnknown("timed out")]
+)
+def test_opened_after_it_was_closed_is_closed_in_the_end(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    original = provider.create
+
+    def closed_meanwhile(**arguments: Any) -> Any:
+        services.close_payment(order_id=attempt.payment.order_id)
+        provider.failing, provider.failure = frozenset({"close"}), failure
+        return original(**arguments)
+
+    monkeypatch.setattr(provider, "create", closed_meanwhile)
+    assert services.submit_attempt(attempt.id).status == "closed"
+    assert len(looks_again_at(attempt)) == 1
+    provider.failing = frozenset()
+    provider.trades[attempt.out_trade_no].status = TradeStatus.PENDING
+    tasks.look_again(attempt_id=attempt.out_trade_no)
+    assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
+
+
+def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provider: ScriptedProvider) -> None:
+    services.close_payment(order_id=attempt.payment.order_id)
+    assert services.submit_attempt(attempt.id).status == "closed"
+    assert services.query_attempt(attempt.id).status == "closed"
+    assert called(provider) == ["close"]
+
+
+def test_closing_in_all_its_endings(attempt: Attempt, provider: ScriptedProvider) -> None:
+    order_id = attempt.payment.order_id
+    assert services.close_payment(order_id=uuid4()) is services.CloseResult.NONE
+    services.submit_attempt(attempt.id)
+    provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
+    assert services.close_payment(order_id=order_id) is services.CloseResult.UNCERTAIN
+    provider.failing = frozenset()
+    provider.pay(attempt.out_trade_no)
+    assert services.close_payment(order_id=order_id) is services.CloseResult.PAID
+    assert Payment.objects.get().status == "succeeded"
+
+
+def looks_again_at(attempt: Attempt) -> list[datetime]:
+    """When the queue asks about it; its table is not emptied between tests."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT scheduled_at FROM procrastinate_jobs WHERE task_name = %s AND args ->> 'attempt_id' = %s",
+            ["payments.look_again", attempt.out_trade_no],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos (seed 21203): at Alipay a trade begins when the shopper arrives, which may be after the close."""
+    services.submit_attempt(attempt.id)
+    begun = provider.trades.pop(attempt.out_trade_no)  # the shopper has the link, and has not arrived
+    original = provider.close
+    monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
+    order = Order.objects.get(pk=attempt.payment.order_id)
+    assert lifecycle.cancel(order_id=order.pk, user_id=order.user_id).status == "closed"
+    provider.trades[attempt.out_trade_no] = begun
+    provider.pay(attempt.out_trade_no)  # and no callback ever comes
+    assert reconcile.run_due() == 0
+    assert looks_again_at(attempt) == [attempt.expires_at + services.LOOK_AGAIN]
+    tasks.look_again(attempt_id=attempt.out_trade_no)
+    assert Anomaly.objects.get().kind == "paid_after_close"
+    assert Refund.objects.get().amount_minor == 1990
+
+
+def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
+    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.submit_attempt(attempt.id)
+    begun = provider.trades.pop(attempt.out_trade_no)
+    services.close_attempt(attempt.id)
+    provider.trades[attempt.out_trade_no] = begun  # he logs in, and has not paid yet
+    provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
+    with pytest.raises(OutcomeUnknown):  # so that the queue comes again
+        services.look_again(attempt.id)
+    provider.failing = frozenset()
+    services.look_again(attempt.id)
+    assert called(provider)[-1] == "close"
+    assert provider.query(out_trade_no=attempt.out_trade_no).status is TradeStatus.CLOSED
+
+
+@pytest.mark.parametrize("task", ["payments.look_again", "payments.handle_events"])
+def test_what_a_killed_worker_was_doing_is_taken_up(attempt: Attempt, task: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, status, args) VALUES "
+            "('default', %s, 'doing', jsonb_build_object('attempt_id', %s::text)) RETURNING id",
+            [task, attempt.out_trade_no],
+        )
+        (job,) = cursor.fetchone()
+
+    async def take_up(worker: Any) -> int:
+        async with worker.open_async():
+            return await tasks.take_up_stalled.func(SimpleNamespace(app=worker), 0)
+
+    with app.replace_connector(app.connector.get_worker_connector()) as worker:
+        assert asyncio.run(take_up(worker)) >= 1
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT status::text FROM procrastinate_jobs WHERE id = %s", [job])
+        assert cursor.fetchone() == ("todo",)
+        cursor.execute("DELETE FROM procrastinate_jobs WHERE id = %s", [job])
+
+
+def test_what_its_provider_has_closed_or_nobody_can_pay_any_more_is_not_asked_about_again(
+    attempt: Attempt, provider: ScriptedProvider, new_order: Callable[[], Order], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.submit_attempt(attempt.id)
+    services.close_attempt(attempt.id)
+    late = opened(new_order())
+    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now() - services.LOOK_AGAIN)
+    original = provider.close
+    monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
+    services.close_attempt(late.id)
+    assert (looks_again_at(attempt), looks_again_at(late)) == ([], [])
+
+
+def request(payment: Payment, amount_minor: int, **more: Any) -> Refund:
+    with transaction.atomic():
+        return refunds.request_refund(payment_id=payment.id, amount_minor=amount_minor, reason="", **more)
+
+
+def test_refunds_are_reserved_and_never_above_what_was_paid(paid_payment: Payment) -> None:
+    first = request(paid_payment, 1000)
+    with pytest.raises(RefundExceedsPaid):
+        request(paid_payment, 991)
+    assert request(paid_payment, 1000, refund_id=first.id) == first
+    assert refunds.submit_refund(first.id).status == "succeeded"
+    assert refunds.submit_refund(first.id).status == "succeeded"
+    assert refunds.submit_refund(request(paid_payment, 990).id).status == "succeeded"
+    paid_payment.refresh_from_db()
+    assert (paid_payment.status, paid_payment.refunded_minor) == ("refunded", 1990)
+
+
+def test_nothing_can_be_refunded_of_an_unpaid_payment(attempt: Attempt) -> None:
+    with pytest.raises(RefundExceedsPaid):
+        request(attempt.payment, 1)
+
+
+def test_a_refund_whose_outcome_is_unknown_is_asked_for(paid_payment: Payment, provider: ScriptedProvider) -> None:
+    refund = request(paid_payment, 500)
+    provider.failing, provider.failure = frozenset({"refund"}), OutcomeUnknown("timed out")
+    assert refunds.submit_refund(refund.id).status == "uncertain"
+    with pytest.raises(RefundExceedsPaid):
+        request(paid_payment, 1500)  # still reserved
+    provider.failing = frozenset()
+    assert refunds.submit_refund(refund.id).status == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(RefundStatus.PROCESSING, "processing"), (RefundStatus.FAILED, "failed")],
+)
+def test_a_refund_that_takes_its_time_or_fails(
+    paid_payment: Payment,
+    provider: ScriptedProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: RefundStatus,
+    expected: str,
+) -> None:
+    refund = request(paid_payment, 500)
+    monkeypatch.setattr(provider, "refund", lambda **arguments: RefundResult(status=answer))
+    assert refunds.submit_refund(refund.id).status == expected
+    assert Anomaly.objects.filter(kind="refund_failed").count() == (1 if expected == "failed" else 0)
+    if expected == "failed":
+        assert request(paid_payment, 1990).amount_minor == 1990  # its reservation is gone
+
+
+def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
+    paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund, charge_of = request(paid_payment, 500), refunds.charge_of
+
+    def withdraw(refund: Refund) -> Any:
+        with transaction.atomic():
+            refunds.withdraw_refund(refund.id, message="abandoned")
+        return charge_of(refund)
+
+    monkeypatch.setattr(refunds, "charge_of", withdraw)  # after it was read, before it is marked as submitted
+    assert refunds.submit_refund(refund.id).status == "failed"
+    assert all(method != "refund" for method, _ in provider.calls)
+    paid_payment.refresh_from_db()
+    assert (paid_payment.reserved_minor, paid_payment.refunded_minor) == (0, 0)
+
+
+def test_a_refused_refund_is_filed(paid_payment: Payment, provider: ScriptedProvider) -> None:
+    refund = request(paid_payment, 500)
+    provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
+    assert refunds.submit_refund(refund.id).status == "failed"
+    assert Anomaly.objects.get().detail["message"] == "NOT_ENOUGH: no money"
+
+
+def test_what_a_person_has_settled_is_open_again_when_the_provider_says_something_else(
+    paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund = request(paid_payment, 500)
+    told = RefundResult(status=RefundStatus.UNFUNDED, message="NOT_ENOUGH")
+    monkeypatch.setattr(provider, "refund", lambda **arguments: told)
+    for _ in range(2):
+        assert refunds.submit_refund(refund.id).status == "requested"
+        anomalies.resolve(Anomaly.objects.get().pk, resolution="topped up")
+    assert Anomaly.objects.get().resolution == "topped up"
+    told = RefundResult(status=RefundStatus.FAILED)
+    assert refunds.submit_refund(refund.id).status == "failed"
+    anomaly = Anomaly.objects.get()
+    assert (anomaly.resolution, anomaly.resolved_at, "closed it" in anomaly.detail["message"]) == ("", None, True)
+
+
+def test_a_success_that_was_told_before_the_refusal_stands(
+    paid_payment: Payment, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund, give_back = request(paid_payment, 500), provider.refund
+
+    def refuse_after_it_is_done(**arguments: Any) -> RefundResult:
+        services.fold(give_back(**arguments).facts, source="notification")
+        raise ProviderRejected("NOT_ENOUGH", "no money")
+
+    monkeypatch.setattr(provider, "refund", refuse_after_it_is_done)
+    assert refunds.submit_refund(refund.id).status == "succeeded"
+    assert not Anomaly.objects.exists()
+
+
+def test_a_success_that_is_told_after_the_refusal_settles_it(
+    paid_payment: Payment, provider: ScriptedProvider
+) -> None:
+    refund, other = request(paid_payment, 500), request(paid_payment, 300)
+    provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
+    for one in (refund, other):
+        assert refunds.submit_refund(one.id).status == "failed"
+    provider.failing = frozenset()
+    given = provider.refund(
+        out_trade_no=refund.attempt.out_trade_no, out_refund_no=refund.out_refund_no, amount_minor=500
+    )
+    services.fold(given.facts, source="notification")
+    refund.refresh_from_db()
+    assert refund.status == "succeeded"
+    assert dict(Anomaly.objects.values_list("reference", "resolution")) == {
+        refund.out_refund_no: f"refunded 5.00 CNY under {refund.out_refund_no}",
+        other.out_refund_no: "",
+    }
+
+
+def due_now() -> None:
+    Attempt.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
+    Refund.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
+
+
+def test_the_timer_finds_what_no_callback_told(attempt: Attempt, provider: ScriptedProvider) -> None:
+    services.submit_attempt(attempt.id)
+    assert reconcile.run_due() == 0
+    due_now()
+    provider.pay(attempt.out_trade_no)
+    assert tasks.reconcile_due(0) == 1
+    assert Payment.objects.get().status == "succeeded"
+    due_now()
+    assert reconcile.run_due() == 0
+
+
+def test_the_timer_asks_ever_more_rarely(attempt: Attempt, provider: ScriptedProvider) -> None:
+    assert [delay_seconds(count) for count in (0, 1, 2, 8, 9, 500)] == [10, 20, 40, 2560, 3600, 3600]
+    services.submit_attempt(attempt.id)
+    due_now()
+    reconcile.run_due()
+    attempt.refresh_from_db()
+    assert attempt.query_count == 1
+    assert attempt.next_query_at is not None
+    assert attempt.next_query_at > timezone.now()
+
+
+def test_the_timer_resolves_an_uncertain_attempt(attempt: Attempt, provider: ScriptedProvider) -> None:
+    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
+    services.submit_attempt(attempt.id)
+    provider.failing = frozenset()
+    due_now()
+    reconcile.run_due()
+    assert Payment.objects.get().status == "pending"
+
+
+def test_one_that_fails_does_not_stop_the_others(
+    new_order: Callable[[], Order], provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_ones = [opened(new_order()) for _ in range(3)]
+    for one in opened_ones:
+        services.submit_attempt(one.id)
+        provider.pay(one.out_trade_no)
+    failures = [RuntimeError("a fault"), OutcomeUnknown("no answer")]
+    original = provider.query
+
+    def query(*, out_trade_no: str, reference: str = "") -> Any:
+        if failures:
+            raise failures.pop()
+        return original(out_trade_no=out_trade_no)
+
+    monkeypatch.setattr(provider, "query", query)
+    due_now()
+    assert reconcile.run_due() == 3
+    assert Payment.objects.filter(status="succeeded").count() == 1
+
+
+def test_refunds_are_asked_for_by_the_timer_and_the_task(
+    paid_payment: Payment, provider: ScriptedProvider
+) -> None:
+    one, other = request(paid_payment, 500), request(paid_payment, 490)
+    due_now()
+    assert reconcile.run_due(limit=1) == 1
+    tasks.submit_refund(refund_id=other.id.hex)
+    due_now()
+    reconcile.run_due()
+    assert {refund.status for refund in Refund.objects.filter(pk__in=[one.pk, other.pk])} == {"succeeded"}
+
+
+def test_the_command_tells_its_progress(
+    attempt: Attempt, provider: ScriptedProvider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services.submit_attempt(attempt.id)
+    due_now()
+    call_command("reconcile", limit=5)
+    assert "asked about 1" in capsys.readouterr().out
+
+
+def test_the_command_asks_about_what_is_open_and_not_due_too(
+    paid_payment: Payment,
+    new_order: Callable[[], Order],
+    provider: ScriptedProvider,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = opened(new_order())
+    services.submit_attempt(waiting.id)
+    refund = request(paid_payment, 500)
+    provider.pay(waiting.out_trade_no)
+
+    call_command("reconcile")
+    assert "done: asked about 0." in capsys.readouterr().out
+    call_command("reconcile", "--all", limit=1)  # the attempt; the refund would be the second
+    assert "done: asked about 1." in capsys.readouterr().out
+    waiting.refresh_from_db()
+    assert waiting.status == "succeeded"
+    call_command("reconcile", "--all")
+    refund.refresh_from_db()
+    assert refund.status == "succeeded"
+
+
+def test_the_command_fails_where_nobody_answers_and_bounds_attempts_and_refunds_together(
+    paid_payment: Payment, new_order: Callable[[], Order], provider: ScriptedProvider
+) -> None:
+    lost = opened(new_order())
+    provider.failing = frozenset({"create", "query", "refund"})
+    provider.failure = OutcomeUnknown("timed out")
+    services.submit_attempt(lost.id)
+    request(paid_payment, 500)
+    due_now()
+    with pytest.raises(CommandError, match="asked about 1, without an answer for 1"):
+        call_command("reconcile", limit=1)
+    due_now()
+    with pytest.raises(CommandError, match="asked about 2, without an answer for 2"):
+        call_command("reconcile")
+    provider.failing, provider.failure = frozenset({"query"}), ProviderRejected("BUSY", "too many questions")
+    next_question = Attempt.objects.values_list("next_query_at", "query_count").get(pk=lost.pk)
+    with pytest.raises(CommandError, match="asked about 2, without an answer for 1"):
+        call_command("reconcile", "--all")
+    assert Attempt.objects.values_list("next_query_at", "query_count").get(pk=lost.pk) == next_question
+
+
+def test_no_step_leads_from_paid_to_unpaid() -> None:
+    paid_states = {PaymentStatus.SUCCEEDED, PaymentStatus.PARTIALLY_REFUNDED, PaymentStatus.REFUNDED}
+    for status in paid_states:
+        assert NEXT[status] <= paid_states
+    assert set(NEXT) == set(PaymentStatus)

@@ -1,0 +1,244 @@
+"""What the database refuses by itself, whoever asks: raw SQL cannot unpay an order, change a fact or the journal."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+
+from payments.attempts import services
+from payments.models import Attempt, AuditEntry
+from payments.operations import decisions
+from payments.refunds import steps as refunds
+from payments.states import AttemptStatus, PaymentStatus, RefundStatus
+from tests.integration.payments.conftest import letter, order_of, paid, payment_of, refunded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+def refused(sql: str, *parameters: object) -> str:
+    """The name of the constraint that refused it."""
+
+    def ask() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            assert cursor.rowcount, "it touched nothing, so nothing could be refused"
+
+    with pytest.raises(DatabaseError) as caught:
+        ask()
+    return str(caught.value.__cause__.diag.constraint_name)  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def attempt(open_attempt: OpenAttempt) -> Attempt:
+    """One that was paid, and half of it went back."""
+    attempt = open_attempt()
+    services.fold((paid(attempt), refunded(attempt, 990, "a" * 32)), source="query")
+    attempt.refresh_from_db()
+    return attempt
+
+
+def ask_back(attempt: Attempt) -> None:
+    """Ask for a refund that is not sent yet."""
+    with transaction.atomic():
+        refunds.request_refund(payment_id=attempt.payment_id, amount_minor=100, reason="")
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ("status = 'pending', paid_minor = 0, refunded_minor = 0", "payment_totals_only_grow"),
+        ("status = 'succeeded', refunded_minor = 0", "payment_totals_only_grow"),
+        ("refunded_minor = 100", "payment_totals_only_grow"),
+        ("amount_minor = 1", "payment_identity_is_fixed"),
+        ("order_id = gen_random_uuid()", "payment_identity_is_fixed"),
+        ("version = version - 1", "payment_version_only_grows"),
+        ("status = 'refunded', refunded_minor = paid_minor", "payment_version_only_grows"),
+        ("reserved_minor = 1001, version = version + 1", "payment_refunds_within_paid"),
+        ("refunded_minor = 1991, version = version + 1", "payment_refunds_within_paid"),
+        ("status = 'succeeded', version = version + 1", "payment_step_is_allowed"),
+    ],
+)
+def test_a_payment_only_goes_forward(attempt: Attempt, change: str, constraint: str) -> None:
+    before = payment_of(attempt)
+    assert refused(f"UPDATE payments_payment SET {change} WHERE id = %s", attempt.payment_id) == constraint
+    assert vars(payment_of(attempt)) | {"_state": 0} == vars(before) | {"_state": 0}
+
+
+@pytest.mark.parametrize("status", ["pending", "closed", "created", "failed", "uncertain"])
+def test_what_was_paid_stays_paid(attempt: Attempt, status: str) -> None:
+    assert refused("UPDATE payments_attempt SET status = %s WHERE id = %s", status, attempt.pk) == (
+        "attempt_step_is_allowed"
+    )
+    order = order_of(attempt)
+    if status in {"pending", "closed"}:
+        assert refused(
+            "UPDATE shop_order SET status = %s, paid_at = NULL, closed_at = now() WHERE id = %s", status, order.pk
+        )
+
+
+@pytest.mark.parametrize(
+    "change", ["amount_minor = 1", "credited = false", "merchant = 'x'", "kind = 'closed'", "source = 'me'"]
+)
+def test_a_fact_stays_as_it_was_told(attempt: Attempt, change: str) -> None:
+    assert refused(
+        f"UPDATE payments_observation SET {change} WHERE attempt_id = %s AND kind = 'paid'", attempt.pk
+    ) == ("money_is_append_only")
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["journalline", "journalentry", "observation", "notification", "anomaly", "refund", "attempt", "payment"],
+)
+def test_nothing_about_money_is_deleted(attempt: Attempt, table: str) -> None:
+    assert letter(attempt).send().status_code == 204
+    services.fold((paid(attempt, provider_txn_id="again"),), source="query")  # an anomaly
+    ask_back(attempt)
+    assert refused(f"DELETE FROM payments_{table}") == "money_is_append_only"
+
+
+@pytest.mark.parametrize(
+    ("table", "status"),
+    [
+        *(("payment", status) for status in PaymentStatus if status != PaymentStatus.PENDING),
+        *(("attempt", status) for status in AttemptStatus if status not in {"created", "pending"}),
+        *(("refund", status) for status in RefundStatus if status != RefundStatus.REQUESTED),
+    ],
+)
+def test_nothing_begins_as_paid_or_over(attempt: Attempt, table: str, status: str) -> None:
+    """As a copy of what is there, under numbers of its own, so that only where it stands is in its way."""
+    ask_back(attempt)
+    copy = f"""
+        INSERT INTO payments_{table} SELECT (jsonb_populate_record(known, jsonb_build_object(
+            'id', gen_random_uuid(), 'order_id', gen_random_uuid(), 'anomaly_id', NULL, 'status', %s::text))).*
+        FROM payments_{table} AS known
+    """
+    assert refused(copy, status) == "begins_at_the_beginning"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "journalline SET amount_minor = amount_minor + 1",
+        "journalline SET account = 'x'",
+        "journalentry SET kind = 'counted'",
+    ],
+)
+def test_the_journal_is_append_only(attempt: Attempt, change: str) -> None:
+    assert refused(f"UPDATE payments_{change}") == "money_is_append_only"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM payments_auditentry",
+        "UPDATE payments_auditentry SET message = ''",
+        "UPDATE payments_auditentry SET operator = 'somebody else'",
+    ],
+)
+def test_what_an_operator_did_outlives_their_account(attempt: Attempt, admin_user: User, sql: str) -> None:
+    by = decisions.Operator(user_id=admin_user.pk, reason="x")
+    decisions.audit(attempt.payment, "Refunded", by=by, result="done.")
+    LogEntry.objects.log_actions(admin_user.pk, [admin_user], CHANGE, "Renamed.", single_object=True)
+    assert refused(sql) == "money_is_append_only"
+    admin_user.delete()
+    entry = AuditEntry.objects.get()
+    assert (entry.operator, entry.message) == ("admin", "Refunded. Reason: x. Result: done.")
+
+
+def test_the_hosts_own_log_has_no_trigger_of_ours() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'django_admin_log'::regclass AND NOT tgisinternal"
+        )
+        assert cursor.fetchall() == []
+
+
+def test_an_entry_that_does_not_add_up_is_refused_when_it_commits(attempt: Attempt) -> None:
+    one_sided = """
+        WITH entry AS (
+            INSERT INTO payments_journalentry (observation_id, kind)
+            SELECT id, 'counted' FROM payments_observation WHERE attempt_id = %s AND kind = 'paid' RETURNING id)
+        INSERT INTO payments_journalline (entry_id, account, amount_minor, currency)
+        SELECT id, 'orders', 100, 'CNY' FROM entry
+    """
+    assert refused(one_sided, attempt.pk) == "journal_adds_up_to_zero"
+    two_currencies = one_sided.replace(
+        "SELECT id, 'orders', 100, 'CNY' FROM entry",
+        "SELECT id, 'orders', 100, 'CNY' FROM entry UNION ALL SELECT id, 'held', -100, 'USD' FROM entry",
+    )
+    assert refused(two_currencies, attempt.pk) == "journal_adds_up_to_zero"
+    empty = one_sided[: one_sided.index(")\n        INSERT INTO payments_journalline")].replace(
+        "WITH entry AS (", ""
+    )
+    assert refused(empty, attempt.pk) == "journal_adds_up_to_zero"
+    third_side = (
+        "INSERT INTO payments_journalline (entry_id, account, amount_minor, currency) "
+        "SELECT max(id), 'elsewhere', 1, 'CNY' FROM payments_journalentry"
+    )
+    assert refused(third_side) == "journal_adds_up_to_zero"
+
+
+def test_a_refund_keeps_its_amount_and_its_end(attempt: Attempt) -> None:
+    from payments.refunds import steps as refunds
+
+    with transaction.atomic():
+        refund = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=500, reason="")
+    services.fold((refunded(attempt, 500, refund.out_refund_no),), source="query")
+    assert refused("UPDATE payments_refund SET amount_minor = 1 WHERE id = %s", refund.pk) == (
+        "refund_identity_is_fixed"
+    )
+    assert refused("UPDATE payments_refund SET status = 'requested' WHERE id = %s", refund.pk) == (
+        "refund_step_is_allowed"
+    )
+
+
+@pytest.fixture
+def as_web(transactional_db: None) -> Iterator[None]:
+    """From here on the connection has the rights that docs/operations.md gives the role of web and worker."""
+    role = f"web_{os.getpid()}"
+    told = (Path(__file__).resolve().parents[4] / "docs" / "operations.md").read_text()
+    grants = re.findall(r"^((?:ALTER DEFAULT PRIVILEGES )?GRANT .* TO )payonce;$", told, re.MULTILINE)
+    assert len(grants) == 4
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {role}")
+        try:
+            for grant in grants:
+                cursor.execute(f"{grant}{role}")
+            cursor.execute("CREATE TABLE of_a_later_version (id bigserial)")
+            cursor.execute(f"SET ROLE {role}")
+            yield
+        finally:
+            cursor.execute("RESET ROLE")
+            cursor.execute("DROP TABLE IF EXISTS of_a_later_version")
+            cursor.execute(f"DROP OWNED BY {role}")
+            cursor.execute(f"DROP ROLE {role}")
+
+
+def test_a_role_that_owns_nothing_sells_and_cannot_forget_money(
+    as_web: None, open_attempt: OpenAttempt, shopper: User
+) -> None:
+    attempt = open_attempt()
+    services.fold((paid(attempt), refunded(attempt, 990, "a" * 32)), source="query")
+    assert payment_of(attempt).status == "partially_refunded"
+    client = Client()
+    client.force_login(shopper)
+    answer = client.post(
+        "/api/v1/orders",
+        {"items": [{"sku": "mug", "quantity": 1}]},
+        content_type="application/json",
+        headers={"Idempotency-Key": "k1"},
+    )
+    assert answer.status_code == 201
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO of_a_later_version DEFAULT VALUES")
+        for sql in ("TRUNCATE payments_journalline", "ALTER TABLE payments_observation DISABLE TRIGGER ALL"):
+            with pytest.raises(DatabaseError, match=r"permission denied|must be owner"):
+                cursor.execute(sql)

@@ -1,0 +1,133 @@
+"""The books: every movement at a provider twice, and the balance tells what belongs to whom."""
+
+import random
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.db.models import Sum
+
+from idempotency.postgres.statements import UnexpectedRows, send
+from payments.attempts import services
+from payments.models import Attempt, JournalEntry, JournalLine, Observation
+from payments.settlement import journal
+from payments.settlement.known import KnownFact
+from shop.models import Order
+from tests.integration.payments.conftest import closed, paid, payment_of, refunded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+def fold(*facts: Any) -> None:
+    for fact in facts:
+        services.fold((fact,), source="notification")
+
+
+def balance(currency: str = "CNY") -> dict[str, int]:
+    """Every account that is not at zero, without the merchant's number; checked to add up to zero."""
+    found = {row["account"]: row["debit_minor"] for row in journal.trial_balance().filter(currency=currency)}
+    assert sum(found.values()) == 0
+    return {name.rpartition(":")[0] or name: amount for name, amount in found.items() if amount}
+
+
+def test_a_sale_and_its_refund_in_parts(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt), paid(attempt))
+    assert balance() == {"provider:wechat": 1990, "orders": -1990}
+    fold(refunded(attempt, 990, "a" * 32), refunded(attempt, 990, "a" * 32))
+    assert balance() == {"provider:wechat": 1000, "orders": -1000}
+    fold(refunded(attempt, 1000, "b" * 32))
+    assert balance() == {}
+    assert JournalEntry.objects.filter(kind="moved").count() == JournalEntry.objects.count() == 3
+
+
+def test_money_that_no_order_counts_is_held_until_it_is_back(
+    open_attempt: OpenAttempt, new_order: Callable[[], Order]
+) -> None:
+    order = new_order()
+    kept, other = open_attempt("wechat", order), open_attempt("alipay", order)
+    fold(paid(kept), paid(other))
+    assert balance() == {"provider:wechat": 1990, "provider:alipay": 1990, "orders": -1990, "held": -1990}
+    back = payment_of(other).refunds.get()
+    fold(refunded(other, 1990, back.out_refund_no))
+    assert balance() == {"provider:wechat": 1990, "orders": -1990}
+
+
+def test_a_refund_that_came_early_is_held_and_counted_when_its_payment_is_known(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(refunded(attempt, 990, "a" * 32))
+    assert balance() == {"provider:wechat": -990, "held": 990}
+    fold(paid(attempt))
+    assert balance() == {"provider:wechat": 1000, "orders": -1000}
+    assert JournalEntry.objects.filter(kind="counted").count() == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the charge first", "the refund first"])
+def test_what_came_and_went_in_another_currency_is_at_zero(
+    open_attempt: OpenAttempt, order: tuple[int, int]
+) -> None:
+    attempt = open_attempt("stripe")
+    facts = [replace(fact, currency="USD") for fact in (paid(attempt), refunded(attempt, 1990, "a" * 32))]
+    fold(*(facts[index] for index in order))
+    assert balance("USD") == balance() == {}
+    assert set(JournalLine.objects.values_list("account", flat=True)) == {
+        f"provider:stripe:{attempt.merchant}",
+        "held",
+    }
+    payment = payment_of(attempt)
+    assert (payment.paid_minor, payment.refunded_minor) == (0, 0)
+
+
+def test_what_is_not_ours_or_moves_nothing_is_not_booked(open_attempt: OpenAttempt) -> None:
+    fold(paid(open_attempt(), merchant="1900999999"), closed(open_attempt()))
+    assert JournalEntry.objects.count() == 0
+
+
+def test_a_fact_is_booked_once(open_attempt: OpenAttempt) -> None:
+    fold(paid(open_attempt()))
+    known = KnownFact(*Observation.objects.values_list(*(field.name for field in fields(KnownFact))).get())
+    send(journal.counted(known))
+    with pytest.raises(IntegrityError, match="journal_once_per_fact"), transaction.atomic():
+        send(journal.counted(known))
+    with pytest.raises(UnexpectedRows), transaction.atomic():
+        send(journal.counted(replace(known, id=0)), commit=True)
+
+
+def test_whatever_is_told_the_books_agree_with_the_payments(
+    open_attempt: OpenAttempt, new_order: Callable[[], Order]
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for _ in range(12):
+        order = new_order()
+        attempts = [open_attempt("wechat", order), open_attempt("alipay", order)]
+        facts: list[Any] = []
+        for attempt in attempts:
+            number = attempt.out_trade_no
+            facts += [
+                paid(attempt, amount_minor=rng.choice([1990, 1990, 2090])),
+                closed(attempt),
+                refunded(attempt, 100, f"{number[:31]}1"),
+                refunded(attempt, 200, f"{number[:31]}2"),
+            ]
+        facts = [replace(fact, currency=rng.choice(["CNY", "CNY", "USD"])) for fact in facts]
+        told = rng.sample(facts, rng.randrange(1, len(facts) + 1)) * 2
+        rng.shuffle(told)
+        fold(*told)
+        payment = payment_of(attempts[0])
+        of_payment = JournalLine.objects.filter(entry__observation__attempt__payment=payment)
+        by_account = dict(of_payment.values_list("account").annotate(Sum("amount_minor")).order_by("account"))
+        assert by_account.get("orders", 0) == payment.refunded_minor - payment.paid_minor
+        for attempt in attempts:
+            at_provider = by_account.get(f"provider:{attempt.channel}:{attempt.merchant}", 0)
+            moved = Observation.objects.filter(attempt=attempt)
+            received = sum(fact.amount_minor for fact in moved if fact.kind == "paid")
+            returned = sum(fact.amount_minor for fact in moved if fact.kind == "refunded")
+            assert at_provider == received - returned
+    for currency in ("CNY", "USD"):
+        balance(currency)

@@ -1,0 +1,37 @@
+"""A session keeps its plans while the tables grow."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from idempotency.postgres import plans
+from payments.models import Attempt
+from tests.integration.payments.conftest import letter, order_of
+from tests.integration.test_upgrades import fresh_database
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_what_is_planned_for_empty_tables_reads_none_of_them_whole(open_attempt: Callable[..., Attempt]) -> None:
+    connection.close()
+    for _ in range(plans.USES):
+        assert letter(open_attempt()).send().status_code == 204
+        two_ways = open_attempt()
+        open_attempt("alipay", order_of(two_ways))
+        assert letter(two_ways).send().status_code == 204  # this one is locked and read as ever
+    kept = connection.connection.execute(
+        "SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements WHERE name LIKE 'payonce%'"
+    ).fetchall()
+    assert len(kept) == 14  # either way of a notification's; BEGIN and COMMIT have no plan
+    with fresh_database() as former:
+        call_command("migrate", database="former", verbosity=0)
+        with psycopg.connect(**former.get_connection_params()) as empty:
+            empty.execute("SET plan_cache_mode = force_generic_plan")
+            for name, statement, parameters in kept:
+                empty.execute(statement)
+                nothing = ", ".join(["NULL"] * parameters)
+                plan = [line for (line,) in empty.execute(f"EXPLAIN EXECUTE {name} ({nothing})")]
+                assert not [line for line in plan if "Seq Scan" in line], statement

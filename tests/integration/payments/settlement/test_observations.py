@@ -1,0 +1,429 @@
+"""Facts in any order, any number of copies, any mixture: one state; and what is never credited."""
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
+from payments.providers.base import Fact
+from payments.settlement import anomalies
+from payments.settlement.observations import Outcome, apply_observation, rederive
+from shop.models import Order
+from tests.integration.payments.conftest import closed, order_of, paid, payment_of, refunded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+ONE, OTHER = "a" * 32, "b" * 32
+
+
+def fold(*facts: Fact, source: str = "notification") -> list[Outcome]:
+    outcomes = []
+    for fact in facts:
+        with transaction.atomic():
+            outcomes.append(apply_observation(fact, source=source))
+    return outcomes
+
+
+def queued(refund: Refund) -> int:
+    """How many jobs wait for it; the queue's table is not emptied between tests."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM procrastinate_jobs WHERE task_name = %s AND args ->> 'refund_id' = %s",
+            ["payments.submit_refund", refund.id.hex],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def test_a_transaction_is_needed(open_attempt: OpenAttempt) -> None:
+    with pytest.raises(RuntimeError, match="transaction"):
+        apply_observation(paid(open_attempt()), source="query")
+
+
+def test_paid_once_however_often_and_by_whomever_it_is_told(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    assert fold(paid(attempt), paid(attempt)) == [Outcome.APPLIED, Outcome.DUPLICATE]
+    assert fold(paid(attempt), source="query") == [Outcome.DUPLICATE]
+    payment, order = payment_of(attempt), order_of(attempt)
+    assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")
+    attempt.refresh_from_db()
+    assert (attempt.status, attempt.next_query_at) == ("succeeded", None)
+    assert Observation.objects.get().source == "notification"
+
+
+@pytest.mark.usefixtures("server_side_binding")
+def test_every_kind_of_fact_where_the_driver_takes_a_statement_at_a_time(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    second = open_attempt("alipay", order_of(attempt))
+    facts = [
+        refunded(attempt, 90, ONE),
+        paid(attempt),
+        refunded(attempt, 1900, OTHER),
+        paid(second),
+        closed(second),
+    ]
+    assert fold(*facts) == [Outcome.HELD, *[Outcome.APPLIED] * 2, Outcome.ANOMALY, Outcome.APPLIED]
+    payment = payment_of(attempt)
+    assert (payment.status, payment.refunded_minor, order_of(attempt).status) == ("refunded", 1990, "refunded")
+    counted = JournalLine.objects.filter(account="orders").values_list("amount_minor", flat=True)
+    assert [*counted] == [-1990, 90, 1900]
+
+
+@pytest.mark.parametrize("implied", [True, False], ids=["refunds imply the payment", "refunds stand alone"])
+def test_every_order_of_the_same_facts_ends_the_same(open_attempt: OpenAttempt, implied: bool) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for order in itertools.permutations(range(4)):
+        attempt = open_attempt()
+        facts = [
+            paid(attempt),
+            refunded(attempt, 990, ONE[:8] + attempt.out_trade_no[8:], implies_payment=implied),
+            refunded(attempt, 1000, OTHER[:8] + attempt.out_trade_no[8:], implies_payment=implied),
+            closed(attempt),
+        ]
+        sequence = [facts[index] for index in order]
+        for fact in rng.sample(facts, 3):
+            sequence.insert(rng.randrange(len(sequence) + 1), fact)  # copies, at any place
+        fold(*sequence)
+        payment = payment_of(attempt)
+        assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("refunded", 1990, 1990), order
+        assert order_of(attempt).status == "refunded"
+        attempt.refresh_from_db()
+        assert attempt.status == "succeeded"
+    assert Anomaly.objects.count() == 0
+
+
+def test_an_early_refund_waits_for_its_payment(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(refunded(attempt, 990, ONE))
+    assert (payment_of(attempt).status, payment_of(attempt).refunded_minor) == ("pending", 0)
+    fold(paid(attempt))
+    assert (payment_of(attempt).status, payment_of(attempt).refunded_minor) == ("partially_refunded", 990)
+
+
+def test_a_refund_implies_its_payment(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(refunded(attempt, 990, ONE, implies_payment=True))
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("partially_refunded", "paid")
+    assert fold(paid(attempt)) == [Outcome.DUPLICATE]
+
+
+def test_closed_then_paid_anyway_is_credited_while_the_order_takes_it(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(closed(attempt))
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("closed", "pending")
+    fold(paid(attempt))
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+
+
+def policy_refund(kind: str, attempt: Attempt, amount_minor: int) -> None:
+    """The anomaly is filed once, and exactly that sum is on its way back, once."""
+    anomaly = Anomaly.objects.get()
+    refund = Refund.objects.get()
+    assert (anomaly.kind, anomaly.refund) == (kind, refund)
+    assert (refund.attempt, refund.amount_minor, refund.status) == (attempt, amount_minor, "requested")
+    assert queued(refund) == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_paid_by_two_channels_one_is_kept_and_the_other_goes_back(
+    open_attempt: OpenAttempt, new_order: Callable[[], Order], order: tuple[int, int]
+) -> None:
+    ours = new_order()
+    attempts = [open_attempt("wechat", ours), open_attempt("alipay", ours)]
+    first, second = (attempts[index] for index in order)
+    assert fold(paid(first), paid(second), paid(second), paid(first)) == [
+        Outcome.APPLIED,
+        Outcome.ANOMALY,
+        Outcome.DUPLICATE,
+        Outcome.DUPLICATE,
+    ]
+    payment = payment_of(first)
+    assert (payment.status, payment.paid_minor) == ("succeeded", 1990)
+    policy_refund("paid_twice", second, 1990)
+    refund = Refund.objects.get()
+    fold(refunded(second, 1990, refund.out_refund_no))
+    refund.refresh_from_db()
+    anomaly = Anomaly.objects.get()
+    assert (refund.status, anomaly.resolved_at is not None) == ("succeeded", True)
+    payment.refresh_from_db()
+    assert (payment.status, payment.refunded_minor) == ("succeeded", 0)
+
+
+@pytest.mark.parametrize("changed", [{"amount_minor": 1}, {"amount_minor": 9_999_999}, {"currency": "USD"}])
+def test_another_amount_or_currency_is_never_credited(open_attempt: OpenAttempt, changed: dict[str, Any]) -> None:
+    attempt = open_attempt()
+    assert fold(paid(attempt, **changed)) == [Outcome.ANOMALY]
+    payment = payment_of(attempt)
+    assert (payment.paid_minor, order_of(attempt).status) == (0, "pending")
+    policy_refund("amount_mismatch", attempt, changed.get("amount_minor", 1990))
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["it names its charge", "it does not"])
+def test_what_goes_back_in_the_currency_of_its_charge_ends_the_policys_refund(
+    open_attempt: OpenAttempt, named: bool
+) -> None:
+    attempt = open_attempt("stripe")
+    fold(paid(attempt, currency="USD"))
+    refund = Refund.objects.get()
+    back = replace(refunded(attempt, 1990, refund.out_refund_no, implies_payment=named), currency="USD")
+    assert fold(back, back) == [Outcome.APPLIED, Outcome.DUPLICATE]
+    refund.refresh_from_db()
+    anomaly = Anomaly.objects.get()
+    assert (refund.status, anomaly.kind, anomaly.resolved_at is not None) == ("succeeded", "amount_mismatch", True)
+    payment = payment_of(attempt)
+    assert (payment.paid_minor, payment.refunded_minor, payment.reserved_minor) == (0, 0, 0)
+
+
+def test_a_refund_counts_in_the_currency_of_the_payment_alone(open_attempt: OpenAttempt) -> None:
+    """At Stripe an attempt may have two charges, and a refund need not say which of them it is of."""
+    attempt = open_attempt("stripe")
+    fold(paid(attempt), paid(attempt, provider_txn_id="pi_other", currency="USD"))
+    dollars, euros = (
+        replace(refunded(attempt, 500, number), currency=currency)
+        for number, currency in ((ONE, "USD"), (OTHER, "EUR"))
+    )
+    assert fold(dollars, euros) == [Outcome.APPLIED, Outcome.ANOMALY]
+    assert payment_of(attempt).refunded_minor == 0
+    mismatched = Anomaly.objects.filter(kind="amount_mismatch").values_list("detail__currency", flat=True)
+    assert [*mismatched.order_by("pk")] == ["USD", "EUR"]  # the charge, and the refund of no charge that is known
+
+
+def test_another_merchant_is_never_credited_and_left_to_a_person(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    assert fold(paid(attempt, merchant="1900000999")) == [Outcome.ANOMALY]
+    assert (Anomaly.objects.get().kind, Refund.objects.count()) == ("merchant_mismatch", 0)
+    assert payment_of(attempt).paid_minor == 0
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay"])
+@pytest.mark.parametrize(
+    "changed", [{}, {"amount_minor": 5}, {"currency": "USD"}], ids=["same", "less", "dollars"]
+)
+def test_a_second_charge_where_a_number_is_charged_once_is_held_for_a_person(
+    open_attempt: OpenAttempt, channel: str, changed: dict[str, Any]
+) -> None:
+    """A refund goes by our number there: it would give back the one charge that is real."""
+    attempt = open_attempt(channel)
+    second = paid(attempt, provider_txn_id="4200-other", **changed)
+    assert fold(paid(attempt), second, second) == [Outcome.APPLIED, Outcome.ANOMALY, Outcome.ANOMALY]
+    assert (payment_of(attempt).status, payment_of(attempt).paid_minor) == ("succeeded", 1990)
+    anomaly = Anomaly.objects.get()
+    assert (anomaly.kind, anomaly.reference) == ("content_changed", f"{attempt.merchant}/4200-other")
+    assert (anomaly.resolved_at, anomaly.detail["charged_as"]) == (None, paid(attempt).provider_txn_id)
+    assert (Refund.objects.count(), Observation.objects.get().provider_txn_id) == (
+        0,
+        paid(attempt).provider_txn_id,
+    )
+    held = JournalLine.objects.filter(account="held")
+    assert not held.exists()
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay"])
+def test_a_second_charge_after_one_in_another_amount_is_not_credited(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    assert (
+        fold(paid(attempt, amount_minor=5), paid(attempt, provider_txn_id="4200-other")) == [Outcome.ANOMALY] * 2
+    )
+    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
+    assert Refund.objects.get().amount_minor == 5
+    assert [*Anomaly.objects.order_by("id").values_list("kind", flat=True)] == [
+        "amount_mismatch",
+        "content_changed",
+    ]
+
+
+def test_a_refund_that_names_a_foreign_charge_gives_nothing_back(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("alipay")
+    back = replace(refunded(attempt, 90, ONE, implies_payment=True), paid_txn_id="4200-other")
+    assert fold(paid(attempt), back) == [Outcome.APPLIED, Outcome.APPLIED]
+    assert (payment_of(attempt).refunded_minor, Refund.objects.count()) == (90, 0)
+    assert Anomaly.objects.get().kind == "content_changed"
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])
+def test_another_merchants_word_leaves_our_attempt_and_its_siblings_as_they_are(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    sibling = open_attempt("alipay" if channel == "wechat" else "wechat", order_of(attempt))
+    before = Attempt.objects.get(pk=sibling.pk).next_query_at
+    foreign = {"merchant": "1900000999", "provider_txn_id": "4200-other"}
+    facts = [
+        paid(attempt, **foreign),
+        replace(refunded(attempt, 90, ONE), **foreign),
+        replace(closed(attempt), merchant="1900000999"),
+    ]
+    assert fold(*facts) == [Outcome.ANOMALY] * 3
+    for row in (attempt, sibling):
+        row.refresh_from_db()
+        assert (row.status, row.next_query_at is None) == ("pending", False)
+    assert sibling.next_query_at == before
+    assert {anomaly.kind for anomaly in Anomaly.objects.all()} == {"merchant_mismatch"}
+    assert not Observation.objects.exists()
+    assert fold(paid(attempt)) == [Outcome.APPLIED]
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+
+
+def test_paid_after_the_order_was_closed_goes_back(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    order = order_of(attempt)
+    Order.objects.filter(pk=order.pk).update(closing_at=order.created_at)
+    fold(closed(attempt))
+    assert order_of(attempt).status == "closed"
+    assert fold(paid(attempt)) == [Outcome.ANOMALY]
+    assert (order_of(attempt).status, payment_of(attempt).status) == ("closed", "closed")
+    policy_refund("paid_after_close", attempt, 1990)
+
+
+@pytest.mark.parametrize("number", ["c" * 32, "not ours", "z" * 32])
+def test_a_number_that_is_not_ours(open_attempt: OpenAttempt, number: str) -> None:
+    fact = paid(open_attempt(), out_trade_no=number)
+    assert fold(fact, fact) == [Outcome.ANOMALY, Outcome.ANOMALY]
+    anomaly = Anomaly.objects.get()
+    assert (anomaly.kind, anomaly.detail["out_trade_no"]) == ("unknown_trade", number)
+
+
+def test_a_fact_told_again_with_other_content_is_filed(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt))
+    assert fold(paid(attempt, amount_minor=5)) == [Outcome.ANOMALY]
+    anomaly = Anomaly.objects.get()
+    assert (anomaly.kind, anomaly.detail["first_minor"], anomaly.detail["amount_minor"]) == (
+        "content_changed",
+        1990,
+        5,
+    )
+    assert payment_of(attempt).paid_minor == 1990
+
+
+def settle(anomaly: Anomaly) -> None:
+    anomalies.resolve(anomaly.pk, resolution="seen")
+
+
+def test_what_is_told_with_yet_another_content_is_open_work_again(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    one, other = (replace(paid(attempt), amount_minor=amount_minor) for amount_minor in (1, 2))
+    fold(paid(attempt), one)
+    anomaly = Anomaly.objects.get()
+    settle(anomaly)
+    for fact, is_open in ((one, False), (other, True)):
+        assert fold(fact) == [Outcome.ANOMALY]
+        anomaly.refresh_from_db()
+        assert (anomaly.resolved_at is None, anomaly.detail["amount_minor"]) == (is_open, fact.amount_minor)
+    assert Anomaly.objects.count() == 1
+
+
+def test_a_foreign_number_with_another_amount_is_open_work_again(open_attempt: OpenAttempt) -> None:
+    one = replace(paid(open_attempt()), out_trade_no="f" * 32)
+    fold(one)
+    anomaly = Anomaly.objects.get()
+    settle(anomaly)
+    for fact, is_open in ((one, False), (replace(one, amount_minor=2), True)):
+        assert fold(fact) == [Outcome.ANOMALY]
+        anomaly.refresh_from_db()
+        assert (anomaly.kind, anomaly.resolved_at is None) == ("unknown_trade", is_open)
+
+
+def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    refunds = [refunded(attempt, 1500, number) for number in (ONE, OTHER, "c" * 32)]
+    fold(paid(attempt), *refunds[:2])
+    anomaly = Anomaly.objects.get()
+    settle(anomaly)
+    with transaction.atomic():
+        rederive(Payment.objects.select_for_update().get())
+    fold(refunds[1])
+    anomaly.refresh_from_db()
+    assert anomaly.resolution == "seen"
+    fold(refunds[2])
+    anomaly.refresh_from_db()
+    assert (anomaly.resolved_at, anomaly.resolution) == (None, "")
+    assert anomaly.detail == {"paid_minor": 1990, "refunded_minor": 4500}
+
+
+def test_more_refunded_than_paid_is_filed_and_capped(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt), refunded(attempt, 1990, ONE), refunded(attempt, 10, OTHER))
+    assert Anomaly.objects.get().kind == "refund_exceeds_paid"
+    assert payment_of(attempt).refunded_minor == 1990
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"paid_minor": 1},
+        {"refunded_minor": 1},
+        {"refunded_minor": 2000},
+        {"status": "pending"},
+        {"status": "paid"},
+        {"status": "refunded"},
+        {"amount_minor": 0},
+        {"currency": "cny"},
+        {"version": 0},
+    ],
+)
+def test_the_database_refuses_what_does_not_add_up(open_attempt: OpenAttempt, change: dict[str, Any]) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt))
+    with pytest.raises(IntegrityError):
+        Payment.objects.filter(pk=attempt.payment_id).update(**change)
+    assert payment_of(attempt).status == "succeeded"
+
+
+def test_the_database_refuses_a_second_payment_attempt_or_fact(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    fold(paid(attempt))
+    payment = payment_of(attempt)
+    second = open_attempt()
+    for row in (
+        Payment(order_id=payment.order_id, amount_minor=1, currency="CNY"),
+        Observation(
+            attempt=second,
+            channel=attempt.channel,
+            merchant=attempt.merchant,
+            provider_txn_id=paid(attempt).provider_txn_id,
+            kind="paid",
+            amount_minor=1,
+            currency="CNY",
+            source="query",
+        ),
+        Attempt(
+            payment=payment_of(second),
+            channel=second.channel,
+            method=second.method,
+            merchant="m",
+            amount_minor=1,
+            currency="CNY",
+            expires_at=second.expires_at,
+        ),
+    ):
+        with pytest.raises(IntegrityError):
+            row.save(force_insert=True)
+
+
+def test_a_refund_of_a_charge_that_nobody_told_yet_is_not_taken_from_another(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("stripe")
+    back = replace(refunded(attempt, 90, ONE), paid_txn_id="pi_other")
+    assert fold(paid(attempt), back, back) == [Outcome.APPLIED, Outcome.APPLIED, Outcome.DUPLICATE]
+    assert fold(paid(attempt, provider_txn_id="pi_other")) == [Outcome.ANOMALY]
+    payment = payment_of(attempt)
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("succeeded", 1990, 0)
+
+
+def test_a_refund_of_a_charge_that_does_not_count_never_counts(open_attempt: OpenAttempt) -> None:
+    """At Stripe an attempt may have two charges; what went back of the one was not taken from the other."""
+    attempt = open_attempt("stripe")
+    back = {"provider_txn_id": "re_1", "paid_txn_id": "pi_other"}
+    fold(paid(attempt, provider_txn_id="pi_other", amount_minor=1))
+    fold(replace(refunded(attempt, 1, ONE), **back), paid(attempt, provider_txn_id="pi_1"))
+    payment = payment_of(attempt)
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("succeeded", 1990, 0)

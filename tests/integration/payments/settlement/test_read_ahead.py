@@ -1,0 +1,291 @@
+"""What happens between the reading of an unlocked payment and the writing of what was decided on it.
+
+A first notification is decided on before its transaction begins. Whatever others do in between, it must end as if
+they had come first: the same money, the same books, the same anomalies.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from payments.attempts import services
+from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
+from payments.settlement import journal, observations
+from payments.webhooks import intake as webhooks
+from shop.models import Order
+from shop.orders import lifecycle
+from tests.integration.payments.conftest import (
+    CHANNELS,
+    Letter,
+    closed,
+    letter,
+    opened,
+    order_of,
+    paid,
+    payment_of,
+    refunded,
+)
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
+
+OpenAttempt = Callable[..., Attempt]
+Happens = Callable[[Attempt], object]
+
+
+def fold(*facts: Any) -> None:
+    for fact in facts:
+        services.fold((fact,), source="query")
+
+
+def cancelled(attempt: Attempt) -> None:
+    order = order_of(attempt)
+    with transaction.atomic():
+        Order.objects.filter(pk=order.pk).update(closing_at=timezone.now())
+        lifecycle._close_here(order_id=order.pk)
+
+
+def other_way_opened(attempt: Attempt) -> None:
+    opened(order_of(attempt), next(channel for channel in CHANNELS if channel != attempt.channel))
+
+
+def other_way_paid(attempt: Attempt) -> None:
+    other_way_opened(attempt)
+    fold(paid(Attempt.objects.exclude(pk=attempt.pk).get(payment=attempt.payment)))
+
+
+def counted_up(attempt: Attempt) -> None:
+    with transaction.atomic():
+        observations.rederive(Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id))
+
+
+def refund_number(attempt: Attempt) -> str:
+    return attempt.out_trade_no[::-1]
+
+
+def told(attempt: Attempt) -> Letter:
+    """The notification that all this is about."""
+    return letter(attempt, notification_id=f"n-{attempt.out_trade_no}")
+
+
+HAPPENS: dict[str, Happens] = {
+    "nothing": lambda attempt: None,
+    "the timer tells the same": lambda attempt: fold(paid(attempt)),
+    "it is told with another amount": lambda attempt: fold(paid(attempt, amount_minor=1)),
+    "another charge of it is told, in another amount": lambda attempt: fold(
+        paid(attempt, amount_minor=1, provider_txn_id=f"4201{attempt.out_trade_no[-20:]}")
+    ),
+    "it went to another merchant": lambda attempt: fold(paid(attempt, merchant="1900999999")),
+    "a refund comes early": lambda attempt: fold(refunded(attempt, 990, refund_number(attempt))),
+    "a refund that implies it": lambda attempt: fold(
+        refunded(attempt, 990, refund_number(attempt), implies_payment=True)
+    ),
+    "it was closed": lambda attempt: fold(closed(attempt)),
+    "the order was closed": cancelled,
+    "another way to pay is opened": other_way_opened,
+    "it is paid another way": other_way_paid,
+    "its version counts up": counted_up,
+    "its twin is applied": lambda attempt: told(attempt).send(),
+    "another of its notifications is applied": lambda attempt: letter(attempt).send(),
+}
+
+
+LETTERS = {"its twin is applied", "another of its notifications is applied"}  # these are read ahead themselves
+UNCHANGED = {"nothing", "it went to another merchant"}  # only a person has something to look at
+
+
+@dataclass
+class End:
+    """All that is known of one order in the end."""
+
+    payment: tuple[Any, ...]
+    order: str
+    attempts: list[tuple[Any, ...]]
+    asked_at_once: list[tuple[Any, ...]]
+    events: list[str]
+    facts: list[tuple[Any, ...]]
+    anomalies: list[tuple[Any, ...]]
+    refunds: int
+    verdict: str
+
+
+def end(attempt: Attempt) -> End:
+    payment = payment_of(attempt)
+    facts = Observation.objects.filter(attempt__payment=payment)
+    return End(
+        payment=(payment.status, payment.paid_minor, payment.refunded_minor, payment.reserved_minor),
+        order=order_of(attempt).status,
+        attempts=sorted(payment.attempts.values_list("channel", "status")),
+        asked_at_once=sorted(
+            payment.attempts.filter(next_query_at__lte=timezone.now()).values_list("channel", "query_count")
+        ),
+        events=list(payment.events.order_by("id").values_list("status", flat=True)),
+        facts=sorted(facts.values_list("kind", "amount_minor", "merchant", "credited")),
+        anomalies=sorted(payment.anomalies.values_list("kind", "resolution")),
+        refunds=Refund.objects.filter(payment=payment).count(),
+        verdict=Notification.objects.get(
+            out_trade_no=attempt.out_trade_no, notification_id__startswith="n-"
+        ).verdict,
+    )
+
+
+def books_agree() -> None:
+    credited = sum(Payment.objects.values_list("paid_minor", flat=True))
+    refunded_minor = sum(Payment.objects.values_list("refunded_minor", flat=True))
+    balance = {row["account"]: row["debit_minor"] for row in journal.trial_balance()}
+    assert balance.get(journal.ORDERS, 0) == refunded_minor - credited
+    assert sum(balance.values()) == 0
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[str]]:
+    """Has something happen, once, on a connection of its own, when a notification was looked up; how each was."""
+
+    def between(happens: Callable[[], object]) -> list[str]:
+        looked: list[str] = []
+        look = webhooks._look
+
+        def found(*about: Any, ahead: bool) -> Any:
+            answer = look(*about, ahead=ahead)
+            looked.append("ahead" if ahead else "not ahead")
+            if len(looked) == 1:
+                at_once(happens)
+            return answer
+
+        monkeypatch.setattr(webhooks, "_look", found)
+        return looked
+
+    return between
+
+
+@pytest.mark.parametrize("what", HAPPENS)
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_it_ends_as_if_that_had_come_first(
+    open_attempt: OpenAttempt, meanwhile: Any, channel: str, what: str
+) -> None:
+    before, attempt = open_attempt(channel), open_attempt(channel)
+    HAPPENS[what](before)
+    told(before).send()
+    looked = meanwhile(lambda: HAPPENS[what](attempt))
+    answer = told(attempt).send()
+    assert (answer.status_code, answer.content) == ((204, b"") if channel == "wechat" else (200, b"success"))
+    ahead = looked.count("ahead") - (what in LETTERS)
+    assert (ahead, looked.count("not ahead")) == (1, what not in UNCHANGED), (
+        "it was not read ahead, or did not notice"
+    )
+    assert end(attempt) == end(before)
+    books_agree()
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_twin_that_is_applied_before_its_payment_is_looked_at(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    attempt, twins = open_attempt(channel), [lambda: told(attempt).send()]
+    ask = webhooks.ask_ahead
+
+    def asked(*about: Any) -> Any:
+        if twins:
+            at_once(twins.pop())
+        return ask(*about)
+
+    monkeypatch.setattr(webhooks, "ask_ahead", asked)
+    assert told(attempt).send().status_code in {200, 204}
+    assert (payment_of(attempt).paid_minor, Observation.objects.count()) == (1990, 1)
+    assert Notification.objects.get().verdict == "applied"
+    books_agree()
+
+
+def held_until_somebody_waits(hold: Callable[[Callable[[], None]], None]) -> "Future[None]":
+    """Runs `hold` in a transaction of its own beside us, and comes back as soon as it calls what it is given; that
+    returns when somebody waits for a lock.
+    """
+    holds = threading.Event()
+
+    def until() -> None:
+        holds.set()
+        with connection.cursor() as cursor:
+            for _ in range(100_000):
+                cursor.execute(
+                    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                )
+                if cursor.fetchone():
+                    return
+        raise AssertionError("nobody waits")
+
+    def work() -> None:
+        try:
+            with transaction.atomic():
+                hold(until)
+        finally:
+            connection.close()
+
+    beside = ThreadPoolExecutor(1)
+    held = beside.submit(work)
+    beside.shutdown(wait=False)
+    assert holds.wait(30)
+    return held
+
+
+@pytest.mark.parametrize(
+    "refund", [True, False], ids=["a refund is told under the lock", "only the lock is taken"]
+)
+def test_it_waits_for_who_has_the_payment_and_sees_what_that_changed(
+    open_attempt: OpenAttempt, meanwhile: Any, refund: bool
+) -> None:
+    attempt = open_attempt()
+
+    def hold(until: Callable[[], None]) -> None:
+        Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
+        if refund:
+            services.fold((refunded(attempt, 990, refund_number(attempt)),), source="query")
+        until()
+
+    held: list[Future[None]] = []
+    looked = meanwhile(lambda: held.append(held_until_somebody_waits(hold)))
+    assert letter(attempt).send().status_code == 204
+    held[0].result(30)
+    payment = payment_of(attempt)
+    if refund:
+        assert looked == ["ahead", "not ahead"]
+        assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("partially_refunded", 1990, 990)
+    else:
+        assert looked == ["ahead"]
+        assert (payment.status, payment.paid_minor) == ("succeeded", 1990)
+    assert not Anomaly.objects.exists()
+    books_agree()
+
+
+def test_a_payment_that_is_not_untold_is_locked_from_the_beginning(
+    open_attempt: OpenAttempt, meanwhile: Any
+) -> None:
+    attempt = open_attempt()
+    other_way_opened(attempt)
+    looked = meanwhile(lambda: None)
+    assert letter(attempt).send().status_code == 204
+    assert looked == ["ahead"]
+    assert payment_of(attempt).status == "succeeded"
+
+
+def test_checkout_that_has_the_order_does_not_wait_for_it(open_attempt: OpenAttempt, meanwhile: Any) -> None:
+    """It looks whether there is a payment, while the notification waits for the order: no circle of two."""
+    attempt = open_attempt()
+    order, again = order_of(attempt), []
+
+    def hold(until: Callable[[], None]) -> None:
+        Order.objects.select_for_update(no_key=True).get(pk=order.pk)
+        until()
+        again.append(opened(order))
+
+    held: list[Future[None]] = []
+    meanwhile(lambda: held.append(held_until_somebody_waits(hold)))
+    assert letter(attempt).send().status_code == 204
+    held[0].result(30)
+    assert again == [attempt]
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")

@@ -1,0 +1,234 @@
+"""What follows from a payment's statuses: once, in order, over any number of workers, whatever dies in between."""
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import override_settings
+from procrastinate.contrib.django import app
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from payments.attempts import services
+from payments.models import Attempt, Payment, PaymentEvent
+from payments.settlement import sequence
+from shop.models import Fulfilment, Order
+from tests.integration.payments.conftest import paid, payment_of, refunded
+from tests.threads import at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+WORKERS = 4
+
+_told: list[tuple[str, int]] = []
+_failing: set[int] = set()
+_meeting: list[threading.Barrier] = []
+
+
+def listener(event: PaymentEvent) -> None:
+    """Notes what it is told; fails for the numbers in `_failing`; waits at a barrier where one is put."""
+    if _meeting:
+        _meeting[0].wait(20)
+    if event.number in _failing:
+        raise ValueError("the warehouse is closed")
+    _told.append((event.payment_id.hex, event.number))
+
+
+@pytest.fixture
+def told() -> Any:
+    _told.clear()
+    _failing.clear()
+    _meeting.clear()
+    with override_settings(PAYMENT_EVENT_HANDLER=f"{__name__}.listener"):
+        yield _told
+
+
+@pytest.fixture
+def settled(open_attempt: OpenAttempt) -> Callable[[], Payment]:
+    """A payment with three events that wait: paid, refunded in part, refunded whole."""
+
+    def make() -> Payment:
+        attempt = open_attempt()
+        for fact in (
+            paid(attempt),
+            *(refunded(attempt, n, f"{attempt.out_trade_no[:30]}{n:02}"[:32]) for n in (90,)),
+        ):
+            services.fold((fact,), source="notification")
+        services.fold((refunded(attempt, 1900, f"{attempt.out_trade_no[:31]}x"),), source="notification")
+        return payment_of(attempt)
+
+    return make
+
+
+def numbers(payment: Payment) -> list[int]:
+    return list(payment.events.order_by("id").values_list("number", flat=True))
+
+
+def jobs(payment: Payment) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'payments.handle_events' AND lock = %s",
+            [f"events {payment.id.hex}"],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def become(payment: Payment, status: str) -> None:
+    """Its jobs, in the queue's own table."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE procrastinate_jobs SET status = %s::procrastinate_job_status WHERE lock = %s",
+            [status, f"events {payment.id.hex}"],
+        )
+
+
+def test_each_status_is_an_event_and_a_payment_gets_one_job_under_its_lock(settled: Callable[[], Payment]) -> None:
+    payment, other = settled(), settled()
+    assert numbers(payment) == [2, 3, 4]
+    assert list(payment.events.values_list("status", flat=True)) == ["succeeded", "partially_refunded", "refunded"]
+    assert jobs(payment) == 0
+    assert [sequence.queue_waiting() for _ in range(2)] == [2, 0]
+    assert (jobs(payment), jobs(other)) == (1, 1)
+    assert sequence.handle(payment.pk) == 3
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_jobs")
+    assert sequence.queue_waiting() == 1
+    assert (jobs(payment), jobs(other)) == (0, 1)
+
+
+def test_its_job_is_what_the_queue_runs(settled: Callable[[], Payment]) -> None:
+    payment = settled()
+    sequence.queue_waiting()
+    job = ProcrastinateJob.objects.get(lock=f"events {payment.id.hex}")
+    assert app.tasks[job.task_name](**job.args) == 3
+
+
+def test_workers_that_queue_at_once_make_one_job_each(settled: Callable[[], Payment]) -> None:
+    payments = [settled() for _ in range(5)]
+    assert sum(at_once(*[sequence.queue_waiting] * WORKERS)) == 5
+    assert [jobs(payment) for payment in payments] == [1] * 5
+
+
+@pytest.mark.parametrize("status", ["todo", "doing"])
+def test_who_has_a_job_gets_no_other_one(settled: Callable[[], Payment], status: str) -> None:
+    """One that failed waits to be retried under the same lock: a second one must not keep it from that."""
+    payment = settled()
+    assert sequence.queue_waiting() == 1
+    become(payment, status)
+    assert (sequence.queue_waiting(), jobs(payment)) == (0, 1)
+    become(payment, "failed")
+    assert (sequence.queue_waiting(), jobs(payment)) == (1, 2)
+
+
+def test_the_first_to_wait_get_a_job_first(
+    settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence, "_WAITING", re.sub(r"LIMIT \d+", "LIMIT 2", sequence._WAITING))
+    payments = [settled() for _ in range(3)]
+    assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
+    assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
+
+
+def test_what_failed_is_not_queued_every_second(told: Any, settled: Callable[[], Payment]) -> None:
+    stuck = settled()
+    _failing.add(3)
+    with pytest.raises(ValueError, match="closed"):
+        sequence.handle(stuck.pk)
+    assert sequence.queue_waiting() == 0
+    free = settled()
+    assert (sequence.queue_waiting(), jobs(free), jobs(stuck)) == (1, 1, 0)
+
+
+def test_an_event_is_staged_with_its_status_or_not_at_all(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+
+    def cut_off() -> None:
+        with transaction.atomic():
+            services.fold((paid(attempt),), source="notification")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cut_off()
+    assert PaymentEvent.objects.count() == 0
+
+
+def test_workers_at_once_keep_each_payments_order(told: Any, settled: Callable[[], Payment]) -> None:
+    payments = [settled() for _ in range(3)]
+    at_once(*[lambda payment=payment: sequence.handle(payment.pk) for payment in payments for _ in range(WORKERS)])
+    assert len(told) == 9
+    for payment in payments:
+        assert [number for who, number in told if who == payment.id.hex] == [2, 3, 4]
+    assert not PaymentEvent.objects.filter(handled_at__isnull=True).exists()
+
+
+def test_other_payments_go_on_beside_it(told: Any, settled: Callable[[], Payment]) -> None:
+    """Both handlers are inside at the same time, else the barrier breaks."""
+    one, other = settled(), settled()
+    PaymentEvent.objects.filter(number__gt=2).delete()
+    _meeting.append(threading.Barrier(2))
+    at_once(lambda: sequence.handle(one.pk), lambda: sequence.handle(other.pk))
+    assert sorted(told) == sorted([(one.id.hex, 2), (other.id.hex, 2)])
+
+
+def test_what_fails_keeps_its_successors_waiting_and_nobody_else(
+    told: Any, settled: Callable[[], Payment]
+) -> None:
+    stuck = settled()
+    _failing.add(3)
+    with pytest.raises(ValueError, match="closed"):
+        sequence.handle(stuck.pk)
+    assert told == [(stuck.id.hex, 2)]
+    assert list(stuck.events.values_list("number", "attempts")) == [(2, 0), (3, 1), (4, 0)]
+    free = settled()
+    PaymentEvent.objects.filter(payment=free, number=3).update(number=30)
+    PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
+    assert sequence.handle_overdue() == 3
+    assert [number for who, number in told if who == free.id.hex] == [2, 30, 4]
+    _failing.clear()
+    assert sequence.handle_overdue() == 2
+    assert [number for who, number in told if who == stuck.id.hex] == [2, 3, 4]
+
+
+def test_overdue_events_of_many_payments_are_all_acted_on(
+    told: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence, "BATCH", 2)
+    stuck = settled()
+    _failing.add(2)
+    with pytest.raises(ValueError, match="closed"):
+        sequence.handle(stuck.pk)
+    PaymentEvent.objects.filter(number=2).update(number=20)
+    _failing.add(20)
+    payments = [settled() for _ in range(3)]
+    _failing.discard(2)
+    PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
+    assert sequence.handle_overdue() == 9
+    assert {who for who, _ in told} == {payment.id.hex for payment in payments}
+    assert stuck.events.first().attempts == 2  # tried once in all that
+
+
+def test_the_warehouse_hears_it_in_order(settled: Callable[[], Payment]) -> None:
+    payment = settled()
+    sequence._handle_next(payment.pk)
+    told = Fulfilment.objects.get(order_id=payment.order_id)
+    assert (told.status, told.number) == ("released", 2)
+    assert sequence.handle(payment.pk) == 2
+    told.refresh_from_db()
+    assert (told.status, told.number) == ("recalled", 4)
+    assert told.released_at is not None
+    assert sequence.handle(payment.pk) == 0
+
+
+def test_an_order_that_was_closed_unpaid_is_no_business_of_the_warehouse(open_attempt: OpenAttempt) -> None:
+    from tests.integration.payments.conftest import closed
+
+    attempt = open_attempt()
+    services.fold((closed(attempt),), source="close")
+    payment = payment_of(attempt)
+    assert (payment.status, sequence.handle(payment.pk)) == ("closed", 1)
+    assert not Fulfilment.objects.exists()
+    assert Order.objects.get().status == "pending"

@@ -1,0 +1,418 @@
+"""Notifications as rows: held when early, in quarantine when changed, processed again on demand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from payments.attempts import services
+from payments.models import Anomaly, Attempt, AuditEntry, JournalEntry, Notification, Observation
+from payments.operations import decisions
+from payments.operations.decisions import Operator
+from payments.providers.base import Notice
+from payments.settlement import anomalies
+from payments.webhooks import intake as webhooks
+from shop.models import Product
+from tests.integration.payments.conftest import CHANNELS, letter, order_of, paid, payment_of, refunded
+from tests.threads import at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+def broken(*args: Any, **kwargs: Any) -> None:
+    raise RuntimeError("a fault of ours")
+
+
+def fits_nowhere(*args: Any, **kwargs: Any) -> None:
+    """As the database says it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 10::numeric(1, 0)")
+
+
+def refused(*args: Any, **kwargs: Any) -> None:
+    """By a CHECK: what is refused is the same each time, and the server names another row."""
+    Product.objects.create(sku="broken", name="", price_minor=-1, stock=0)
+
+
+def take_in(notification_id: str, *facts: Any) -> str:
+    notice = Notice(notification_id=notification_id, event_type="test", facts=facts)
+    return webhooks._take_in("wechat", notice, headers={}, body=b"{}")
+
+
+def test_a_refund_that_comes_early_is_held_and_applied_after_its_payment(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    assert take_in("refund", refunded(attempt, 990, "a" * 32)) == "held"
+    payment = payment_of(attempt)
+    assert (payment.status, payment.refunded_minor) == ("pending", 0)
+    assert letter(attempt).send().status_code == 204
+    payment.refresh_from_db()
+    assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("partially_refunded", 1990, 990)
+    held = Notification.objects.get(notification_id="refund")
+    assert (held.verdict, held.detail) == ("applied", "it came before its payment, and was applied after it")
+
+
+def test_a_held_one_is_released_by_whoever_tells_of_the_payment(open_attempt: OpenAttempt) -> None:
+    attempt, other = open_attempt(), open_attempt()
+    for number, one in enumerate((attempt, other)):
+        assert take_in(f"refund {number}", refunded(one, 100, f"{number:032}")) == "held"
+    services.fold((paid(attempt),), source="query")
+    verdicts = dict(Notification.objects.values_list("notification_id", "verdict"))
+    assert verdicts == {"refund 0": "applied", "refund 1": "held"}
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_known_id_with_other_content_goes_into_quarantine_once(open_attempt: OpenAttempt, channel: str) -> None:
+    attempt, other = open_attempt(channel), open_attempt(channel)
+    assert letter(attempt, notification_id="same").send().status_code in {200, 204}
+    for _ in range(2):
+        answer = letter(other, notification_id="same").send()
+        assert (answer.status_code, answer.content) == ((204, b"") if channel == "wechat" else (200, b"success"))
+    kept, aside = Notification.objects.order_by("id")
+    assert (kept.verdict, aside.verdict) == ("applied", "quarantined")
+    assert aside.notification_id == f"same#{aside.digest[:24]}"
+    assert aside.out_trade_no == other.out_trade_no
+    assert (payment_of(other).status, order_of(other).status) == ("pending", "pending")
+    assert Anomaly.objects.get().kind == "content_changed"
+    # a person has looked at it and found that it is right
+    assert webhooks.replay(aside.pk) == "applied"
+    assert order_of(other).status == "paid"
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(("applied", "verdict"), [(True, "applied"), (False, "error")])
+def test_a_copy_of_what_an_earlier_version_kept_is_a_copy(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str, applied: bool, verdict: str
+) -> None:
+    """Versions may make the digest of other things; where it differs, today's code reads the kept bytes too."""
+    attempt = open_attempt(channel)
+    with monkeypatch.context() as patch:
+        if not applied:
+            patch.setattr(webhooks, "observe", broken)
+        letter(attempt, notification_id="n").send()
+    assert Notification.objects.get().verdict == verdict
+    Notification.objects.update(digest="0" * 64)
+    with CaptureQueriesContext(connection) as asked:
+        assert letter(attempt, notification_id="n").send().status_code in {200, 204}
+    assert len(asked) == 2 or not applied  # to find it, and to read what was kept
+    row = Notification.objects.get()
+    assert (row.verdict, row.attempts) == ("applied", 1 if applied else 2)
+    assert payment_of(attempt).paid_minor == 1990
+    assert not Anomaly.objects.filter(resolved_at=None).exists()
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["other content", "keys are gone"])
+def test_what_an_earlier_version_kept_with_other_content_is_known_by_it(
+    open_attempt: OpenAttempt, readable: bool
+) -> None:
+    attempt, other = open_attempt(), open_attempt()
+    letter(attempt, notification_id="n").send()
+    Notification.objects.update(digest="0" * 64, **({} if readable else {"headers": {}}))
+    assert letter(other if readable else attempt, notification_id="n").send().status_code == 204
+    assert sorted(Notification.objects.values_list("verdict", flat=True)) == ["applied", "quarantined"]
+    assert (Anomaly.objects.get().kind, payment_of(other).paid_minor) == ("content_changed", 0)
+
+
+def resolve_all() -> None:
+    for anomaly in Anomaly.objects.all():
+        anomalies.resolve(anomaly.pk, resolution="seen")
+
+
+def is_open() -> bool:
+    return Anomaly.objects.get().resolved_at is None
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_only_other_content_that_is_new_is_open_work_again(open_attempt: OpenAttempt, channel: str) -> None:
+    first, second, third = (letter(open_attempt(channel), notification_id="same") for _ in range(3))
+    first.send()
+    second.send()
+    resolve_all()
+    for copy in (second, first):
+        copy.send()
+        assert not is_open()
+    third.send()
+    assert is_open()
+    latest = Notification.objects.order_by("id").last()
+    assert latest is not None
+    assert Anomaly.objects.get().detail["sha256"] == latest.digest
+    resolve_all()
+    for copy in (second, third):
+        copy.send()
+        assert not is_open()
+    assert Notification.objects.count() == 3
+
+
+def test_another_failure_is_open_work_again_and_the_same_is_not(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = letter(open_attempt(), notification_id="n")
+    for fault, status in ((broken, 500), (refused, 500), (fits_nowhere, 204)):
+        monkeypatch.setattr(webhooks, "observe", fault)
+        assert note.send().status_code == status
+        assert is_open(), fault
+        resolve_all()
+        assert note.send().status_code == status
+        assert not is_open(), fault
+    assert Anomaly.objects.get().detail["error"] == "DataError: numeric field overflow"
+
+
+@pytest.mark.parametrize(("fault", "status"), [(broken, 500), (fits_nowhere, 204)])
+def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None], status: int
+) -> None:
+    note = letter(open_attempt(), notification_id="n")
+    with monkeypatch.context() as patch:
+
+        def fail_after_a_twin(*args: Any, **kwargs: Any) -> None:
+            patch.undo()
+            (twin,) = at_once(note.send)
+            assert twin.status_code == 204
+            fault()
+
+        patch.setattr(webhooks, "observe", fail_after_a_twin)
+        assert note.send().status_code == status
+    assert note.send().status_code == 204
+    assert Notification.objects.get().verdict == "applied"
+    assert not Anomaly.objects.exists()
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_failed_one_is_processed_again_on_demand(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", broken)
+        for _ in range(2):
+            assert letter(attempt, notification_id="n").send().content != b"success"
+        row = Notification.objects.get()
+        assert (row.verdict, row.attempts, row.detail) == ("error", 2, "RuntimeError: a fault of ours")
+        with pytest.raises(webhooks.ProcessingFailed):
+            webhooks.replay(row.pk)
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts) == ("error", 3)
+    assert webhooks.replay(row.pk) == "applied"
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts, row.detail) == ("applied", 4, "")
+    assert Anomaly.objects.get().resolution == "processed later"
+    assert order_of(attempt).status == "paid"
+
+
+@pytest.mark.parametrize("fault", [broken, fits_nowhere])
+def test_what_was_put_aside_and_fails_tells_why_and_stays_there(
+    open_attempt: OpenAttempt, admin_user: User, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Any
+) -> None:
+    attempt, other = open_attempt(), open_attempt()
+    for one in (attempt, other):
+        letter(one, notification_id="same").send()
+    aside = Notification.objects.get(verdict="quarantined")
+    before = aside.attempts
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", fault)
+        result = decisions.process_again(aside, by=Operator(user_id=admin_user.pk, reason="it is right"))
+    aside.refresh_from_db()
+    assert (aside.verdict, aside.attempts, aside.detail != "") == ("quarantined", before + 1, True)
+    assert result.sentences == [f"It failed, and nothing of it is applied: {aside.detail}"]
+    filed = Anomaly.objects.get(kind="notification_failed")
+    assert (filed.reference, aside.detail.startswith(filed.detail["error"])) == (aside.notification_id, True)
+    assert "could not be applied again" in caplog.text
+    assert webhooks.replay(aside.pk) == "applied"
+    assert not Anomaly.objects.filter(kind="notification_failed", resolved_at=None).exists()
+
+
+def test_what_was_applied_and_fails_now_tells_why_and_stays_applied(
+    open_attempt: OpenAttempt, admin_user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letter(open_attempt()).send()
+    row = Notification.objects.get()
+    monkeypatch.setattr(webhooks, "observe", broken)
+    result = decisions.process_again(row, by=Operator(user_id=admin_user.pk, reason="to be sure"))
+    assert result.sentences == ["It failed, and nothing of it is applied: RuntimeError: a fault of ours"]
+    row.refresh_from_db()
+    assert (row.verdict, row.detail, Anomaly.objects.count()) == ("applied", "", 0)
+
+
+@pytest.mark.usefixtures("eve")
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_what_fits_in_no_column_is_processed_again_on_demand(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str, capsys: Any
+) -> None:
+    attempt = open_attempt(channel)
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", fits_nowhere)
+        assert letter(attempt, notification_id="n").send().status_code in {200, 204}
+        row = Notification.objects.get()
+        # the second is asked for by nobody: the provider was told that we have it
+        for fault in (fits_nowhere, broken):
+            patch.setattr(webhooks, "observe", fault)
+            with pytest.raises(CommandError, match="1 could not be processed"):
+                call_command("notifications", "replay", "--verdict", "anomaly", *BY)
+            assert Anomaly.objects.get().detail["acknowledged"] == "yes"
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts, row.detail) == ("anomaly", 3, "RuntimeError: a fault of ours")
+    call_command("notifications", "replay", "n", *BY)
+    assert "applied: 1" in capsys.readouterr().out
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts, row.detail) == ("applied", 4, "")
+    assert (Anomaly.objects.get().resolution, payment_of(attempt).paid_minor) == ("processed later", 1990)
+
+
+def test_what_fitted_in_no_column_and_was_told_otherwise_is_done(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt()
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", fits_nowhere)
+        assert letter(attempt, notification_id="n").send().status_code == 204
+    letter(attempt, notification_id="m").send()
+    failed = Notification.objects.get(notification_id="n")
+    assert webhooks.replay(failed.pk) == "duplicate"
+    failed.refresh_from_db()
+    assert (failed.verdict, failed.detail, is_open()) == ("duplicate", "", False)
+
+
+def test_replaying_what_was_applied_moves_nothing(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    letter(attempt).send()
+    before = vars(payment_of(attempt)) | {"_state": None}
+    assert webhooks.replay(Notification.objects.get().pk) == "duplicate"
+    assert vars(payment_of(attempt)) | {"_state": None} == before
+    assert (Observation.objects.count(), JournalEntry.objects.count()) == (1, 1)
+    row = Notification.objects.get()
+    assert (row.verdict, row.attempts) == ("applied", 2)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_replaying_an_anomaly_leaves_it_one(open_attempt: OpenAttempt, channel: str) -> None:
+    attempt = open_attempt(channel)
+    letter(attempt, charged_minor=1).send()
+    row = Notification.objects.get()
+    assert webhooks.replay(row.pk) == "duplicate"
+    row.refresh_from_db()
+    assert (row.verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
+
+
+def test_what_was_put_aside_and_was_told_otherwise_leaves_quarantine(open_attempt: OpenAttempt) -> None:
+    attempt, other = open_attempt(), open_attempt()
+    letter(attempt, notification_id="same").send()
+    letter(other, notification_id="same").send()
+    services.fold((paid(other),), source="query")
+    aside = Notification.objects.get(verdict="quarantined")
+    assert webhooks.replay(aside.pk) == "duplicate"
+    aside.refresh_from_db()
+    assert aside.verdict == "duplicate"
+
+
+BY = ("--operator", "eve", "--note", "repaired")
+
+
+@pytest.fixture
+def eve(transactional_db: None) -> User:
+    return User.objects.create_user("eve")
+
+
+@pytest.mark.usefixtures("eve")
+def test_the_command_says_of_each_who_and_why(open_attempt: OpenAttempt) -> None:
+    for _ in range(2):
+        letter(open_attempt()).send()
+    call_command("notifications", "replay", "--verdict", "applied", *BY)
+    for row in Notification.objects.all():
+        lines = AuditEntry.objects.filter(subject=f"notification:{row.pk}", operator="eve").order_by("pk")
+        assert [line.message for line in lines] == [
+            "Processes it again. Reason: repaired. Result: begun.",
+            "Processed again. Reason: repaired. Result: Processed again: everything it tells was known; nothing"
+            " changed.",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--operator", "eve"), "required: --note"),
+        (("--note", "repaired"), "required: --operator"),
+        (("--operator", "eve", "--note", " "), "--note says nothing"),
+        (("--operator", "adam", "--note", "repaired"), "There is no active user 'adam'"),
+        (("--operator", "gone", "--note", "repaired"), "There is no active user 'gone'"),
+    ],
+)
+def test_the_command_changes_nothing_without_a_name_and_a_reason(
+    open_attempt: OpenAttempt, eve: User, given: tuple[str, ...], words: str
+) -> None:
+    User.objects.create_user("gone", is_active=False)
+    letter(open_attempt()).send()
+    with pytest.raises(CommandError, match=words):
+        call_command("notifications", "replay", "--verdict", "applied", *given)
+    assert (Notification.objects.get().attempts, AuditEntry.objects.count()) == (1, 0)
+
+
+@pytest.mark.usefixtures("eve")
+def test_the_command_replays_by_verdict_with_progress(open_attempt: OpenAttempt, capsys: Any) -> None:
+    attempts = [open_attempt() for _ in range(3)]
+    for attempt in attempts:
+        letter(attempt).send()
+    Notification.objects.update(verdict="error", processed_at=None)
+    call_command("notifications", "replay", "--verdict", "error", *BY)
+    printed = capsys.readouterr().out
+    assert "3 of 3" in printed
+    assert "duplicate: 3" in printed
+    assert not Notification.objects.filter(verdict="error").exists()
+
+
+@pytest.mark.usefixtures("eve")
+def test_the_command_shows_and_replays_one(open_attempt: OpenAttempt, capsys: Any) -> None:
+    attempt = open_attempt()
+    letter(attempt, notification_id="n-1").send()
+    call_command("notifications", "show", "n-1")
+    printed = capsys.readouterr().out
+    assert "TRANSACTION.SUCCESS" in printed
+    assert attempt.out_trade_no in printed
+    call_command("notifications", "replay", "n-1", *BY)
+    assert "duplicate: 1" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="no notification"):
+        call_command("notifications", "show", "n-2")
+
+
+@pytest.mark.usefixtures("eve")
+def test_the_command_goes_on_after_one_that_cannot_be_read(open_attempt: OpenAttempt, capsys: Any) -> None:
+    for _ in range(2):
+        letter(open_attempt()).send()
+    first = Notification.objects.order_by("id").first()
+    assert first is not None
+    Notification.objects.filter(pk=first.pk).update(headers={})
+    Notification.objects.update(verdict="error", processed_at=None)
+    with pytest.raises(CommandError, match="1 could not be processed"):
+        call_command("notifications", "replay", "--verdict", "error", *BY)
+    assert list(Notification.objects.order_by("id").values_list("verdict", flat=True)) == ["error", "duplicate"]
+
+
+@pytest.mark.usefixtures("eve")
+def test_the_command_goes_on_after_one_whose_channel_is_switched_off(
+    open_attempt: OpenAttempt, capsys: Any
+) -> None:
+    for _ in range(2):
+        letter(open_attempt()).send()
+    Notification.objects.filter(pk=Notification.objects.values("pk")[:1]).update(channel="cash")
+    with pytest.raises(CommandError, match="1 could not be processed"):
+        call_command("notifications", "replay", "--verdict", "applied", *BY)
+    told = capsys.readouterr()
+    assert "cash is not configured here" in told.err
+    assert "duplicate: 1" in told.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "notifications replay --verdict applied --limit -1",
+        "reconcile --limit -5",
+        "idempotency complete --idle-seconds nan",
+    ],
+)
+def test_an_argument_out_of_range_is_refused_in_a_sentence(arguments: str) -> None:
+    with pytest.raises(CommandError, match="must be"):
+        call_command(*arguments.split())

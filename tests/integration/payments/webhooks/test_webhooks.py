@@ -1,0 +1,618 @@
+"""docs/contract.md, 3: what is accepted, what is refused, and what each answer leaves behind."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
+
+import pytest
+from django.core.exceptions import RequestDataTooBig
+from django.db import DataError, IntegrityError, OperationalError, connection, transaction
+from django.test import Client
+from django.utils import translation
+from prometheus_client import REGISTRY
+
+from idempotency.postgres.statements import UnexpectedRows
+from payments.attempts import services
+from payments.channels import configured
+from payments.models import Anomaly, Attempt, Notification, Observation
+from payments.providers import rsa
+from payments.providers.alipay.signing import signed_text
+from payments.providers.wechat.client import answer_message
+from payments.refunds import steps as refunds
+from payments.sandbox import state
+from payments.sandbox.wechat_certificates import encrypted
+from payments.sandbox.wechat_signing import signature_headers
+from payments.webhooks import intake as webhooks
+from tests.integration.payments.conftest import CHANNELS, Letter, letter, order_of, payment_of, refunded
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
+
+OpenAttempt = Callable[..., Attempt]
+
+
+def acknowledged(answer: Any, channel: str) -> bool:
+    if channel == "wechat":
+        return (answer.status_code, answer.content) == (204, b"")
+    return (answer.status_code, answer.content, answer["Content-Type"]) == (200, b"success", "text/plain")
+
+
+def asked_again(answer: Any, channel: str, status: int) -> bool:
+    if channel == "wechat":
+        return answer.status_code == status and answer.json()["code"] == "FAIL" and bool(answer.json()["message"])
+    return (answer.status_code, answer.content) == (200, b"fail")
+
+
+def refused_so_far(channel: str) -> float:
+    return sum(
+        sample.value
+        for metric in REGISTRY.collect()
+        if metric.name == "payonce_notifications_refused"
+        for sample in metric.samples
+        if sample.name.endswith("_total") and sample.labels["channel"] == channel
+    )
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_genuine_notification_pays_the_order_and_its_copies_change_nothing(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    first = letter(attempt, notification_id="n-1")
+    made_anew = letter(attempt, notification_id="n-1")  # as the platform encrypts and signs each copy
+    for note in (first, first, made_anew, first):
+        assert acknowledged(note.send(), channel)
+    payment, order = payment_of(attempt), order_of(attempt)
+    assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")
+    assert Observation.objects.count() == 1
+    row = Notification.objects.get()
+    assert (row.verdict, row.out_trade_no, row.notification_id) == ("applied", attempt.out_trade_no, "n-1")
+    assert bytes(row.body)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_another_notification_of_the_same_fact_is_kept_as_a_duplicate(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    for _ in range(2):
+        assert acknowledged(letter(attempt).send(), channel)
+    assert sorted(Notification.objects.values_list("verdict", flat=True)) == ["applied", "duplicate"]
+    assert payment_of(attempt).paid_minor == 1990
+
+
+def refuse(answer: Any, channel: str, before: float) -> None:
+    assert asked_again(answer, channel, 401)
+    assert refused_so_far(channel) == before + 1
+    assert (Notification.objects.count(), Observation.objects.count(), Anomaly.objects.count()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["Timestamp", "Nonce", "Signature", "Serial"])
+def test_wechat_without_one_of_its_headers(open_attempt: OpenAttempt, name: str) -> None:
+    before = refused_so_far("wechat")
+    refuse(letter(open_attempt()).send(headers={f"Wechatpay-{name}": None}), "wechat", before)
+
+
+def resigned(note: Letter, *, timestamp: str) -> dict[str, str]:
+    """The same body, genuinely signed at another time."""
+    nonce = note.headers["Wechatpay-Nonce"]
+    signature = rsa.sign(answer_message(timestamp=timestamp, nonce=nonce, body=note.body), state.keys().platform)
+    return {"Wechatpay-Timestamp": timestamp, "Wechatpay-Signature": signature}
+
+
+@pytest.mark.parametrize("skew_seconds", [-400, -301, 302, 100_000])
+def test_wechat_stale_or_of_the_future(open_attempt: OpenAttempt, skew_seconds: int) -> None:
+    note, before = letter(open_attempt()), refused_so_far("wechat")
+    refuse(note.send(headers=resigned(note, timestamp=str(int(time.time()) + skew_seconds))), "wechat", before)
+
+
+@pytest.mark.parametrize("timestamp", ["", "soon", "1e9", "-5", "9" * 400])
+def test_wechat_with_a_time_stamp_that_is_none(open_attempt: OpenAttempt, timestamp: str) -> None:
+    note, before = letter(open_attempt()), refused_so_far("wechat")
+    refuse(note.send(headers={"Wechatpay-Timestamp": timestamp}), "wechat", before)
+
+
+def test_wechat_a_little_skew_is_fine(open_attempt: OpenAttempt) -> None:
+    note = letter(open_attempt())
+    assert acknowledged(note.send(headers=resigned(note, timestamp=str(int(time.time()) - 290))), "wechat")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Wechatpay-Serial": "0" * 40},
+        {"Wechatpay-Serial": "PUB_KEY_ID_0000"},
+        {"Wechatpay-Signature": "WECHATPAY/SIGNTEST/" + "A" * 300},
+        {"Wechatpay-Signature": "not base64!"},
+        {"Wechatpay-Signature": "QUJD"},
+    ],
+)
+def test_wechat_forged_probed_or_with_an_unknown_serial(
+    open_attempt: OpenAttempt, headers: dict[str, str]
+) -> None:
+    before = refused_so_far("wechat")
+    refuse(letter(open_attempt()).send(headers=headers), "wechat", before)
+
+
+def test_wechat_with_a_changed_body(open_attempt: OpenAttempt) -> None:
+    note, before = letter(open_attempt()), refused_so_far("wechat")
+    refuse(note.send(body=note.body.replace(b"TRANSACTION.SUCCESS", b"TRANSACTION.SUCCESs")), "wechat", before)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"id":"1","event_type":"X","resource":{"algorithm":"AES"}}',
+        b'{"id":"1","event_type":"X","resource":{"algorithm":"AEAD_AES_256_GCM","ciphertext":"AAAA","nonce":"n"}}',
+        b"\xff\xfe",
+    ],
+)
+def test_wechat_signed_but_not_decodable_is_400(channels: None, body: bytes) -> None:
+    timestamp = str(int(time.time()))
+    keys = state.keys()
+    headers = {
+        "Content-Type": "application/json",
+        "Wechatpay-Timestamp": timestamp,
+        "Wechatpay-Nonce": "n",
+        "Wechatpay-Serial": keys.platform_serial,
+        "Wechatpay-Signature": rsa.sign(answer_message(timestamp=timestamp, nonce="n", body=body), keys.platform),
+    }
+    answer = Letter("wechat", body, headers).send()
+    assert (answer.status_code, answer.json()["code"]) == (400, "FAIL")
+    assert Notification.objects.count() == 0
+
+
+def wechat_letter(attempt: Attempt, *, envelope: dict[str, Any] | None = None, **changed: Any) -> Letter:
+    """Genuinely signed and encrypted, with members of the content or of its envelope changed."""
+    amount = {"total": 1990, "payer_total": 1990, "currency": "CNY", "payer_currency": "CNY"}
+    content = {
+        "mchid": attempt.merchant,
+        "out_trade_no": attempt.out_trade_no,
+        "transaction_id": "4200000000",
+        "success_time": "2026-11-20T10:00:00+08:00",
+        "amount": {**amount, **changed.pop("amount", {})},
+        **changed,
+    }
+    plain = changed.get("plain") or json.dumps(content).encode()
+    outside = {
+        "id": "wx-1",
+        "event_type": "TRANSACTION.SUCCESS",
+        "resource": encrypted(plain, associated_data="transaction"),
+        **(envelope or {}),
+    }
+    body = json.dumps(outside).encode()
+    headers = signature_headers(body, with_key="") | {"Content-Type": "application/json"}
+    return Letter("wechat", body, headers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"envelope": {"id": "i" * 129}},
+        {"envelope": {"id": "i\x00"}},
+        {"envelope": {"id": "i\ud800"}},
+        {"envelope": {"event_type": "E" * 65}},
+        {"envelope": {"event_type": 7}},
+        {"plain": b"[" * 20_000},
+    ],
+    ids=range(6),
+)
+def test_wechat_signed_but_of_no_shape_is_400(open_attempt: OpenAttempt, changed: dict[str, Any]) -> None:
+    answer = wechat_letter(open_attempt("wechat"), **changed).send()
+    assert (answer.status_code, answer.json()["code"]) == (400, "FAIL")
+    assert Notification.objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"transaction_id": "4" * 65},
+        {"transaction_id": "42\x00"},
+        {"out_trade_no": "n\x00"},
+        {"out_trade_no": "n\ud800"},
+        {"mchid": "1" * 161},
+        {"amount": {"total": 10**20}},
+        {"amount": {"currency": "YUAN"}},
+    ],
+    ids=range(7),
+)
+def test_a_genuine_fact_that_fits_nowhere_is_kept_for_a_person(
+    open_attempt: OpenAttempt, changed: dict[str, Any]
+) -> None:
+    kept_for_a_person(wechat_letter(open_attempt("wechat"), **changed))
+
+
+def kept_for_a_person(note: Letter) -> None:
+    """What no copy would change is acknowledged; copies change nothing, and it is not processed for them."""
+    for _ in range(3):
+        assert acknowledged(note.send(), note.channel)
+    row, anomaly = Notification.objects.get(), Anomaly.objects.get()
+    assert (row.verdict, row.attempts, row.processed_at is None) == ("anomaly", 1, False)
+    assert bytes(row.body) == note.body
+    assert (anomaly.kind, anomaly.reference) == ("notification_failed", row.notification_id)
+    assert anomaly.detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
+    assert row.detail.partition(":")[0] in {"DataError", "UnicodeEncodeError"}
+    assert (Observation.objects.count(), anomaly.resolved_at) == (0, None)
+
+
+def alipay_letter(attempt: Attempt, **changed: str | None) -> Letter:
+    """Genuinely signed, with parameters changed, added or (None) left out."""
+    note = letter(attempt)
+    given: dict[str, str | None] = {**dict(parse_qsl(note.body.decode())), **changed}
+    kept = {name: value for name, value in given.items() if value is not None and name != "sign"}
+    covered = signed_text(kept, without=frozenset({"sign", "sign_type"}))
+    signed = {**kept, "sign": rsa.sign(covered, state.keys().alipay)}
+    return Letter("alipay", urlencode(signed).encode(), note.headers)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"total_amount": f"{10**18}.00"},
+        {"total_amount": "9" * 400},
+        {"seller_id": "2" * 161},
+        {"trade_no": "4" * 65},
+        {"trade_no": "42\x00"},
+        {"out_trade_no": "n\x00"},
+    ],
+    ids=range(6),
+)
+def test_alipay_what_fits_nowhere_is_kept_for_a_person(open_attempt: OpenAttempt, changed: dict[str, str]) -> None:
+    kept_for_a_person(alipay_letter(open_attempt("alipay"), **changed))
+
+
+def raise_what_divides_by_zero(**_: Any) -> None:
+    """As our own statements fail that must change a row and change none."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(
+    "fault",
+    [RuntimeError("x"), TypeError("x"), KeyError("x"), UnexpectedRows("x"), IntegrityError("x"), None],
+    ids=["runtime", "type", "key", "rows", "integrity", "division"],
+)
+def test_any_other_failure_is_asked_for_again(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str, fault: Exception | None
+) -> None:
+    note = letter(open_attempt(channel), notification_id="n-1")
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", raise_what_divides_by_zero if fault is None else failing(fault))
+        for _ in range(2):
+            assert asked_again(note.send(), channel, 500)
+    row, anomaly = Notification.objects.get(), Anomaly.objects.get()
+    assert (row.verdict, row.attempts, anomaly.detail) == ("error", 2, {"error": row.detail.partition("\n")[0]})
+    assert acknowledged(note.send(), channel)
+    row.refresh_from_db()
+    assert (row.verdict, row.attempts) == ("applied", 3)
+
+
+def failing(fault: Exception) -> Callable[..., None]:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise fault
+
+    return fail
+
+
+def test_a_value_that_nobody_told_is_a_fault_of_ours_and_is_asked_for_again(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "observe", failing(ValueError("x")))
+    assert letter(open_attempt()).send().status_code == 500
+    assert Notification.objects.get().verdict == "error"
+
+
+@pytest.mark.parametrize("fault", [UnicodeError("x"), DataError("x")], ids=type)
+def test_what_may_be_a_fault_of_ours_is_logged(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Exception
+) -> None:
+    monkeypatch.setattr(webhooks, "observe", failing(fault))
+    assert letter(open_attempt(), notification_id="n-1").send().status_code == 204
+    (logged,) = [
+        one for one in caplog.records if one.name == "payments.webhooks.intake" and one.levelname == "ERROR"
+    ]
+    assert logged.getMessage() == "wechat notification n-1 could not be applied"
+    assert logged.exc_info[1] is fault
+
+
+@pytest.mark.parametrize("again", ["copy", "replay"])
+def test_what_an_earlier_version_asked_for_again_and_again_ends(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, again: str
+) -> None:
+    note = wechat_letter(open_attempt(), amount={"currency": "YUAN"})
+    with monkeypatch.context() as patch:
+        patch.setattr(webhooks, "observe", failing(RuntimeError("an earlier version")))
+        assert note.send().status_code == 500
+    if again == "replay":
+        with pytest.raises(webhooks.ProcessingFailed):
+            webhooks.replay(Notification.objects.get().pk)
+    for _ in range(2):
+        assert note.send().status_code == 204
+    row = Notification.objects.get()
+    assert (row.verdict, row.attempts) == ("anomaly", 2)
+    assert Anomaly.objects.get().detail == {"error": row.detail.partition("\n")[0], "acknowledged": "yes"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"sign_type": "RSA"}, {"sign_type": None}, {"app_id": "2014000000000000"}, {"app_id": None}],
+)
+def test_alipay_refuses_another_sign_type_or_application(
+    open_attempt: OpenAttempt, changed: dict[str, str | None]
+) -> None:
+    before = refused_so_far("alipay")
+    refuse(alipay_letter(open_attempt("alipay"), **changed).send(), "alipay", before)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"notify_id": None},
+        {"total_amount": "1.999"},
+        {"trade_status": None},
+        {"notify_id": "n" * 129},
+        {"notify_id": "n\x00"},
+    ],
+)
+def test_alipay_signed_but_not_readable_fails(open_attempt: OpenAttempt, changed: dict[str, str | None]) -> None:
+    before = refused_so_far("alipay")
+    refuse(alipay_letter(open_attempt("alipay"), **changed).send(), "alipay", before)
+
+
+def test_alipay_forged_malformed_or_doubled(open_attempt: OpenAttempt) -> None:
+    note = letter(open_attempt("alipay"))
+    for body in (
+        note.body.replace(b"total_amount=19.90", b"total_amount=0.01"),
+        note.body + b"&extra=1",
+        note.body + b"&app_id=1",
+        b"",
+        b"\xff\xfe",
+        b"sign",
+    ):
+        before = refused_so_far("alipay")
+        refuse(note.send(body=body), "alipay", before)
+
+
+def test_alipay_signs_over_parameters_that_we_do_not_know(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("alipay")
+    assert acknowledged(alipay_letter(attempt, new_field="收据 & more=1", empty="").send(), "alipay")
+    assert payment_of(attempt).status == "succeeded"
+
+
+def test_alipay_waiting_moves_nothing_and_closed_closes(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt("alipay")
+    assert acknowledged(alipay_letter(attempt, trade_status="WAIT_BUYER_PAY").send(), "alipay")
+    assert Notification.objects.get().verdict == "ignored"
+    assert acknowledged(alipay_letter(attempt, trade_status="TRADE_CLOSED").send(), "alipay")
+    attempt.refresh_from_db()
+    assert attempt.status == "closed"
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_only_post_and_only_so_much(channels: None, channel: str) -> None:
+    assert Client().get(f"/webhooks/{channel}").status_code == 405
+    huge = Client().post(f"/webhooks/{channel}", b"x" * 70_000, content_type="application/json")
+    assert asked_again(huge, channel, 400)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_channel_that_is_not_configured_takes_nothing(settings: Any, channels: None, channel: str) -> None:
+    for provider in configured.current().values():
+        provider._http.close()  # type: ignore[attr-defined]
+    settings.PAYMENT_CHANNELS = {}
+    configured.forget()
+    assert asked_again(Client().post(f"/webhooks/{channel}", b"{}", content_type="application/json"), channel, 401)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_when_the_effect_fails_it_is_kept_and_the_next_copy_is_applied(
+    open_attempt: OpenAttempt, channel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = open_attempt(channel)
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(webhooks, "observe", fail)
+        for _ in range(2):
+            assert asked_again(letter(attempt, notification_id="n-1").send(), channel, 500)
+    row = Notification.objects.get()
+    assert (row.verdict, row.processed_at) == ("error", None)
+    assert "a fault of ours" in row.detail
+    assert Anomaly.objects.get().kind == "notification_failed"
+    assert payment_of(attempt).paid_minor == 0
+    assert acknowledged(letter(attempt, notification_id="n-1").send(), channel)
+    assert (Notification.objects.get().verdict, payment_of(attempt).paid_minor) == ("applied", 1990)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_the_same_id_with_other_content_is_an_anomaly(open_attempt: OpenAttempt, channel: str) -> None:
+    one, other = open_attempt(channel), open_attempt(channel)
+    assert acknowledged(letter(one, notification_id="n-1").send(), channel)
+    assert acknowledged(letter(other, notification_id="n-1").send(), channel)
+    assert Anomaly.objects.get().kind == "content_changed"
+    assert payment_of(other).paid_minor == 0
+
+
+def test_the_same_id_about_another_refund_is_an_anomaly(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    assert letter(attempt).send().status_code == 204
+    numbers = [f"{amount_minor:032}" for amount_minor in (500, 600)]
+    for number in numbers:
+        with transaction.atomic():
+            refunds.request_refund(
+                payment_id=attempt.payment_id, amount_minor=int(number), reason="", refund_id=UUID(hex=number)
+            )
+        note = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
+        for _ in range(2):
+            assert note.send().status_code == 204
+    filed = Anomaly.objects.order_by("id").values_list("kind", "reference")
+    assert list(filed) == [("refund_failed", numbers[0]), ("content_changed", "wx-1")]
+    aside = Notification.objects.get(verdict="quarantined")
+    assert webhooks.replay(aside.pk) == "anomaly", "a person has found that it is right"
+    assert Anomaly.objects.get(kind="refund_failed", reference=numbers[1]).resolved_at is None
+
+
+def test_replaying_the_news_of_a_refund_that_has_gone_well_since_leaves_the_anomaly_that_it_was(
+    open_attempt: OpenAttempt,
+) -> None:
+    attempt = open_attempt()
+    letter(attempt).send()
+    number = "a" * 32
+    with transaction.atomic():
+        refunds.request_refund(
+            payment_id=attempt.payment_id, amount_minor=990, reason="", refund_id=UUID(hex=number)
+        )
+    stuck = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
+    assert stuck.send().status_code == 204
+    services.fold((refunded(attempt, 990, number),), source="refund")
+    row = Notification.objects.get(event_type="REFUND.ABNORMAL")
+    assert webhooks.replay(row.pk) == "ignored"
+    row.refresh_from_db()
+    assert (row.verdict, Anomaly.objects.get().resolved_at is None) == ("anomaly", False)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_server_that_takes_no_writes_is_left_and_it_is_asked_for_again(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    note = letter(open_attempt(channel))
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    assert asked_again(note.send(), channel, 503)
+    assert acknowledged(note.send(), channel)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_without_a_database_it_is_asked_for_again(open_attempt: OpenAttempt, channel: str) -> None:
+    note = letter(open_attempt(channel))
+    kept = connection.settings_dict["OPTIONS"]
+    connection.close()
+    connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
+    try:
+        answer = note.send()
+    finally:
+        connection.close()
+        connection.settings_dict["OPTIONS"] = kept
+    assert asked_again(answer, channel, 503)
+    if channel == "wechat":
+        assert answer["Retry-After"] == "1"
+    assert acknowledged(note.send(), channel)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_an_amount_that_differs_is_acknowledged_but_never_credited(
+    open_attempt: OpenAttempt, channel: str
+) -> None:
+    attempt = open_attempt(channel)
+    assert acknowledged(letter(attempt, charged_minor=1).send(), channel)
+    assert (payment_of(attempt).paid_minor, order_of(attempt).status) == (0, "pending")
+    assert (Notification.objects.get().verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
+
+
+def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt, tmp_path: Path) -> None:
+    """Round trips and the statements in them, as libpq sees them; a copy is the first of them.
+
+    Of a first copy: whether it is known; where its payment stands; BEGIN, the payment's lock, all that it writes,
+    COMMIT: the order's step, payment, fact with journal, attempt, event, notification.
+    """
+    note = letter(open_attempt(), notification_id="n-1")
+    connection.close()  # where a plan is made inside a transaction, psycopg has sent its BEGIN before
+    connection.connect()
+    costs = []
+    for nth in range(2):
+        with (tmp_path / str(nth)).open("w+") as traced:
+            connection.connection.pgconn.trace(traced.fileno())
+            note.send()
+            connection.connection.pgconn.untrace()
+            traced.seek(0)
+            costs.append(round_trips(traced.read()))
+    assert costs == [[1, 1, 9], [1]]
+
+
+def round_trips(traced: str) -> list[int]:
+    """How many statements each message to PostgreSQL had, by libpq's trace of what was sent and answered."""
+    sent: list[int] = []
+    for side, kind in re.findall(r"^[-\d]+ [:.\d]+\t([FB])\t\d+\t(\w+)", traced, re.MULTILINE):
+        if side == "F":
+            sent.append(0)
+        elif kind == "CommandComplete":
+            sent[-1] += 1
+    return sent
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_it_meets_nothing_that_is_there_for_shoppers(
+    open_attempt: OpenAttempt, settings: Any, channel: str
+) -> None:
+    settings.ALLOWED_HOSTS = ["shop.example"]
+    note = letter(open_attempt(channel))
+    refused = note.send(headers={"Host": "elsewhere.example"})
+    assert (refused.status_code, refused.headers["X-Content-Type-Options"]) == (400, "nosniff")
+    assert not Notification.objects.exists()
+    with translation.override("zh-hans"):  # of the shopper whom this thread has served before
+        answer = note.send(headers={"Host": "shop.example", "Cookie": "sessionid=a; csrftoken=b"})
+        assert translation.get_language() == "en"
+    assert acknowledged(answer, channel)
+    assert answer.headers["Content-Length"] == str(len(answer.content))
+    assert {"X-Request-Id", "X-Frame-Options", "X-Content-Type-Options"} < set(answer.headers)
+    assert not {"Vary", "Content-Language"} & set(answer.headers)
+    assert not answer.cookies
+
+
+def test_where_everybody_is_sent_to_https_so_are_notifications(open_attempt: OpenAttempt, settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    sent = letter(open_attempt("wechat")).send()
+    assert (sent.status_code, sent.headers["Location"]) == (301, "https://testserver/webhooks/wechat")
+    assert not Notification.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(OperationalError("away"), 503), (RequestDataTooBig(), 413), (RuntimeError("a bug"), 500)],
+)
+def test_what_goes_wrong_outside_of_it_is_answered_all_the_same(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int
+) -> None:
+    def fail(**_: Any) -> None:
+        raise fault
+
+    note = letter(open_attempt())
+    with monkeypatch.context() as broken:
+        broken.setattr(webhooks, "receive", fail)
+        answer = note.send()
+    assert (answer.status_code, "Retry-After" in answer.headers) == (status, status == 503)
+    assert note.send().status_code == 204
+
+
+def listener(*, order_id: object, event: str) -> bool:
+    """Another shop's, that knows what was documented first."""
+    assert event == "paid"
+    return True
+
+
+def test_another_listener_is_asked_as_ever(open_attempt: OpenAttempt, settings: Any) -> None:
+    settings.PAYMENT_ORDER_LISTENER = f"{__name__}.listener"
+    attempt = open_attempt()
+    assert letter(attempt).send().status_code == 204
+    assert (payment_of(attempt).status, Anomaly.objects.count()) == ("succeeded", 0)
+
+
+@pytest.mark.usefixtures("server_side_binding")
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_where_the_driver_takes_a_statement_at_a_time(open_attempt: OpenAttempt, channel: str) -> None:
+    attempt = open_attempt(channel)
+    for _ in range(2):
+        assert acknowledged(letter(attempt, notification_id="n-1").send(), channel)
+    assert (payment_of(attempt).status, order_of(attempt).status) == ("succeeded", "paid")
+    assert Notification.objects.get().verdict == "applied"

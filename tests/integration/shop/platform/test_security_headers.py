@@ -1,0 +1,151 @@
+"""What graders of headers ask of every answer, with the settings of a shop that stands behind https."""
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+SETTINGS = Path(__file__).resolve().parents[4] / "shop" / "settings.py"
+TAKEN_OVER = re.compile(
+    r"SECURE_.*|.*_COOKIE_SECURE|LANGUAGE_COOKIE_.*|X_FRAME_OPTIONS|CONTENT_SECURITY_POLICY|MIDDLEWARE|ALLOWED_HOSTS"
+)
+YEAR_SECONDS = 31_536_000
+
+PAGES = [
+    pytest.param("/", 200, id="catalogue"),
+    pytest.param("/accounts/login/", 302, id="login of a member"),
+    pytest.param("/admin/login/", 200, id="admin login"),
+    pytest.param("/admin/", 302, id="admin"),
+    pytest.param("/nowhere", 404, id="no such page"),
+    pytest.param("/static/shop/payonce.css", 200, id="static file"),
+    pytest.param("/api/v1/products", 200, id="API"),
+    pytest.param("/api/v1/nowhere", 404, id="problem"),
+    pytest.param("/api/schema/", 200, id="schema"),
+    pytest.param("/webhooks/wechat", 405, id="webhook asked"),
+    pytest.param("POST /webhooks/wechat", 401, id="webhook refused"),
+    pytest.param("POST /accounts/login/", 403, id="form without a token"),
+]
+
+
+@pytest.fixture
+def https(settings: Any, monkeypatch: pytest.MonkeyPatch, db: None) -> Client:
+    """A browser that asks a shop whose PUBLIC_URL is https, through the proxy that ends TLS."""
+    monkeypatch.setenv("PUBLIC_URL", "https://shop.example")
+    monkeypatch.setenv("DEBUG", "0")
+    monkeypatch.setenv("HSTS_SUBDOMAINS", "1")
+    monkeypatch.setenv("HSTS_PRELOAD", "1")
+    for name, value in runpy.run_path(str(SETTINGS)).items():
+        if TAKEN_OVER.fullmatch(name):
+            setattr(settings, name, value)
+    client = Client(
+        enforce_csrf_checks=True,
+        raise_request_exception=False,
+        headers={"Host": "shop.example", "X-Forwarded-Proto": "https"},
+    )
+    client.force_login(User.objects.create_user("ann"))
+    return client
+
+
+def ask(client: Client, what: str) -> Any:
+    method, _, path = what.rpartition(" ")
+    return client.generic(method or "GET", path, b"{}", content_type="application/json")
+
+
+def directives(policy: str) -> dict[str, list[str]]:
+    return {name: sources for name, *sources in (part.split() for part in policy.split(";"))}
+
+
+def faults_of(headers: Any) -> list[str]:
+    """What a grader would take a mark off for."""
+    transport = headers.get("Strict-Transport-Security", "").split("; ")
+    content = directives(headers.get("Content-Security-Policy", "none"))
+    sources = [source for one in content.values() for source in one]
+    wanted = {
+        "Strict-Transport-Security": transport == [f"max-age={YEAR_SECONDS}", "includeSubDomains", "preload"],
+        "Content-Security-Policy": content.get("default-src") == ["'self'"]
+        and content.get("object-src") == content.get("base-uri") == content.get("frame-ancestors") == ["'none'"]
+        and not {"'unsafe-inline'", "'unsafe-eval'", "*", "http:", "data:"} & set(sources),
+        "X-Content-Type-Options": headers.get("X-Content-Type-Options") == "nosniff",
+        # a static file has frame-ancestors alone, which is what browsers go by
+        "X-Frame-Options": headers.get("X-Frame-Options", "DENY") == "DENY",
+        "Referrer-Policy": headers.get("Referrer-Policy") in {"no-referrer", "same-origin"},
+        "Permissions-Policy": {"camera=()", "microphone=()", "geolocation=()", "payment=()"}
+        <= set(headers.get("Permissions-Policy", "").split(", ")),
+        "Cross-Origin-Opener-Policy": headers.get("Cross-Origin-Opener-Policy") == "same-origin",
+        "Server": not {"Server", "X-Powered-By"} & set(headers),
+    }
+    return [name for name, right in wanted.items() if not right]
+
+
+@pytest.mark.parametrize(("what", "status"), PAGES)
+def test_every_kind_of_answer_has_the_headers_of_an_a(https: Client, what: str, status: int) -> None:
+    answer = ask(https, what)
+    assert (answer.status_code, faults_of(answer.headers)) == (status, [])
+    for name, cookie in answer.cookies.items():
+        assert cookie["secure"], name
+        assert cookie["samesite"] == "Lax", name
+    answer.close()  # a static file is open until it is sent
+
+
+def test_a_fault_of_ours_has_them_too(https: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **named: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("shop.catalog.products.list_products", fail)
+    monkeypatch.setattr("shop.catalog.window.drawn", fail)
+    for path in ("/", "/api/v1/products"):
+        answer = ask(https, path)
+        assert (answer.status_code, faults_of(answer.headers)) == (500, [])
+
+
+def test_a_notification_has_every_header_that_any_answer_has(https: Client) -> None:
+    of_pages = {"Vary", "Content-Language"}
+    assert set(ask(https, "/nowhere").headers) - of_pages <= set(ask(https, "POST /webhooks/wechat").headers)
+
+
+def test_the_documentation_of_the_api_alone_may_write_its_own_styles(https: Client) -> None:
+    answer = ask(https, "/api/docs/")
+    assert (answer.status_code, faults_of(answer.headers)) == (200, ["Content-Security-Policy"])
+    policy = directives(answer["Content-Security-Policy"])
+    assert "script-src" not in policy
+    assert policy["style-src"] == ["'self'", "'unsafe-inline'"]
+    assert policy["default-src"] == ["'self'"]
+
+
+def test_the_language_cookie_goes_over_https_alone(https: Client) -> None:
+    csrf = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', https.get("/").content.decode())[0]
+    body = {"language": "zh-hans", "csrfmiddlewaretoken": csrf}
+    answer = https.post("/i18n/setlang/", body, headers={"Referer": "https://shop.example/"})
+    cookie = answer.cookies["django_language"]
+    assert (answer.status_code, cookie.value) == (302, "zh-hans")
+    assert (cookie["secure"], cookie["httponly"], cookie["samesite"]) == (True, True, "Lax")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({}, ""),
+        ({"HSTS_SUBDOMAINS": "1"}, "; includeSubDomains"),
+        ({"HSTS_SUBDOMAINS": "1", "HSTS_PRELOAD": "1"}, "; includeSubDomains; preload"),
+    ],
+)
+def test_subdomains_and_preloading_are_chosen(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, client: Client, chosen: dict[str, str], told: str
+) -> None:
+    for name, value in {"PUBLIC_URL": "https://shop.example", **chosen}.items():
+        monkeypatch.setenv(name, value)
+    for name, value in runpy.run_path(str(SETTINGS)).items():
+        if TAKEN_OVER.fullmatch(name):
+            setattr(settings, name, value)
+    answer = client.get("/nowhere", headers={"Host": "shop.example", "X-Forwarded-Proto": "https"})
+    assert answer["Strict-Transport-Security"] == f"max-age={YEAR_SECONDS}{told}"
+
+
+def test_plain_http_is_led_to_https_and_a_missing_header_is_told(https: Client) -> None:
+    answer = https.get("/products/mug", headers={"X-Forwarded-Proto": "http"})
+    assert (answer.status_code, answer["Location"]) == (301, "https://shop.example/products/mug")
+    assert len(faults_of({"Server": "x"})) == 7

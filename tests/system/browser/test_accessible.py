@@ -1,0 +1,75 @@
+"""Every page by axe-core's rules, as the demo user meets it, on phone and desktop, in light and dark."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.running import RunningShop, until
+from tests.system.browser.conftest import SIZES, log_in, open_page
+from tests.system.browser.test_purchase import ORDER, arrived, buy, choose
+
+pytestmark = pytest.mark.timeout(120)
+
+LOOKS = [("phone", "light", "en"), ("desktop", "dark", "zh-CN")]
+
+
+@pytest.fixture(params=LOOKS, ids=["-".join(look) for look in LOOKS])
+def visitor(browser: Browser, shop: RunningShop, request: pytest.FixtureRequest) -> Iterator[Page]:
+    size, scheme, language = request.param
+    opened = open_page(browser, shop, color_scheme=scheme, locale=language, **SIZES[size])
+    yield opened
+    opened.context.close()
+
+
+def is_accessible(page: Page) -> None:
+    results: dict[str, Any] = Axe().run(page).response
+    told = [
+        f"{found['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
+        for found in results["violations"]
+        for node in found["nodes"]
+    ]
+    assert not told, f"{page.url}:\n" + "\n".join(told)
+
+
+def test_before_a_login(visitor: Page) -> None:
+    for path in ("/", "/products/mug", "/accounts/login/", "/basket", "/nowhere"):
+        visitor.goto(path)
+        is_accessible(visitor)
+
+
+def test_from_the_product_to_the_refund(visitor: Page, shop: RunningShop) -> None:
+    log_in(visitor)
+    for path in ("/", "/products/mug", "/flash-sales/sneaker"):
+        visitor.goto(path)
+        is_accessible(visitor)
+    visitor.goto("/products/mug")
+    order_id = buy(visitor)
+    is_accessible(visitor)
+    choose(visitor, "alipay")
+    arrived(visitor, re.compile(re.escape(f"{shop.sandbox_url}/pay/")))
+    number = visitor.url.rsplit("/", 1)[1]
+    visitor.goto(f"/orders/{order_id}")
+    is_accessible(visitor)
+    paid = httpx.post(f"{shop.sandbox_url}/_control/pay", json={"out_trade_no": number}, trust_env=False)
+    assert paid.status_code == 200
+    expect(visitor.locator(".order[data-final]")).to_be_visible()
+    is_accessible(visitor)
+    visitor.goto("/orders")
+    is_accessible(visitor)
+
+
+def test_a_closed_order_and_a_qr_code(visitor: Page) -> None:
+    log_in(visitor)
+    buy(visitor)
+    choose(visitor, "wechat")
+    until(visitor.locator(".qr, .pay a.button").first.is_visible)
+    is_accessible(visitor)
+    visitor.locator("form.cancel button").click()
+    arrived(visitor, ORDER)
+    expect(visitor.locator(".order[data-final]")).to_be_visible()
+    is_accessible(visitor)

@@ -1,0 +1,140 @@
+"""The basket and a flash sale's waiting room in a real browser, and what the first page weighs."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.running import RunningShop
+from tests.system.browser.conftest import SIZES, log_in, open_page
+from tests.system.browser.test_purchase import buy
+
+pytestmark = pytest.mark.timeout(120)
+
+ORDER = re.compile(r"/orders/([0-9a-f]{32})$")
+FIRST_PAGE_BYTES_MAX = 60_000
+
+
+def a_sale(shop: RunningShop, sku: str, *, units: int, opens_in_seconds: float) -> None:
+    begins = datetime.now(UTC) + timedelta(seconds=opens_in_seconds)
+    with shop.database() as connection:
+        connection.execute(
+            "INSERT INTO shop_product (sku, name, description, picture, price_minor, currency, stock, flash_only,"
+            " version, stock_strategy, stock_segments)"
+            " SELECT %s, 'Boots', '', picture, 100, 'CNY', 100, true, 1, stock_strategy, stock_segments"
+            " FROM shop_product WHERE sku = 'sneaker'",
+            [sku],
+        )
+        connection.execute(
+            "INSERT INTO shop_flashsale (product_id, units, sold, starts_at, ends_at, version)"
+            " SELECT id, %s, 0, %s, %s, 1 FROM shop_product WHERE sku = %s",
+            [units, begins, begins + timedelta(hours=1), sku],
+        )
+
+
+def test_the_first_page_weighs_little(browser: Browser, shop: RunningShop) -> None:
+    page = open_page(browser, shop, **SIZES["phone"])
+    requests: dict[str, Any] = {}
+    page.on("requestfinished", lambda request: requests.update({request.url: request}))
+    page.goto("/", wait_until="networkidle")
+    sizes = {address.removeprefix(shop.url): request.sizes() for address, request in requests.items()}
+    weight = sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes.values())
+    assert "/" in sizes
+    assert {address.rsplit(".", 1)[-1] for address in sizes} >= {"css", "js", "svg"}
+    assert all(address.startswith(shop.url) for address in requests), "nothing from elsewhere"
+    assert weight < FIRST_PAGE_BYTES_MAX, sizes
+    page.context.close()
+
+
+def test_the_basket_with_double_clicks(browser: Browser, shop: RunningShop, size: dict[str, Any]) -> None:
+    with shop.database() as connection:
+        (before,) = connection.execute("SELECT count(*) FROM shop_orderitem WHERE quantity = 3").fetchone() or (0,)
+    page = open_page(browser, shop, **size)
+    page.goto("/products/mug")
+    page.fill("#id_quantity", "2")
+    page.get_by_role("button", name="Add to basket").click(click_count=2, no_wait_after=True)
+    expect(page).to_have_url(re.compile("/basket$"))
+    expect(page.locator(".count")).to_have_text("2")
+    page.get_by_label("Quantity Enamel mug").fill("3")
+    page.get_by_label("Quantity Enamel mug").press("Enter")  # updates, and does not order
+    expect(page.locator(".count")).to_have_text("3")
+    page.get_by_role("link", name="Log in to order").click()
+    page.fill("[name=username]", "demo")
+    page.fill("[name=password]", "demo")
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(re.compile("/basket$"))
+    page.get_by_role("button", name="Place order").click(click_count=2, no_wait_after=True)
+    expect(page).to_have_url(ORDER)
+    expect(page.locator(".count")).to_have_count(0)
+    expect(page.locator(".item-quantity")).to_have_text("3 × ¥19.90")
+    page.go_back()
+    expect(page.get_by_text("Your basket is empty.")).to_be_visible()
+    with shop.database() as connection:
+        (mine,) = connection.execute("SELECT count(*) FROM shop_orderitem WHERE quantity = 3").fetchone() or (0,)
+    assert mine == before + 1
+    page.context.close()
+
+
+def test_nothing_scrolls_sideways_on_the_narrowest_phone(browser: Browser, shop: RunningShop) -> None:
+    a_sale(shop, "long-boots", units=1, opens_in_seconds=-7200)  # is over
+    with shop.database() as connection:
+        connection.execute("UPDATE shop_product SET name = %s WHERE sku = 'long-boots'", ["Stiefel" * 7])
+    page = open_page(browser, shop, viewport={"width": 320, "height": 640}, is_mobile=True, has_touch=True)
+    log_in(page)
+    page.goto("/products/mug")
+    page.fill("#id_quantity", "99")
+    page.get_by_role("button", name="Add to basket").click()
+    expect(page.locator(".count")).to_have_text("99")
+    order_id = buy(page)
+    for path in ("/", "/products/long-boots", "/basket", f"/orders/{order_id}", "/orders", "/nowhere"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") == 320, path
+        assert page.get_by_role("button", name="Log out").bounding_box()["x"] < 320 - 40, path  # type: ignore[index]
+    page.context.close()
+
+
+def test_the_waiting_room_opens_by_itself_and_tells_who_was_late(browser: Browser, shop: RunningShop) -> None:
+    a_sale(shop, "boots", units=1, opens_in_seconds=600)
+    visitors = [open_page(browser, shop, **SIZES["phone"]) for _ in range(2)]
+    for page, user in zip(visitors, ("demo", "other"), strict=True):
+        page.clock.install()  # the browser's; it runs, and can be put forward
+        log_in(page, user)
+        page.goto("/flash-sales/boots")
+    early, late = visitors
+    for page in visitors:
+        page.evaluate("window.unreloaded = true")
+    expect(early.get_by_role("timer")).to_be_visible()
+    buy = early.get_by_role("button", name="Buy one now")
+    expect(buy).not_to_be_visible()
+    with shop.database() as connection:  # the server's ten minutes are over, and the browsers'
+        connection.execute(
+            "UPDATE shop_flashsale SET starts_at = now() - interval '1 second' FROM shop_product"
+            " WHERE product_id = shop_product.id AND sku = 'boots'"
+        )
+    for page in visitors:
+        page.clock.fast_forward("10:01")
+    expect(buy).to_be_visible()
+    assert early.evaluate("window.unreloaded"), "and without a reload"
+    buy.click(click_count=2, no_wait_after=True)
+    expect(early).to_have_url(ORDER)
+    expect(early.locator(".meta")).to_contain_text("Place in the flash sale")
+
+    expect(late.get_by_text("Every unit is taken")).to_be_visible()  # told by the poll
+    early.get_by_role("button", name="Cancel this order").click()
+    expect(early.get_by_role("heading", name="This order is closed")).to_be_visible()
+    late.get_by_role("button", name="Buy one now").click()  # it came back
+    expect(late).to_have_url(ORDER)
+    early.goto("/flash-sales/boots")
+    expect(early.get_by_text("Every unit is taken")).to_be_visible()
+
+    late.goto("/flash-sales/boots")
+    expect(late.get_by_text("One is yours")).to_be_visible()
+    asked: list[str] = []
+    late.on("request", lambda request: asked.append(request.url))
+    late.clock.fast_forward("00:30")
+    late.reload()  # comes after what the timers would have asked
+    assert not [address for address in asked if "/status" in address]
+    for page in visitors:
+        page.context.close()

@@ -1,0 +1,113 @@
+"""A purchase in both languages whose every answer is lost once, with double clicks, reload, back and a second tab."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.running import RunningShop
+from tests.system.browser.conftest import log_in, open_page
+from tests.system.browser.test_purchase import ORDER, arrived, buy, choose, order_ids, paid_once
+
+pytestmark = pytest.mark.timeout(120)
+
+THANKS = {"en": "Paid. Thank you!", "zh-CN": "支付成功"}
+CLICKS = 2
+
+
+@pytest.fixture
+def api(shop: RunningShop) -> Iterator[httpx.Client]:
+    with shop.api() as client:
+        yield client
+
+
+@pytest.fixture(params=["en", "zh-CN"])
+def shopper(
+    browser: Browser, shop: RunningShop, size: dict[str, Any], request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    opened = open_page(browser, shop, locale=request.param, **size)
+    log_in(opened)
+    yield opened
+    opened.context.close()
+
+
+def lose_the_answer(page: Page, path: str) -> list[int]:
+    """The next POST to `path` is handled by the server, and its answer never arrives; its status is told here."""
+    lost: list[int] = []
+
+    def lose(route: Route) -> None:
+        if route.request.method == "POST" and not lost:
+            lost.append(route.fetch(max_redirects=0).status)
+            route.abort("connectionreset")
+        else:
+            route.fallback()
+
+    page.route(re.compile(path), lose)
+    return lost
+
+
+def press_in_vain(page: Page, selector: str, *, path: str) -> None:
+    """Press; the answer is lost; go back."""
+    lost = lose_the_answer(page, path)
+    here = page.url
+    page.locator(selector).click(no_wait_after=True)
+    expect(page).to_have_url(re.compile("^chrome-error:"))
+    assert lost == [302]
+    page.go_back()
+    arrived(page, re.compile(re.escape(here)))
+
+
+def test_every_answer_is_lost_once(shopper: Page, shop: RunningShop, api: httpx.Client) -> None:
+    page, before = shopper, order_ids(shop)
+    page.goto("/products/mug")
+    language = page.locator("html").get_attribute("lang")
+    press_in_vain(page, "form.buy button[data-busy]", path=r"/products/mug/buy$")
+    page.locator("form.buy button[data-busy]").click(click_count=CLICKS, no_wait_after=True)
+    arrived(page, ORDER)
+    orders = order_ids(shop) - before
+    page.reload()
+    order_id = ORDER.search(page.url)[1]  # type: ignore[index]
+    tab = page.context.new_page()
+    tab.goto(page.url)
+
+    page.check("form.channels [name=channel][value=alipay]", force=True)
+    press_in_vain(page, "form.channels button", path=rf"/orders/{order_id}/pay$")
+    # the attempt is open: the page says so, and leads on to it
+    page.locator(".pay a.button").click(click_count=CLICKS, no_wait_after=True)
+    arrived(page, re.compile(re.escape(f"{shop.sandbox_url}/pay/")))
+    number = page.url.rsplit("/", 1)[1]
+    page.reload()
+    page.get_by_role("button", name="Pay").click(click_count=CLICKS, no_wait_after=True)
+    arrived(page, ORDER)
+
+    thanks = THANKS["zh-CN" if language == "zh-hans" else "en"]
+    for each in (page, tab):
+        expect(each.get_by_text(thanks)).to_be_visible()
+    page.reload()
+    expect(page.get_by_text(thanks)).to_be_visible()
+    paid_once(shop, api, order_id)
+    assert number in {attempt["out_trade_no"] for attempt in attempts(api, order_id)}
+    assert orders == {order_id}
+
+
+def attempts(api: httpx.Client, order_id: str) -> list[dict[str, Any]]:
+    payment = api.get(f"/api/v1/orders/{order_id}").json()["payment"]
+    found: list[dict[str, Any]] = api.get(f"/api/v1/payments/{payment}").json()["attempts"]
+    return found
+
+
+def test_a_page_without_a_network_does_not_promise_to_update_itself(shopper: Page) -> None:
+    buy(shopper)
+    choose(shopper, "wechat")
+    waiting, offline = shopper.locator(".waiting"), shopper.locator("[data-offline]")
+    expect(waiting).to_be_visible()
+    expect(offline).to_be_hidden()
+    shopper.context.set_offline(True)
+    expect(offline).to_be_visible()
+    expect(waiting).to_be_hidden()
+    shopper.context.set_offline(False)
+    expect(waiting).to_be_visible()
+    expect(offline).to_be_hidden()

@@ -1,0 +1,109 @@
+"""The ledger's own pages in the admin, in a real browser: they fit, they are styled, and a decision is made once."""
+
+import re
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.running import RunningShop
+from tests.system.browser.conftest import SIZES, open_page
+
+pytestmark = pytest.mark.timeout(120)
+
+LEDGER = "/admin/idempotency/ledgerentry/"
+COUNTED = {"executed": 2000, "refused": 40, "uncertain": 3, "replayed": 300, "in_progress": 60, "reused": 1}
+
+
+@pytest.fixture(params=[("phone", "dark"), ("desktop", "light")], ids="-".join)
+def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop) -> Iterator[Page]:
+    """The admin's page; an error of a script or of the content security policy fails the test."""
+    size, scheme = request.param
+    page = open_page(browser, shop, color_scheme=scheme, **SIZES[size])
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto("/admin/login/?next=/admin/")
+    page.fill("[name=username]", "admin")
+    page.fill("[name=password]", "admin")
+    page.click("[type=submit]")
+    page.wait_for_url("**/admin/")
+    page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+    yield page
+    page.context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def uncertain(shop: RunningShop) -> int:
+    """An entry whose outcome nobody knows, under the longest key there is, with one run; its row's id."""
+    key = uuid4().hex + "k" * 223
+    with shop.database() as connection:
+        found = connection.execute(
+            """WITH entry AS (
+                INSERT INTO idempotency_ledgerentry
+                    (scope, key, fingerprint, mode, state, owner, request_id, fence, response_headers, subject)
+                VALUES (%s, %s, '', 'phased', 'uncertain', 'host:1:1', '', 1, '{}', 'order:0190')
+                RETURNING id
+            )
+            INSERT INTO idempotency_ledgerattempt (entry_id, fence, owner, request_id, outcome, ended_at)
+            SELECT id, 1, 'host:1:1', %s, 'uncertain', now() FROM entry RETURNING entry_id""",
+            ["user:1 POST " + "api/v1/route/" * 20, key, uuid4().hex],
+        ).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def fits(page: Page) -> None:
+    """Nothing sticks out to the side."""
+    width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert width <= room
+
+
+def test_charts_fit_and_name_what_they_draw(operator: Page, shop: RunningShop, uncertain: int) -> None:
+    with shop.database() as connection:
+        for what, count in COUNTED.items():
+            connection.execute(
+                "INSERT INTO idempotency_ledgertally (hour, what, count) VALUES (date_trunc('hour', now()), %s, %s)"
+                " ON CONFLICT (hour, what) DO UPDATE SET count = excluded.count",
+                [what, count],
+            )
+    operator.goto(f"{LEDGER}statistics/")
+    fits(operator)
+    expect(operator.get_by_role("img", name=re.compile("Executed by the hour; at most 2,040"))).to_be_visible()
+    # of all its hours: the shop may have been there in the one before
+    bars = operator.locator("svg.ledger-chart").first.locator("rect")
+    assert max(bars.evaluate_all("bars => bars.map((bar) => bar.getBoundingClientRect().height)")) > 50
+    expect(operator.locator("body")).to_contain_text("60 first one still running (409)")
+    operator.locator(f"a[href$='/{uncertain}/change/']").click()
+    expect(operator.locator(".ledger-history")).to_contain_text("run 1 outcome unknown")
+    fits(operator)
+
+
+def test_an_operator_closes_an_entry(operator: Page, uncertain: int) -> None:
+    operator.goto(f"{LEDGER}{uncertain}/change/")
+    operator.get_by_text("Resolve or abandon").click()
+    fits(operator)
+    body = operator.locator("[name=body]")
+    operator.check("[name=outcome][value=resolved]")
+    body.fill("{")
+    operator.fill("[name=note]", "seen at the bank")
+    operator.click("[type=submit][value^=Close]")
+    expect(operator.get_by_text("This is not JSON.")).to_be_visible()
+    body.fill('{"id": 9}')
+    operator.click("[type=submit][value^=Close]")
+    expect(operator.get_by_text("The entry is resolved")).to_be_visible()
+    expect(operator.locator(".ledger-history")).to_contain_text("seen at the bank")
+    expect(operator.locator("pre.ledger-body")).to_contain_text('"id": 9')
+    expect(operator.get_by_text("Resolve or abandon")).to_have_count(0)
+    fits(operator)
+
+
+def test_who_abandons_is_not_asked_for_an_answer(operator: Page, uncertain: int) -> None:
+    operator.goto(f"{LEDGER}{uncertain}/decide/")
+    expect(operator.locator("[name=body]")).to_be_visible()
+    operator.check("[name=outcome][value=abandoned]")
+    expect(operator.locator("[name=body]")).to_be_hidden()
+    operator.fill("[name=note]", "the bank knows nothing")
+    operator.click("[type=submit][value^=Close]")
+    expect(operator.get_by_text("The entry is abandoned")).to_be_visible()

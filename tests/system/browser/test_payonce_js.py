@@ -1,0 +1,199 @@
+"""`payonce.js` in a real browser against the running shop: answers lost, cut short, refused for a while; one order."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, Page, Route
+
+from tests.running import RunningShop
+from tests.sandbox import ROOT
+from tests.system.browser.conftest import log_in, open_page
+
+pytestmark = pytest.mark.timeout(120)
+
+SCRIPT = ROOT / "shop" / "static" / "shop" / "payonce.js"
+ORDERS = "**/api/v1/orders"
+
+# posts an order for the note's sake, from a page of the shop; gives what the caller hears
+POST = """
+async ({ note, options }) => {
+  const headers = { "X-CSRFToken": document.cookie.match(/csrftoken=(\\w+)/)[1] };
+  const order = { items: [{ sku: "mug", quantity: 1 }], note };
+  try {
+    const answer = await payonce.post("/api/v1/orders", order, { intent: note, headers, ...options });
+    return { status: answer.status, id: answer.data.id, replayed: answer.headers.get("Idempotent-Replayed") };
+  } catch (error) {
+    return { gaveUp: error instanceof payonce.GaveUp, key: error.key, intent: error.intent };
+  }
+}
+"""
+PENDING = "() => payonce.pending().map(({ intent }) => intent)"
+
+
+@pytest.fixture(scope="module")
+def visitor(browser: Browser, shop: RunningShop) -> Iterator[Page]:
+    opened = open_page(browser, shop)
+    log_in(opened)
+    yield opened
+    opened.context.close()
+
+
+@pytest.fixture
+def page(visitor: Page) -> Iterator[Page]:
+    visitor.goto("/orders")
+    visitor.evaluate("sessionStorage.clear()")
+    yield visitor
+    visitor.unroute_all()
+
+
+def post(page: Page, note: str, **options: Any) -> Any:
+    return page.evaluate(POST, {"note": note, "options": options})
+
+
+def orders_of(shop: RunningShop, note: str) -> list[str]:
+    with shop.database() as connection:
+        rows = connection.execute("SELECT id FROM shop_order WHERE note = %s", [note]).fetchall()
+    return [row[0].hex for row in rows]
+
+
+def test_is_small_and_needs_nothing() -> None:
+    script = SCRIPT.read_text()
+    assert len(script.encode()) < 4000
+    assert not [word for word in ("import ", "require(", "http://", "https://") if word in script]
+
+
+def test_the_answer_is_lost_after_the_server_did_it(page: Page, shop: RunningShop) -> None:
+    note, keys = uuid4().hex, []
+
+    def lose(route: Route) -> None:
+        keys.append(route.request.headers["idempotency-key"])
+        if len(keys) > 2:
+            route.continue_()
+            return
+        assert route.fetch().status == 201  # done, and the browser never hears of it
+        route.abort("connectionreset")
+
+    page.route(ORDERS, lose)
+    answer = post(page, note)
+    assert (answer["status"], answer["replayed"]) == (201, "true")
+    assert orders_of(shop, note) == [answer["id"]]
+    assert (len(keys), len(set(keys))) == (3, 1)
+    assert page.evaluate(PENDING) == []
+
+
+def test_a_reload_in_the_middle_goes_on_with_the_same_key_and_body(page: Page, shop: RunningShop) -> None:
+    note, seen = uuid4().hex, []
+
+    def hold(route: Route) -> None:
+        seen.append((route.request.headers["idempotency-key"], route.request.post_data))
+        if len(seen) == 1:
+            route.fetch()  # done; the page is gone before it hears
+            page.evaluate("() => { location.reload() }")
+        else:
+            route.continue_()
+
+    page.route(ORDERS, hold)
+    with page.expect_navigation():
+        page.evaluate(f"(given) => {{ ({POST})(given) }}", {"note": note, "options": {}})
+    page.wait_for_function("() => window.payonce")
+    assert page.evaluate(PENDING) == [note]
+    answer = page.evaluate(
+        """
+        async () => {
+          const headers = { "X-CSRFToken": document.cookie.match(/csrftoken=(\\w+)/)[1] };
+          const [{ intent, url, body }] = payonce.pending();
+          const { status, data } = await payonce.post(url, body, { intent, headers });
+          return { status, id: data.id };
+        }
+        """
+    )
+    assert answer["status"] == 201
+    assert orders_of(shop, note) == [answer["id"]]
+    assert len(seen) == 2
+    assert len(set(seen)) == 1
+    assert page.evaluate(PENDING) == []
+
+
+def test_away_for_a_while_is_waited_for_as_long_as_it_says(page: Page, shop: RunningShop) -> None:
+    note, calls = uuid4().hex, []
+
+    def refuse(route: Route) -> None:
+        calls.append(route.request.headers["idempotency-key"])
+        told = [(503, "1"), (429, "1"), (409, "")]
+        if len(calls) > len(told):
+            route.continue_()
+            return
+        status, after = told[len(calls) - 1]
+        headers = {"Retry-After": after} if after else {}
+        body = '{"code": "idempotency_in_progress"}'
+        route.fulfill(status=status, headers=headers, content_type="application/problem+json", body=body)
+
+    page.route(ORDERS, refuse)
+    # the waits that it asks the browser for, without their random part
+    page.evaluate(
+        "() => { Math.random = () => 0; window.waits = []; const { setTimeout: real } = window;"
+        " window.setTimeout = (done, ms) => { waits.push(ms); return real(done, 0); } }"
+    )
+    answer = post(page, note)
+    assert answer["status"] == 201
+    assert orders_of(shop, note) == [answer["id"]]
+    assert (len(calls), len(set(calls))) == (4, 1)
+    assert page.evaluate("() => waits") == [1000, 1000, 0]
+
+
+def test_giving_up_carries_the_key_and_the_next_call_has_it(page: Page, shop: RunningShop) -> None:
+    note, keys = uuid4().hex, []
+
+    def lose(route: Route) -> None:
+        keys.append(route.request.headers["idempotency-key"])
+        route.fetch()
+        route.abort()
+
+    page.route(ORDERS, lose)
+    gave_up = post(page, note, attempts=2)
+    assert gave_up == {"gaveUp": True, "key": keys[0], "intent": note}
+    other_body = page.evaluate(
+        "async (intent) => { try { await payonce.post('/api/v1/orders', {}, { intent }) } catch (error) { return error.key } }",
+        note,
+    )
+    assert other_body == keys[0]
+    assert len(keys) == 2, "nothing was sent for it"
+    page.unroute_all()
+    answer = post(page, note)
+    assert (answer["status"], answer["replayed"]) == (201, "true")
+    assert orders_of(shop, note) == [answer["id"]]
+
+
+def test_two_calls_at_once_are_one_and_the_button_says_so(page: Page, shop: RunningShop) -> None:
+    note = uuid4().hex
+    told = page.evaluate(
+        f"""
+        async (given) => {{
+          const button = document.createElement("button");
+          button.textContent = "Buy";
+          button.dataset.busy = "Buying";
+          const post = {POST};
+          const both = [post(given), post(given)];
+          const options = {{ ...given.options, button }};
+          both.push(post({{ note: given.note + "b", options }}));
+          const during = [button.disabled, button.textContent];
+          const answers = await Promise.all(both);
+          return {{ answers, during, after: [button.disabled, button.textContent] }};
+        }}
+        """,
+        {"note": note, "options": {}},
+    )
+    first, second, _ = told["answers"]
+    assert first == second
+    assert orders_of(shop, note) == [first["id"]]
+    assert (told["during"], told["after"]) == ([True, "Buying"], [False, "Buy"])
+
+
+def test_final_answers_forget_the_key(page: Page) -> None:
+    answer = page.evaluate(
+        "async () => (await payonce.post('/api/v1/orders', {}, { headers: { 'X-CSRFToken': 'wrong' } })).status"
+    )
+    assert answer == 403
+    assert page.evaluate(PENDING) == []

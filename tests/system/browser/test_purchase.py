@@ -1,0 +1,274 @@
+"""A purchase in a real browser: double clicks, back, reload, no script; one order and one charge each time."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.running import RunningShop, until
+from tests.system.browser.conftest import control, log_in, open_page
+
+pytestmark = pytest.mark.timeout(120)
+
+ORDER = re.compile(r"/orders/([0-9a-f]{32})")
+
+
+@pytest.fixture
+def api(shop: RunningShop) -> Iterator[httpx.Client]:
+    client = shop.api()
+    yield client
+    client.close()
+
+
+def order_ids(shop: RunningShop) -> set[str]:
+    with shop.database() as connection:
+        return {row[0].hex for row in connection.execute("SELECT id FROM shop_order").fetchall()}
+
+
+def charges(shop: RunningShop) -> dict[str, dict[str, Any]]:
+    told = httpx.get(f"{shop.sandbox_url}/_control/charges", trust_env=False).json()
+    return {charge["out_trade_no"]: charge for charge in told}
+
+
+def notified(shop: RunningShop, number: str) -> bool:
+    """Whether the provider's notification about the attempt has been taken in."""
+    query = "SELECT count(*) FROM payments_notification WHERE out_trade_no = %s"
+    with shop.database() as connection:
+        return connection.execute(query, [number]).fetchone() == (1,)
+
+
+@contextmanager
+def held_answers(shop: RunningShop) -> Iterator[None]:
+    """The provider does what it is asked, and its answers wait till the end of the block."""
+    control(shop, "faults", {"hold_answers": True})
+    try:
+        yield
+    finally:
+        control(shop, "faults", {"hold_answers": False})
+
+
+def press_on(page: Page) -> Locator:
+    """The button of the page that tells a second click that the first one is not done."""
+    return page.get_by_role("button", name="Show the result now")
+
+
+def arrived(page: Page, address: re.Pattern[str]) -> None:
+    """The page is there, even where a second click has broken off the first one's way.
+
+    A second one that came before the first was done is told so; a shopper without a script presses on.
+    """
+
+    def there() -> bool:
+        if press_on(page).is_visible():
+            press_on(page).click(no_wait_after=True)
+        return address.search(page.url) is not None
+
+    until(there)
+    page.wait_for_load_state()
+
+
+def buy(page: Page, *, clicks: int = 2) -> str:
+    """Double click on Buy; the order that the page shows."""
+    page.goto("/products/mug")
+    page.locator("form.buy button[data-busy]").click(click_count=clicks, no_wait_after=True)
+    arrived(page, ORDER)
+    found = ORDER.search(page.url)
+    assert found is not None
+    return found[1]
+
+
+def choose(page: Page, channel: str) -> None:
+    """Double click on Pay."""
+    page.check(f"form.channels [name=channel][value={channel}]", force=True)
+    page.locator("form.channels button").click(click_count=2, no_wait_after=True)
+
+
+def pressed_until(page: Page, wanted: Locator) -> None:
+    """What a shopper without a script does after Pay: press on, or Pay again where the provider was slow."""
+    pay_again = page.locator("form.channels button")
+
+    def shown() -> bool:
+        for button in (press_on(page), pay_again):
+            if button.is_visible() and not wanted.is_visible():
+                button.click()
+        return wanted.is_visible()
+
+    until(shown)
+
+
+def paid_once(shop: RunningShop, api: httpx.Client, order_id: str, *, amount_minor: int = 1990) -> None:
+    order = api.get(f"/api/v1/orders/{order_id}").json()
+    payment = api.get(f"/api/v1/payments/{order['payment']}").json()
+    assert (order["status"], payment["status"]) == ("paid", "succeeded")
+    assert (payment["paid_minor"], payment["refunded_minor"]) == (amount_minor, 0)
+    charged = charges(shop)
+    numbers = [attempt["out_trade_no"] for attempt in payment["attempts"] if attempt["out_trade_no"] in charged]
+    assert [charged[number]["charged_minor"] for number in numbers] == [amount_minor]
+
+
+def test_wechat_with_double_clicks_everywhere(
+    page: Page, shop: RunningShop, api: httpx.Client, browser: Browser
+) -> None:
+    before = order_ids(shop)
+    order_id = buy(page)
+    choose(page, "wechat")
+    expect(page.locator(".qr")).to_be_visible()
+    with page.context.expect_page() as opened:
+        page.get_by_text("Open the sandbox phone").click()
+    phone = opened.value
+    phone.get_by_role("button", name="Pay").dblclick()
+    expect(phone.get_by_text("Paid.")).to_be_visible()
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()  # by itself, without a reload
+    page.reload()
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    assert order_ids(shop) - before == {order_id}
+    paid_once(shop, api, order_id)
+
+
+def test_alipay_with_double_clicks_everywhere(page: Page, shop: RunningShop, api: httpx.Client) -> None:
+    before = order_ids(shop)
+    order_id = buy(page)
+    choose(page, "alipay")
+    arrived(page, re.compile(re.escape(f"{shop.sandbox_url}/pay/")))
+    page.get_by_role("button", name="Pay").dblclick()
+    arrived(page, ORDER)
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    assert order_ids(shop) - before == {order_id}
+    paid_once(shop, api, order_id)
+
+
+def test_back_and_buy_again_is_the_same_order(page: Page, shop: RunningShop) -> None:
+    before = order_ids(shop)
+    order_id = buy(page)
+    for reload in (False, True):
+        page.go_back()
+        arrived(page, re.compile("/products/mug$"))
+        if reload:
+            page.reload()
+        page.locator("form.buy button[data-busy]").click()
+        arrived(page, ORDER)
+        assert order_id in page.url
+    assert order_ids(shop) - before == {order_id}
+    assert buy(page, clicks=1) != order_id, "opened anew, it is another intent"
+
+
+def test_two_tabs_of_a_product_are_one_order(page: Page, shop: RunningShop) -> None:
+    before = order_ids(shop)
+    other = page.context.new_page()
+    for tab in (page, other):
+        tab.goto("/products/mug")
+    for tab in (page, other):
+        tab.locator("form.buy button[data-busy]").click()
+        arrived(tab, ORDER)
+    assert page.url == other.url
+    assert len(order_ids(shop) - before) == 1
+
+
+def test_two_tabs_of_one_order_are_one_charge(page: Page, shop: RunningShop, api: httpx.Client) -> None:
+    order_id = buy(page)
+    other = page.context.new_page()
+    other.goto(f"/orders/{order_id}")
+    choose(page, "wechat")
+    expect(page.locator(".qr")).to_be_visible()
+    choose(other, "wechat")
+    expect(other.locator(".qr")).to_be_visible()
+    payment = api.get(f"/api/v1/payments/{api.get(f'/api/v1/orders/{order_id}').json()['payment']}").json()
+    assert len(payment["attempts"]) == 1
+    number = payment["attempts"][0]["out_trade_no"]
+    httpx.post(
+        f"{shop.sandbox_url}/_control/pay", json={"out_trade_no": number}, trust_env=False
+    ).raise_for_status()
+    for tab in (page, other):
+        expect(tab.get_by_text("Paid. Thank you!")).to_be_visible()
+    paid_once(shop, api, order_id)
+
+
+@pytest.mark.parametrize("size", ["phone"], indirect=True)
+def test_every_tab_sees_the_payment_though_only_two_are_streams(
+    page: Page, shop: RunningShop, api: httpx.Client
+) -> None:
+    order_id = buy(page)
+    choose(page, "wechat")
+    expect(page.locator(".qr")).to_be_visible()
+    tabs = [page, *(page.context.new_page() for _ in range(3))]
+    for tab in tabs[1:]:
+        tab.goto(f"/orders/{order_id}")
+    payment = api.get(f"/api/v1/payments/{api.get(f'/api/v1/orders/{order_id}').json()['payment']}").json()
+    control(shop, "pay", {"out_trade_no": payment["attempts"][0]["out_trade_no"]})
+    for tab in tabs:
+        expect(tab.get_by_text("Paid. Thank you!")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", ["phone"], indirect=True)
+def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Page, shop: RunningShop) -> None:
+    page.goto("/products/poster")
+    left = int(page.locator("#id_quantity").get_attribute("max") or "0")
+    # somebody else is faster
+    with shop.api(token="other-token") as other:
+        taken = other.post(
+            "/api/v1/orders",
+            json={"items": [{"sku": "poster", "quantity": left}]},
+            headers={"Idempotency-Key": uuid4().hex},
+        )
+        assert taken.status_code == 201
+        with page.expect_response(lambda response: response.request.method == "POST") as answer:
+            page.locator("form.buy button[data-busy]").click()
+        assert answer.value.status == 409
+        expect(page.get_by_text("Not enough left")).to_be_visible()
+        cancelled = other.post(
+            f"/api/v1/orders/{taken.json()['id']}/cancel", headers={"Idempotency-Key": uuid4().hex}
+        )
+        assert cancelled.json()["status"] == "closed"
+    page.goto("/products/poster")
+    assert int(page.locator("#id_quantity").get_attribute("max") or "0") == left
+
+
+def test_without_script_the_same_holds(
+    browser: Browser, shop: RunningShop, api: httpx.Client, size: dict[str, Any]
+) -> None:
+    page = open_page(browser, shop, java_script_enabled=False, **size)
+    log_in(page)
+    before = order_ids(shop)
+    order_id = buy(page)
+    with held_answers(shop):
+        choose(page, "wechat")
+        expect(page.get_by_text("It did not answer yet").or_(press_on(page))).to_be_visible()
+    pressed_until(page, page.locator(".qr"))
+    page.goto(page.get_by_text("Open the sandbox phone").get_attribute("href") or "")
+    page.get_by_role("button", name="Pay").click()
+    page.goto(f"/orders/{order_id}?check=1")
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    assert order_ids(shop) - before == {order_id}
+    paid_once(shop, api, order_id)
+    page.context.close()
+
+
+@pytest.mark.parametrize("size", ["desktop"], indirect=True)
+def test_an_operator_sees_it_in_the_admin(browser: Browser, shop: RunningShop, page: Page) -> None:
+    order_id = buy(page)
+    choose(page, "alipay")
+    arrived(page, re.compile(re.escape(f"{shop.sandbox_url}/pay/")))
+    number = page.url.rsplit("/", 1)[1]
+    page.get_by_role("button", name="Pay").click()
+    expect(page.get_by_text("Paid. Thank you!")).to_be_visible()
+    until(lambda: notified(shop, number))
+    operator = open_page(browser, shop)
+    operator.goto("/admin/login/?next=/admin/")
+    operator.fill("[name=username]", "admin")
+    operator.fill("[name=password]", "admin")
+    operator.click("[type=submit]")
+    operator.goto(f"/admin/payments/payment/?q={order_id}")
+    operator.locator("#result_list tbody th a").click()
+    expect(operator.locator("div.form-row.field-status")).to_contain_text("succeeded")
+    expect(operator.locator("body")).to_contain_text("TRADE_SUCCESS")
+    operator.goto(f"/admin/payments/notification/?q={number}")
+    # applied, unless the question that the return page asked was answered before it came
+    expect(operator.locator("#result_list .field-verdict")).to_have_text(re.compile("applied|told nothing new"))
+    operator.goto("/admin/idempotency/ledgerentry/")
+    expect(operator.locator("#result_list")).to_contain_text("finished")
+    operator.context.close()

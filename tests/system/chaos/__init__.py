@@ -1,0 +1,7 @@
+"""The fault lab: the whole shop under load while everything under it breaks, and a checker of what it promised.
+
+    make chaos DURATION=60 SEED=1        python -m tests.system.chaos --duration 60 --seed 1
+
+`plan` draws everything from the seed, `lab` is the system, `faults` breaks it, `clients` use it and keep a `history`,
+`recovery` lets it come to rest, `checker` judges. See docs/chaos.md.
+"""

@@ -1,0 +1,177 @@
+"""Breaking the lab as the plan says, and healing it; by one thread, which is its supervisor as well."""
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import redis
+
+from tests.system.chaos.lab import Lab
+from tests.system.chaos.plan import Fault
+
+TICK_SECONDS = 0.1
+NO_ROOM = "no-room"  # a folder, where a snapshot cannot be put
+TRIES = 300  # of so many ticks: another fault may have it down, and a busy machine brings it back late
+
+Work = Callable[[Lab, Fault], object]
+
+
+def _web(lab: Lab, target: str) -> str:
+    """`web 1` and `web 1 redis` as the lab calls process and wire; others keep their name."""
+    kind, _, rest = target.partition(" ")
+    if kind != "web":
+        return target
+    number, _, end = rest.partition(" ")
+    return f"{lab.webs[int(number)]} {end}".strip()
+
+
+def _in_redis(lab: Lab, *command: Any) -> None:
+    client = lab.redis()
+    with suppress(redis.RedisError):  # a Redis that does not take it is broken enough
+        client.execute_command(*command)
+    client.close()
+
+
+def _heal_redis(lab: Lab, *command: Any) -> None:
+    """Until it has taken it: a fault that stays would be blamed on the shop."""
+    client = lab.redis()
+    for left in reversed(range(TRIES)):
+        try:
+            client.execute_command(*command)
+            break
+        except redis.RedisError:
+            if not left:
+                raise
+            time.sleep(TICK_SECONDS)
+    client.close()
+
+
+def _fill_disk(lab: Lab) -> None:
+    """Its snapshots fail as on a full disk, and then it refuses every write (MISCONF)."""
+    client = lab.redis()
+    with suppress(redis.RedisError):
+        (Path(client.config_get("dir")["dir"]) / NO_ROOM).mkdir(exist_ok=True)
+        for setting in (("dbfilename", NO_ROOM), ("save", "3600 1")):
+            client.execute_command("CONFIG SET", *setting)
+        client.execute_command("BGSAVE")
+    client.close()
+
+
+def _drop_connections(lab: Lab) -> None:
+    with suppress(psycopg.Error), lab.database() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def tell_sandbox(lab: Lab, values: Any) -> None:
+    """Set faults of the sandbox; it may just be starting."""
+    for left in reversed(range(TRIES)):
+        try:
+            with lab.sandbox() as http:
+                http.post("/_control/faults", json=dict(values)).raise_for_status()
+            return
+        except httpx.TransportError:
+            if not left:
+                raise
+            lab.supervise()
+            time.sleep(TICK_SECONDS)
+
+
+BEGIN: dict[str, Work] = {
+    "kill": lambda lab, fault: lab.kill(_web(lab, fault.target)),
+    "kill inner": lambda lab, fault: lab.kill_inner(_web(lab, fault.target)),
+    "stop": lambda lab, fault: lab.pause(_web(lab, fault.target)),
+    "flush": lambda lab, fault: _in_redis(lab, "FLUSHALL"),
+    "restart": lambda lab, fault: lab.kill_server("redis"),
+    "hang": lambda lab, fault: lab.pause_server("redis"),
+    "pause writes": lambda lab, fault: _in_redis(lab, "CLIENT PAUSE", int(fault.seconds * 1000)),
+    "read-only": lambda lab, fault: _in_redis(lab, "REPLICAOF", "127.0.0.1", 1),
+    "full": lambda lab, fault: _in_redis(lab, "CONFIG SET", "maxmemory", 1),
+    "disk full": lambda lab, fault: _fill_disk(lab),
+    "crash": lambda lab, fault: lab.kill_server("postgresql"),
+    "immediate shutdown": lambda lab, fault: lab.kill_server("postgresql", number=signal.SIGQUIT),
+    "freeze": lambda lab, fault: lab.pause_server("postgresql"),
+    "drop connections": lambda lab, fault: _drop_connections(lab),
+    "cut": lambda lab, fault: lab.network.cut(_web(lab, fault.target)),
+    "silence": lambda lab, fault: lab.network.silence(_web(lab, fault.target)),
+    "slow": lambda lab, fault: lab.network.slow(
+        _web(lab, fault.target), delay_seconds=fault.values["delay_ms"] / 1000
+    ),
+    "misbehave": lambda lab, fault: tell_sandbox(lab, fault.values),
+}
+
+HEAL: dict[str, Work] = {
+    "kill": lambda lab, fault: lab.revive(_web(lab, fault.target)),
+    "stop": lambda lab, fault: lab.resume(_web(lab, fault.target)),
+    "restart": lambda lab, fault: lab.revive_server("redis"),
+    "hang": lambda lab, fault: lab.pause_server("redis", resume=True),
+    "read-only": lambda lab, fault: _heal_redis(lab, "REPLICAOF", "NO", "ONE"),
+    "full": lambda lab, fault: _heal_redis(lab, "CONFIG SET", "maxmemory", 0),
+    "disk full": lambda lab, fault: _heal_redis(lab, "CONFIG SET", "save", ""),
+    "crash": lambda lab, fault: lab.revive_server("postgresql"),
+    "immediate shutdown": lambda lab, fault: lab.revive_server("postgresql"),
+    "freeze": lambda lab, fault: lab.pause_server("postgresql", resume=True),
+    "cut": lambda lab, fault: lab.network.heal(_web(lab, fault.target)),
+    "silence": lambda lab, fault: lab.network.heal(_web(lab, fault.target)),
+    "slow": lambda lab, fault: lab.network.heal(_web(lab, fault.target)),
+}
+
+
+class Breaker:
+    """Carries out a plan.
+
+    Args:
+        lab: it is running.
+        plan: the faults, in the order of their beginnings.
+        weather: how the providers behave where no fault says otherwise.
+    """
+
+    def __init__(self, lab: Lab, plan: list[Fault], weather: dict[str, Any]) -> None:
+        self.lab = lab
+        self.begun = 0
+        self.standing: list[Fault] = []
+        self._waiting = list(plan)
+        self._weather = weather
+        tell_sandbox(lab, weather)
+
+    def run(self, *, duration: float, on_tick: Callable[[float], object]) -> None:
+        """Until `duration` seconds are over; all is healed then."""
+        began = time.monotonic()
+        while (now := time.monotonic() - began) < duration:
+            over = [fault for fault in self.standing if fault.at + fault.seconds <= now]
+            for fault in over:
+                if not self._is_deaf_to(fault):
+                    self._heal(fault)
+            while self._waiting and self._waiting[0].at <= now and not self._is_deaf_to(self._waiting[0]):
+                self._begin(self._waiting.pop(0))
+            self.lab.supervise()
+            on_tick(now)
+            time.sleep(TICK_SECONDS)
+        for fault in sorted(self.standing, key=lambda fault: fault.kind == "misbehave"):
+            self._heal(fault)
+
+    def _is_deaf_to(self, fault: Fault) -> bool:
+        """Whether the sandbox stands still, which has to be told of this one: the next tick tells it."""
+        stopped = any((one.kind, one.target) == ("stop", "sandbox") for one in self.standing)
+        return stopped and fault.kind == "misbehave"
+
+    def _begin(self, fault: Fault) -> None:
+        BEGIN[fault.kind](self.lab, fault)
+        self.begun += 1
+        if fault.kind in HEAL or fault.kind == "misbehave":
+            self.standing.append(fault)
+
+    def _heal(self, fault: Fault) -> None:
+        if fault.kind == "misbehave":
+            calm = {name: type(value)(0) for name, value in fault.values.items()}
+            tell_sandbox(self.lab, calm | self._weather)
+        else:
+            HEAL[fault.kind](self.lab, fault)
+        self.standing.remove(fault)

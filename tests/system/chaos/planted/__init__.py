@@ -1,0 +1,64 @@
+"""Bugs of others, planted in the web processes and the worker of the lab, to see whether the checker finds them.
+
+Loaded only where `CHAOS_PLANTED` names a file (`tests.system.chaos.settings`); the bug that the file names is on, at the
+next call. What a bug needs gone from the database the test drops, and puts back (`tests.system.chaos.scenarios`).
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from django.apps import AppConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bug:
+    """One guarantee taken away.
+
+    Attributes:
+        name: what the file says while it is on.
+        constraints: table and name of what would still stop it in the database.
+    """
+
+    name: str
+    constraints: tuple[tuple[str, str], ...] = ()
+
+
+class Planted(AppConfig):
+    """Puts every bug in its place, off."""
+
+    name = "tests.system.chaos.planted"
+    label = "chaos_planted"
+
+    def ready(self) -> None:
+        import_module("tests.system.chaos.planted.bugs")
+
+
+def plant(bug: Bug, module: str, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let the decorated function run in place of `module.name` while the bug is on; the original is its first argument.
+
+    Args:
+        module: of the function; `package.module:Class` for a method.
+    """
+    path, _, owner_name = module.partition(":")
+    owner: Any = import_module(path)
+    if owner_name:
+        owner = getattr(owner, owner_name)
+    original = getattr(owner, name)
+    switch = Path(os.environ["CHAOS_PLANTED"])
+
+    def put(instead: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def either(*arguments: Any, **named: Any) -> Any:
+            if switch.read_text() == bug.name:
+                return instead(original, *arguments, **named)
+            return original(*arguments, **named)
+
+        setattr(owner, name, either)
+        return instead
+
+    return put

@@ -1,0 +1,115 @@
+"""One run: a lab, faults and visits of a seed, and what the checker says about it."""
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests import readymade
+from tests.system.chaos import plan, stage
+from tests.system.chaos.clients import Shop, shopping
+from tests.system.chaos.faults import Breaker
+from tests.system.chaos.history import History
+from tests.system.chaos.lab import Lab
+from tests.system.chaos.recovery import judge
+
+TELL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        requests: that clients sent.
+        faults: that were made.
+        violations: a sentence each.
+        statuses: how often what was answered.
+        done: how often what kind of intent had its effect.
+        folder: logs and history, if they were kept: with a violation, or with an answer of 500.
+    """
+
+    requests: int
+    faults: int
+    violations: list[str]
+    statuses: Counter[str]
+    done: Counter[str]
+    folder: Path | None
+
+
+def run(
+    seed: int, *, duration: float, say: Callable[[str], object], keep: bool = False, made: Path | None = None
+) -> Outcome:
+    """Run the seed.
+
+    Args:
+        seed: of everything in `plan`.
+        duration: seconds of load and faults; starting, recovery and the verdict come on top.
+        say: told of the progress, a line each time.
+        keep: leave logs and history where they are, also without a violation.
+        made: a first start's data, to begin with a copy of it; None begins with nothing.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="po-"))
+    folder.chmod(0o755)  # PostgreSQL's user must come through
+    if made is not None:
+        readymade.copy(made, folder)
+    lab = Lab(folder, web=plan.WEBS, clocks=plan.clocks(seed))
+    history = History()
+    violations = ["the run did not end"]
+    try:
+        lab.start()
+        with lab.database() as database:
+            built = stage.build(database)
+        history = History()
+        shop = Shop(lab.urls, lab.plan.sandbox_url, history)
+        try:
+            breaker = Breaker(lab, plan.faults(seed, duration=duration), plan.weather(seed))
+            progress = _Progress(history, breaker, say)
+            with shopping(shop, [plan.visits(seed, client) for client in range(plan.CLIENTS)]):
+                breaker.run(duration=duration, on_tick=progress.tick)
+            say(f"load is over, {history.requests} requests; coming to rest")
+            violations = judge(lab, shop, built, seed=seed, on_look=progress.rest)
+        finally:
+            shop.close()
+    finally:
+        lab.stop()
+        history.write(folder / "history.jsonl")
+        (folder / "plan.txt").write_text(plan.told(seed, duration=duration))
+        errors = any(status.startswith("500") for status in history.statuses)  # breaks no promise, but why?
+        if not (violations or errors or keep):
+            shutil.rmtree(folder, ignore_errors=True)
+    return Outcome(
+        requests=history.requests,
+        faults=breaker.begun,
+        violations=violations,
+        statuses=history.statuses,
+        done=Counter(intent.kind for intent in history.of() if intent.is_done),
+        folder=folder if folder.exists() else None,
+    )
+
+
+class _Progress:
+    """A line every few seconds."""
+
+    def __init__(self, history: History, breaker: Breaker, say: Callable[[str], object]) -> None:
+        self._history = history
+        self._breaker = breaker
+        self._say = say
+        self._next = TELL_SECONDS
+        self._rest_told = 0
+
+    def tick(self, now: float) -> None:
+        if now >= self._next:
+            self._next += TELL_SECONDS
+            standing = ", ".join(f"{fault.target} {fault.kind}" for fault in self._breaker.standing) or "nothing"
+            self._say(
+                f"{now:3.0f} s, {self._history.requests} requests, {self._breaker.begun} faults; broken: {standing}"
+            )
+
+    def rest(self, left: int) -> None:
+        """Told twice a second; tells on every tenth time."""
+        if self._rest_told % 10 == 0:
+            self._say(f"{left} open ends")
+        self._rest_told += 1

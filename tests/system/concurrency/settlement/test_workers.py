@@ -1,0 +1,91 @@
+"""Real worker processes on the queue: one payment's events one after the other, others beside it, also after a kill."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import connection
+
+from payments.attempts import services
+from payments.models import Attempt, Payment, PaymentEvent
+from payments.settlement import sequence
+from shop.models import Fulfilment
+from tests.integration.payments.conftest import paid, payment_of, refunded
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
+
+OpenAttempt = Callable[..., Attempt]
+
+ROOT = Path(__file__).resolve().parents[4]
+
+WORKER = """
+import os, signal, sys
+import django
+django.setup()
+from django.conf import settings
+from procrastinate.contrib.django import app
+from shop import fulfilment
+
+def die(event):
+    fulfilment.on_event(event)
+    if event.number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)  # in the middle of its transaction, with the queue's lock held
+
+fulfilment.dying = die
+if sys.argv[1] == "die":
+    settings.PAYMENT_EVENT_HANDLER = "shop.orders.fulfilment.dying"
+worker = app.with_connector(app.connector.get_worker_connector())
+worker.run_worker(wait=False, concurrency=3, listen_notify=False)
+"""
+
+
+def worker(how: str) -> "subprocess.Popen[bytes]":
+    url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
+    return subprocess.Popen([sys.executable, "-c", WORKER, how], cwd=ROOT, env=environment)
+
+
+@pytest.fixture
+def payments(open_attempt: OpenAttempt) -> list[Payment]:
+    """Six payments with three events each; each has its job, and nobody else's are in the queue."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_jobs")
+    attempts = [open_attempt() for _ in range(6)]
+    for attempt in attempts:
+        services.fold((paid(attempt),), source="notification")
+    for amount, end in ((90, "x"), (1900, "y")):
+        for attempt in attempts:
+            services.fold((refunded(attempt, amount, attempt.out_trade_no[:31] + end),), source="notification")
+    assert sequence.queue_waiting() == len(attempts)
+    return [payment_of(attempt) for attempt in attempts]
+
+
+def told() -> list[tuple[str, int]]:
+    return list(Fulfilment.objects.order_by("id").values_list("status", "number"))
+
+
+def test_two_workers_act_on_everything_once_and_in_order(payments: list[Payment]) -> None:
+    """The warehouse refuses an event that comes late, so an order that was not kept would be left unhandled."""
+    for process in [worker("live") for _ in range(2)]:
+        assert process.wait(120) == 0
+    assert told() == [("recalled", 4)] * len(payments)
+    assert PaymentEvent.objects.filter(handled_at__isnull=False, attempts=0).count() == 3 * len(payments)
+
+
+def test_a_killed_worker_delays_its_payment_and_nothing_is_done_twice(payments: list[Payment]) -> None:
+    assert worker("die").wait(120) == -9
+    half = PaymentEvent.objects.filter(handled_at__isnull=False).count()
+    assert half < 3 * len(payments)
+    assert worker("live").wait(120) == 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing'")
+        (kept,) = cursor.fetchone()
+    assert kept >= 1, "the queue still believes that the killed worker works"
+    PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")  # they are overdue
+    sequence.handle_overdue()
+    assert told() == [("recalled", 4)] * len(payments)
+    assert PaymentEvent.objects.filter(handled_at__isnull=False, attempts=0).count() == 3 * len(payments)

@@ -1,0 +1,158 @@
+"""Coupons drawn at the same instant: nobody waits, nobody gets another's, none is lost."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, connections, transaction
+from django.test import override_settings
+
+from shop.errors import NoneLeft
+from shop.models import Campaign, Coupon
+from shop.sales import coupons
+from tests.integration.shop.conftest import Caller
+from tests.running import RunningShop, until
+from tests.system.concurrency.shop.crowd import Crowd
+from tests.threads import at_once
+
+COUNT = 20
+PATH = "coupons/welcome/draw"
+
+
+@pytest.fixture
+def campaign(transactional_db: None) -> Campaign:
+    with transaction.atomic():
+        coupons.open_campaign(slug="welcome", name="Welcome", count=COUNT)
+    return Campaign.objects.get()
+
+
+@pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
+def test_thirty_users_for_twenty_coupons(campaign: Campaign, redis_there: bool) -> None:
+    users = [Caller(User.objects.create_user(f"user{number}")) for number in range(30)]
+    with override_settings(IDEMPOTENCY={} if redis_there else {"REDIS_ALIAS": None}):
+        answers = at_once(*[lambda u=user: u.post(PATH, key="k") for user in users])
+
+    assert Counter(answer.status_code for answer in answers) == {201: COUNT, 409: 10}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"none_left"}
+    codes = [answer.json()["code"] for answer in answers if answer.status_code == 201]
+    assert len(set(codes)) == COUNT
+    assert Coupon.objects.filter(drawn_by__isnull=True).count() == 0
+
+
+@pytest.mark.parametrize("count", [COUNT, 1])
+def test_one_user_with_eight_keys(demo: User, campaign: Campaign, count: int) -> None:
+    Coupon.objects.filter(pk__in=Coupon.objects.values("pk")[count:]).delete()
+    answers = at_once(*[lambda n=n: Caller(demo).post(PATH, key=f"k{n}") for n in range(8)])
+
+    assert Counter(answer.status_code for answer in answers) == {201: 8}
+    assert len({answer.json()["code"] for answer in answers}) == 1
+    assert Coupon.objects.filter(drawn_by=demo).count() == 1
+
+
+def drawing(user: User, drawn: threading.Event, go_on: threading.Event, *, commit: bool) -> Callable[[], None]:
+    def run() -> None:
+        with transaction.atomic():
+            coupons.draw(slug="welcome", user_id=user.pk)
+            drawn.set()
+            assert go_on.wait(30)
+            transaction.set_rollback(not commit)
+
+    return run
+
+
+def test_a_draw_does_not_wait_for_another(demo: User, other: User, campaign: Campaign) -> None:
+    """It ends while the other one's transaction is still open."""
+    drawn, go_on = threading.Event(), threading.Event()
+
+    def second() -> None:
+        assert drawn.wait(30)
+        with transaction.atomic():
+            coupons.draw(slug="welcome", user_id=other.pk)
+        go_on.set()
+
+    at_once(drawing(demo, drawn, go_on, commit=True), second)
+    assert Coupon.objects.filter(drawn_by__isnull=False).values("drawn_by").distinct().count() == 2
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_last_one_is_waited_for(demo: User, other: User, campaign: Campaign, commit: bool) -> None:
+    """`none_left` is a word for good, so it is not said because of a draw that rolls back."""
+    Coupon.objects.filter(pk__in=Coupon.objects.values("pk")[1:]).delete()
+    drawn, go_on = threading.Event(), threading.Event()
+
+    def second() -> Any:
+        assert drawn.wait(30)
+        try:
+            with transaction.atomic():
+                return coupons.draw(slug="welcome", user_id=other.pk)
+        except NoneLeft:
+            return None
+
+    def watch() -> None:
+        """Lets the first one go on when the second one waits for it."""
+        assert drawn.wait(30)
+        until(someone_waits)
+        go_on.set()
+
+    _, found, _ = at_once(drawing(demo, drawn, go_on, commit=commit), second, watch)
+    holder = Coupon.objects.get().drawn_by
+    assert (found is None, holder) == ((True, demo) if commit else (False, other))
+
+
+@pytest.mark.timeout(180)
+def test_eighty_users_for_fifty_coupons_over_three_processes(open_folder: Path) -> None:
+    """The demo's own campaign; everybody asks at two processes with two keys."""
+    shop = RunningShop(open_folder, web=3)
+    try:
+        with shop.database() as database, Crowd(database, sku="drawer", count=80) as crowd:
+            calls = [(token, url) for token in crowd.tokens for url in random.sample(shop.urls, 2)]
+            random.shuffle(calls)
+            with ThreadPoolExecutor(max_workers=24) as pool:
+                answers = list(
+                    pool.map(lambda call: (call[0], crowd.draw(call[1], call[0], key=uuid4().hex)), calls)
+                )
+            left = database.execute("SELECT count(*) FROM shop_coupon WHERE drawn_by_id IS NULL").fetchone()
+    finally:
+        assert shop.stop() == 0
+    assert Counter(answer.status_code for _, answer in answers) == {201: 100, 409: 60}
+    codes: dict[str, set[str]] = {}
+    for token, answer in answers:
+        if answer.status_code != 409:
+            codes.setdefault(token, set()).add(answer.json()["code"])
+    assert [len(found) for found in codes.values()] == [1] * 50
+    assert len(set().union(*codes.values())) == 50
+    assert left == (0,)
+
+
+def someone_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        (count,) = cursor.fetchone()
+    connections["default"].close()
+    return bool(count)
+
+
+def test_who_comes_too_late_holds_nobody_up(campaign: Campaign) -> None:
+    """Their first look locks in vain what is drawn at that instant: kept, such locks would make a deadlock."""
+    users = [User.objects.create(username=f"late{number}") for number in range(40)]
+
+    def draw(user: User) -> bool:
+        try:
+            with transaction.atomic():
+                return coupons.draw(slug="welcome", user_id=user.pk).drawn_by_id == user.pk
+        except NoneLeft:
+            return False
+
+    for _ in range(10):
+        Coupon.objects.update(drawn_by=None, drawn_at=None)
+        assert Counter(at_once(*[partial(draw, user) for user in users])) == {True: COUNT, False: 40 - COUNT}

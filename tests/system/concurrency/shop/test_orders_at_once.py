@@ -1,0 +1,214 @@
+"""Many at the same instant, on real PostgreSQL: the last units, one key, both ends of an order, one like."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from shop.models import Like, Order, OrderItem, Product
+from shop.orders import checkout, lifecycle
+from shop.orders import placing as orders
+from tests.integration.shop.conftest import Caller
+from tests.integration.shop.settling import number_of, settle
+from tests.integration.shop.web.test_pages import form_of
+from tests.threads import at_once
+
+
+def ordered_units(sku: str) -> int:
+    """Units in orders that are not closed."""
+    return sum(
+        OrderItem.objects.filter(sku=sku).exclude(order__status="closed").values_list("quantity", flat=True)
+    )
+
+
+def test_twenty_buyers_for_ten_posters(poster: Product) -> None:
+    callers = [Caller(User.objects.create_user(f"buyer{n}")) for n in range(20)]
+
+    answers = at_once(*[lambda c=caller: c.order("poster", key="k") for caller in callers])
+
+    assert Counter(answer.status_code for answer in answers) == {201: 10, 409: 10}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"out_of_stock"}
+    poster.refresh_from_db()
+    assert poster.stock == 0
+    assert poster.version == 11
+    assert Order.objects.count() == 10
+
+
+def test_the_same_key_at_once_is_one_order(caller: Any, demo: User, mug: Product) -> None:
+    answers = at_once(*[lambda: Caller(demo).order(key="k")] * 8)
+
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} <= {
+        "idempotency_in_progress"
+    }
+    assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+    assert Order.objects.count() == 1
+    assert caller.order(key="k").json()["id"] == Order.objects.get().id.hex
+    mug.refresh_from_db()
+    assert mug.stock == 99
+
+
+def test_the_buy_form_sent_twice_at_once_is_one_order(shopper: Client, mug: Product) -> None:
+    fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
+    browsers = [Client(enforce_csrf_checks=True) for _ in range(4)]
+    for browser in browsers:
+        browser.cookies = shopper.cookies
+
+    answers = at_once(*[lambda b=browser: b.post("/products/mug/buy", fields) for browser in browsers])
+
+    assert {answer.status_code for answer in answers} <= {302, 409}
+    assert {answer["Location"] for answer in answers if answer.status_code == 302} == {
+        f"/orders/{Order.objects.get().id.hex}"
+    }
+
+
+def test_opposite_item_orders_do_not_deadlock(demo: User, mug: Product, poster: Product) -> None:
+    Product.objects.update(stock=1000)
+    caller = Caller(demo)
+    one_way = [{"sku": "mug", "quantity": 1}, {"sku": "poster", "quantity": 1}]
+
+    def buy(n: int) -> Any:
+        items = one_way if n % 2 else one_way[::-1]
+        own = Caller(demo)
+        return [own.post("orders", {"items": items}, key=f"k{n}-{i}").status_code for i in range(5)]
+
+    answers = at_once(*[lambda n=n: buy(n) for n in range(8)])
+
+    assert answers == [[201] * 5] * 8
+    assert sorted(Product.objects.values_list("stock", flat=True)) == [960, 960]
+    assert len(caller.get("orders?page_size=100").json()["results"]) == 40
+
+
+def test_ordering_against_closing_does_not_deadlock(demo: User, mug: Product, poster: Product) -> None:
+    Product.objects.update(stock=1000)
+    both = {"poster": 1, "mug": 1}
+    old = [_order(demo, both) for _ in range(4)]
+
+    at_once(
+        *[lambda o=order: lifecycle.cancel(order_id=o.id, user_id=demo.pk) for order in old],
+        *[lambda: _order(demo, both) for _ in range(4)],
+    )
+
+    assert Counter(Order.objects.values_list("status", flat=True)) == {"closed": 4, "pending": 4}
+    assert sorted(Product.objects.values_list("stock", flat=True)) == [996, 996]
+
+
+def _order(user: User, quantities: dict[str, int]) -> Order:
+    with transaction.atomic():
+        return orders.create_order(user_id=user.pk, quantities=quantities)
+
+
+@pytest.mark.parametrize("ending", ["cancel", "expiry"])
+@pytest.mark.parametrize("turn", range(5))
+def test_a_payment_against_the_end_of_the_order(
+    demo: User, mug: Product, channels: Any, ending: str, turn: int
+) -> None:
+    """The callback and the cancel (or the timer) at one instant: one of them wins, and the stock agrees with it."""
+    order = _order(demo, {"mug": 3})
+    checkout.start_payment(order_id=order.id, user_id=demo.pk, channel="wechat")
+    number = number_of(order.id.hex, "wechat")
+    wechat = channels["wechat"]
+    if ending == "expiry":
+        Order.objects.update(expires_at=timezone.now() - timedelta(minutes=1))
+
+    def pays() -> bool:
+        try:
+            fact = wechat.pay(number)
+        except AssertionError:
+            return False  # the provider had closed it before the shopper could pay
+        settle(fact)
+        return True
+
+    def ends() -> Any:
+        if ending == "cancel":
+            return Caller(demo).post(f"orders/{order.id.hex}/cancel", key="c").status_code
+        return lifecycle.expire(order_id=order.id)
+
+    paid, ended = at_once(pays, ends)
+
+    order.refresh_from_db()
+    mug.refresh_from_db()
+    if order.status == "paid":
+        assert paid
+        assert ended in {409, "paid"}
+    else:
+        assert order.status == "closed"
+        assert not paid
+        assert ended in {200, "closed"}
+    assert mug.stock == 100 - ordered_units("mug")
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_a_local_close_against_a_callback(demo: User, mug: Product, channels: Any, turn: int) -> None:
+    """The narrowest race: the provider's word is in, two transactions decide on one row."""
+    order = _order(demo, {"mug": 3})
+    Order.objects.update(closing_at=timezone.now())
+
+    def told(event: str) -> bool:
+        with transaction.atomic():
+            return lifecycle.on_payment(order_id=order.id, event=event)
+
+    paid, _, again = at_once(lambda: told("paid"), lambda: told("closed"), lambda: told("paid"))
+
+    order.refresh_from_db()
+    mug.refresh_from_db()
+    assert paid == again == (order.status == "paid")
+    assert (order.status, mug.stock) in {("paid", 97), ("closed", 100)}
+    assert order.version == 2
+
+
+def test_many_ends_put_the_units_back_once(demo: User, mug: Product, channels: Any) -> None:
+    order = _order(demo, {"mug": 3})
+    Order.objects.update(expires_at=timezone.now() - timedelta(minutes=1))
+
+    at_once(
+        *[lambda: lifecycle.expire(order_id=order.id)] * 4,
+        *[lambda: lifecycle.cancel(order_id=order.id, user_id=demo.pk)] * 4,
+    )
+
+    mug.refresh_from_db()
+    assert (Order.objects.get().status, mug.stock) == ("closed", 100)
+
+
+def test_two_channels_at_once_are_one_payment(demo: User, mug: Product, channels: Any) -> None:
+    order = _order(demo, {"mug": 1})
+    answers = at_once(
+        *[
+            lambda c=channel, n=n: Caller(demo).post(
+                f"orders/{order.id.hex}/payment", {"channel": c}, key=f"{c}{n}"
+            )
+            for channel in ("wechat", "alipay")
+            for n in range(3)
+        ]
+    )
+
+    assert {answer.status_code for answer in answers} <= {201, 202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert {name: len(provider.trades) for name, provider in channels.items()} == {"wechat": 1, "alipay": 1}
+
+
+def test_two_editors_of_a_note_at_once(demo: User, mug: Product) -> None:
+    order = _order(demo, {"mug": 1})
+
+    def write(n: int) -> int:
+        path = f"/api/v1/orders/{order.id.hex}"
+        headers = {"If-Match": '"1"'}
+        return Caller(demo).http.patch(path, {"note": f"n{n}"}, format="json", headers=headers).status_code
+
+    codes = at_once(*[lambda n=n: write(n) for n in range(6)])
+
+    assert Counter(codes) == {200: 1, 412: 5}
+    order.refresh_from_db()
+    assert order.note == f"n{codes.index(200)}"
+
+
+def test_many_likes_at_once_are_one(demo: User, mug: Product) -> None:
+    answers = at_once(*[lambda: Caller(demo).http.put("/api/v1/products/mug/like")] * 8)
+
+    assert {answer.status_code for answer in answers} == {204}
+    assert Like.objects.count() == 1

@@ -1,0 +1,149 @@
+"""A shop of its own for dying in: servers, sandbox, and one web worker that its master replaces at once."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+import redis
+
+from shop.devserver.embedded import EmbeddedServers
+from tests import readymade
+from tests.conftest import a_folder_of_its_own
+from tests.ports import free_port
+from tests.sandbox import ROOT, Sandbox
+
+PYTHON = sys.executable
+DEADLINE_SECONDS = 30.0
+
+
+class MortalShop:
+    """Calls to it, and looks into its stores."""
+
+    def __init__(self, environment: dict[str, str], sandbox: Sandbox, port: int) -> None:
+        self.environment = environment
+        self.sandbox = sandbox
+        self.http = httpx.Client(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": "Token demo-token"},
+            timeout=30,
+            trust_env=False,
+        )
+        self.database = psycopg.connect(environment["DATABASE_URL"], autocommit=True)
+        self.redis = redis.Redis.from_url(environment["REDIS_URL"])
+
+    def post(self, path: str, body: Any, *, key: str, die_at: int = 0) -> httpx.Response | None:
+        """The answer, or None if the worker died under the call."""
+        headers = {"Idempotency-Key": key}
+        if die_at:
+            headers["X-Fault-At"] = str(die_at)
+        # a connection of its own: a worker that died must not leave a half-open one behind for the next call
+        try:
+            return httpx.post(
+                self.http.base_url.join(path),
+                json=body,
+                headers={**self.http.headers, **headers},
+                timeout=30,
+                trust_env=False,
+            )
+        except httpx.TransportError:
+            return None
+
+    def get(self, path: str) -> Any:
+        return httpx.get(
+            self.http.base_url.join(path), headers=self.http.headers, timeout=30, trust_env=False
+        ).json()
+
+    def new_order(self) -> str:
+        answer = self.post("/api/v1/orders", {"items": [{"sku": "mug", "quantity": 1}]}, key=uuid4().hex)
+        assert answer is not None
+        assert answer.status_code == 201
+        order_id: str = answer.json()["id"]
+        return order_id
+
+    def let_time_pass(self) -> None:
+        """What a caller or the timer would wait for: leases end, markers expire, questions fall due."""
+        self.database.execute(
+            "UPDATE idempotency_ledgerentry SET lease_until = now() - interval '1 s' WHERE state = 'running'"
+        )
+        self.database.execute("UPDATE payments_attempt SET next_query_at = now() WHERE next_query_at IS NOT NULL")
+        self.redis.flushdb()
+
+    def rows(self, sql: str, *parameters: Any) -> list[Any]:
+        return self.database.execute(sql, parameters).fetchall()
+
+    def manage(self, *arguments: str) -> None:
+        subprocess.run([PYTHON, "manage.py", *arguments], cwd=ROOT, env=self.environment, check=True)
+
+    def wait_until_paid(self, order_id: str) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while self.get(f"/api/v1/orders/{order_id}")["status"] != "paid":
+            assert time.monotonic() < deadline, f"order {order_id} was not paid"
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        self.http.close()
+        self.database.close()
+        self.redis.close()
+
+
+@pytest.fixture(scope="package")
+def shop() -> Iterator[MortalShop]:
+    with a_folder_of_its_own() as folder:
+        yield from run_shop(folder)
+
+
+def run_shop(folder: Path) -> Iterator[MortalShop]:
+    """Servers, sandbox and web worker under `folder`, ended afterwards."""
+    readymade.lay_out(folder)
+    given = {name: os.environ.pop(name) for name in ("DATABASE_URL", "REDIS_URL")}
+    servers = EmbeddedServers(folder, durable=False)
+    try:
+        servers.start()
+    finally:
+        os.environ.update(given)
+    sandbox = Sandbox(folder / "sandbox")
+    port = free_port()
+    environment = {
+        **os.environ,
+        **servers.environment,
+        **sandbox.environment(),
+        "DEBUG": "1",
+        "DJANGO_SETTINGS_MODULE": "shop.settings",
+        "PUBLIC_URL": f"http://127.0.0.1:{port}",
+        "LOG_LEVEL": "ERROR",
+    }
+    shop = None
+    master = subprocess.Popen(
+        [
+            *(PYTHON, "-m", "gunicorn", "tests.system.crash.wsgi:application", "--preload", "--workers", "1"),
+            *("--bind", f"127.0.0.1:{port}", "--log-level", "critical", "--no-control-socket"),
+        ],
+        cwd=ROOT,
+        env=environment,
+    )
+    try:
+        shop = MortalShop(environment, sandbox, port)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            try:
+                if httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200:
+                    break
+            except httpx.TransportError:
+                assert time.monotonic() < deadline, "the shop did not start"
+                time.sleep(0.05)
+        yield shop
+    finally:
+        if shop is not None:
+            shop.close()
+        master.terminate()
+        master.wait(20)
+        sandbox.stop()
+        servers.stop()

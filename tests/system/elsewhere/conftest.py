@@ -1,0 +1,53 @@
+"""The wheel and the environment, made once; a foreign project with Redis, one without, one for mistakes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.elsewhere.foreign import ForeignProject, Guest, Server, build_wheel, install
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the working tree."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment that has the wheel without extras, and nothing else."""
+    return install(wheel, tmp_path_factory.mktemp("elsewhere") / "venv")
+
+
+@pytest.fixture(scope="session", params=["with_redis", "without_redis"])
+def project(
+    request: pytest.FixtureRequest, python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ForeignProject]:
+    """The foreign project, migrated."""
+    folder = tmp_path_factory.mktemp("foreign") / "project"
+    with ForeignProject(python, folder, request.param).with_database() as project:
+        project.manage("migrate", "--verbosity", "0")
+        yield project
+
+
+@pytest.fixture(scope="session")
+def mistaken(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
+    """The foreign project under the settings that have mistakes; its database has the ledger."""
+    folder = tmp_path_factory.mktemp("foreign") / "project"
+    with ForeignProject(python, folder, "mistakes").with_database() as project:
+        project.manage("migrate", "idempotency", "--verbosity", "0", MISTAKE="none")
+        yield project
+
+
+@pytest.fixture(scope="session")
+def server(project: ForeignProject) -> Iterator[Server]:
+    """Its server, for the tests that do not kill it."""
+    with project.serving() as server:
+        yield server
+
+
+@pytest.fixture
+def guest(server: Server) -> Guest:
+    """Somebody new."""
+    return Guest(server)

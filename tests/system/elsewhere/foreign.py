@@ -1,0 +1,219 @@
+"""The foreign project at work: its Python, its database, its commands, its server, and a guest who calls it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+from psycopg import pq, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parent / "project"
+PACKAGES = ("idempotency", "payments", "shop")
+COMMAND_SECONDS = 240
+READY_SECONDS = 60
+_SERVING = re.compile(r"development server at (http://\S+)/")
+
+
+def build_wheel(folder: Path) -> Path:
+    """The wheel of this working tree, built from a copy, so that no `build` folder is left beside the sources."""
+    source, wheels = folder / "source", folder / "wheels"
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(source))
+    (wheel,) = wheels.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """A fresh environment with the wheel and what it needs at least, in the tested versions; its Python."""
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    python = folder / "bin" / "python"
+    constraints = str(ROOT / "constraints.txt")
+    _pip("--python", str(python), "install", "--no-compile", "--constraint", constraints, str(wheel))
+    return python
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run to the end; a failure is told with everything that the command printed."""
+    if environment is None:  # pip's configuration stays; what would measure or redirect a Python does not
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "PYTHON"))
+        }
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=COMMAND_SECONDS, env=environment
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done
+
+
+def _pip(*arguments: str) -> None:
+    """This environment's pip, as the machine has configured it."""
+    run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments])
+
+
+class ForeignProject:
+    """A copy of `project` outside of this repository, with a database of its own.
+
+    Args:
+        python: of the environment in which the wheel is installed.
+        folder: where the copy goes.
+        settings: name of the settings module.
+    """
+
+    def __init__(self, python: Path, folder: Path, settings: str) -> None:
+        self.python, self.folder, self.settings = python, folder, settings
+        shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        self.database = f"elsewhere_{uuid4().hex}"
+        self._server = os.environ["DATABASE_URL"]
+        given = conninfo_to_dict(self._server, dbname=self.database)
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONUNBUFFERED": "1",
+            "SECRET_KEY": "elsewhere-" + uuid4().hex + uuid4().hex,
+            "DJANGO_SETTINGS_MODULE": settings,
+            **{
+                option.envvar.decode(): str(given[option.keyword.decode()])
+                for option in pq.Conninfo.get_defaults()
+                if option.envvar and option.keyword.decode() in given
+            },
+        }
+        if settings != "without_redis":
+            self.environment["REDIS_URL"] = os.environ["REDIS_URL"]
+
+    @contextmanager
+    def with_database(self) -> Iterator["ForeignProject"]:
+        """Its database is there, empty, and gone afterwards."""
+        name = sql.Identifier(self.database)
+        with psycopg.connect(self._server, autocommit=True) as server:
+            server.execute(sql.SQL("CREATE DATABASE {}").format(name))
+            try:
+                yield self
+            finally:
+                server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+    def connect(self) -> psycopg.Connection:
+        """A connection to its database; use it as a context manager."""
+        return psycopg.connect(make_conninfo(self._server, dbname=self.database), autocommit=True)
+
+    def rows(self, query: str, *parameters: Any) -> list[Any]:
+        """What a query finds in its database."""
+        with self.connect() as connection:
+            return connection.execute(query, parameters).fetchall()
+
+    def effects(self, text: str) -> int:
+        """How many notes with this text there are."""
+        return int(self.rows("SELECT count(*) FROM notes_note WHERE text = %s", text)[0][0])
+
+    def entries(self, key: str) -> list[Any]:
+        """State and status of the ledger's rows of a key."""
+        return self.rows("SELECT state, response_status FROM idempotency_ledgerentry WHERE key = %s", key)
+
+    def wait_for_a_waiting_insert(self) -> int:
+        """Process id of the connection whose INSERT waits for a lock; polled, until a deadline."""
+        deadline = time.monotonic() + READY_SECONDS
+        with self.connect() as connection:
+            while True:
+                found = connection.execute(
+                    "SELECT pid FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT%'"
+                ).fetchone()
+                if found is not None:
+                    return int(found[0])
+                assert time.monotonic() < deadline, "no INSERT came to wait"
+
+    def command(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """`manage.py ARGUMENTS`, whatever becomes of it; `more` is added to its environment."""
+        return subprocess.run(
+            [str(self.python), "manage.py", *arguments],
+            check=False,
+            cwd=self.folder,
+            env={**self.environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
+
+    def manage(self, *arguments: str, **more: str) -> str:
+        """What `manage.py ARGUMENTS` printed; it must succeed."""
+        done = self.command(*arguments, **more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def evaluate(self, source: str) -> Any:
+        """What a Python program prints as JSON, run by the project's Python with nothing of the project loaded."""
+        done = run([str(self.python), "-I", "-c", source], self.environment)
+        return json.loads(done.stdout)
+
+    @contextmanager
+    def serving(self) -> Iterator["Server"]:
+        """`manage.py runserver` on a port that the system chooses, ended afterwards."""
+        server = Server(self)
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+class Server:
+    """One process of the foreign project. Killing it is the only way in which it ends."""
+
+    def __init__(self, project: ForeignProject) -> None:
+        self._log = (project.folder / f"server-{uuid4().hex}.log").open("w")
+        self._process = subprocess.Popen(
+            [str(project.python), "manage.py", "runserver", "--noreload", "127.0.0.1:0"],
+            cwd=project.folder,
+            env=project.environment,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self.url = self._wait_until_bound()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.wait(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._log.close()
+
+    def _wait_until_bound(self) -> str:
+        """It prints its address once the socket listens; the end of its output means that it has ended."""
+        assert self._process.stdout is not None
+        printed = ""
+        for line in self._process.stdout:
+            printed += line
+            if found := _SERVING.search(line):
+                return found[1]
+        self.kill()
+        raise RuntimeError(f"the server did not start:\n{printed}{Path(self._log.name).read_text()}")
+
+
+class Guest:
+    """Somebody with a session, who may call from many threads and outlives the server."""
+
+    def __init__(self, server: Server) -> None:
+        self.cookies = httpx.Cookies()
+        self.cookies.update(httpx.get(f"{server.url}/", timeout=30, trust_env=False).cookies)
+
+    def post(self, server: Server, text: str, *, key: str | None, path: str = "/notes/") -> httpx.Response:
+        """Leave a note, on a connection of its own."""
+        headers = {"X-CSRFToken": self.cookies["csrftoken"]}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        with httpx.Client(base_url=server.url, cookies=self.cookies, timeout=60, trust_env=False) as client:
+            return client.post(path, json={"text": text}, headers=headers)

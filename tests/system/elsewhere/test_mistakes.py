@@ -1,0 +1,110 @@
+"""`manage.py check` in a foreign project names each mistake by its id and says in a sentence what to do."""
+
+import re
+
+import pytest
+
+from tests.system.elsewhere.foreign import ForeignProject
+
+pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
+
+TABLE = "idempotency_ledgerentry"
+CONSTRAINT = "ledger_one_entry_per_scope_and_key"
+
+MISTAKES = [
+    ("no such key", "E001", "IDEMPOTENCY['WAIT'] is unknown; known are ANONYMOUS,"),
+    ("no such alias", "E001", "IDEMPOTENCY['REDIS_ALIAS'] names 'markers', which is not in CACHES."),
+    ("a lease of minus one second", "E001", "IDEMPOTENCY['LEASE_SECONDS'] must be a positive number, not -1."),
+    ("keys outlived by bytes", "E001", "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS"),
+    ("no middleware", "E002", "MIDDLEWARE lacks 'idempotency.middleware.IdempotencyMiddleware'; add it"),
+    (
+        "middleware first",
+        "E003 W001",
+        "must stand after 'django.contrib.auth.middleware.AuthenticationMiddleware'",
+    ),
+    ("compression inside", "E003", "must stand after 'django.middleware.gzip.GZipMiddleware'"),
+    ("cache in memory", "E004", "the marker needs django_redis. Set IDEMPOTENCY['REDIS_ALIAS'] to None"),
+    ("another client of Redis", "E004", "CACHES['default'] is 'django.core.cache.backends.redis.RedisCache'"),
+    ("no cache under the alias", "E004", "CACHES['default'] is 'missing'; the marker needs django_redis."),
+    ("atomic requests", "E005", "notes.views.Leave has @idempotent methods, but ATOMIC_REQUESTS wraps the view"),
+    ("one ledger for all tenants", "E009", "TENANT_APPS lacks 'idempotency', so all tenants share one ledger"),
+    ("another database", "E006", "The default database is sqlite; the ledger needs PostgreSQL."),
+]
+
+
+def told(printed: str) -> dict[str, str]:
+    """The app's own messages: id → text."""
+    return dict(re.findall(r"^[^\n]*\(idempotency\.([EW]\d{3})\) (.*)$", printed, re.MULTILINE))
+
+
+def check(project: ForeignProject, mistake: str, *, level: str = "ERROR") -> tuple[int, dict[str, str], str]:
+    """Exit status of `manage.py check`, the app's messages, everything it printed."""
+    done = project.command("check", "--database", "default", "--fail-level", level, MISTAKE=mistake)
+    printed = done.stdout + done.stderr
+    assert "Traceback" not in printed, printed
+    return done.returncode, told(printed), printed
+
+
+@pytest.mark.parametrize(("mistake", "numbers", "sentence"), MISTAKES, ids=[mistake for mistake, *_ in MISTAKES])
+def test_each_mistake_has_its_id_and_its_sentence(
+    mistaken: ForeignProject, mistake: str, numbers: str, sentence: str
+) -> None:
+    status, messages, printed = check(mistaken, mistake)
+    assert status != 0
+    assert messages.keys() == set(numbers.split()), printed
+    assert sentence in printed
+
+
+def test_a_caller_whom_nothing_knows_is_a_warning(mistaken: ForeignProject) -> None:
+    status, messages, printed = check(mistaken, "nobody known")
+    assert status == 0
+    assert messages.keys() == {"W001"}, printed
+    assert "name a function in IDEMPOTENCY['PRINCIPAL']" in messages["W001"]
+    assert check(mistaken, "nobody known", level="WARNING")[0] != 0
+
+
+def test_a_keyed_method_that_leaves_atomic_requests_is_no_mistake(mistaken: ForeignProject) -> None:
+    """The hint of E005 helps: the class is keyed at `dispatch`, and its view leaves the transaction."""
+    views = mistaken.folder / "notes" / "views.py"
+    before = views.read_text()
+    views.write_text(before.replace('name="post"', 'name="dispatch"'))
+    try:
+        status, messages, printed = check(mistaken, "atomic requests")
+    finally:
+        views.write_text(before)
+    assert (status, messages) == (0, {}), printed
+
+
+def test_a_lost_constraint_is_an_error_until_it_is_restored(mistaken: ForeignProject) -> None:
+    assert check(mistaken, "none")[:2] == (0, {})
+    with mistaken.connect() as connection:
+        connection.execute(f"ALTER TABLE {TABLE} DROP CONSTRAINT {CONSTRAINT}")
+        try:
+            status, messages, printed = check(mistaken, "none")
+        finally:
+            connection.execute(f"ALTER TABLE {TABLE} ADD CONSTRAINT {CONSTRAINT} UNIQUE (key, scope)")
+    assert status != 0
+    assert messages.keys() == {"E007"}, printed
+    assert "nothing would stop a second execution" in messages["E007"]
+    assert "HINT: Restore it: ALTER TABLE" in printed
+    assert check(mistaken, "none")[:2] == (0, {})
+
+
+def test_an_index_that_postgresql_does_not_trust_is_an_error(mistaken: ForeignProject) -> None:
+    """What a failed CREATE INDEX CONCURRENTLY or REINDEX leaves behind."""
+    mark = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = %s::regclass"
+    with mistaken.connect() as connection:
+        connection.execute(mark, [False, CONSTRAINT])
+        try:
+            status, messages, printed = check(mistaken, "none")
+        finally:
+            connection.execute(mark, [True, CONSTRAINT])
+    assert status != 0
+    assert messages.keys() == {"E007"}, printed
+
+
+def test_a_mistake_stops_the_server_and_migrate_as_well(mistaken: ForeignProject) -> None:
+    for command in (["runserver", "--noreload", "127.0.0.1:0"], ["migrate", "--plan"]):
+        done = mistaken.command(*command, MISTAKE="cache in memory")
+        assert done.returncode != 0
+        assert "idempotency.E004" in done.stderr

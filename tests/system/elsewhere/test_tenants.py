@@ -1,0 +1,135 @@
+"""Two tenants of one project, each with a schema of its own (django-tenants), over real HTTP."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import redis
+
+from tests.system.elsewhere.foreign import ROOT, ForeignProject, Server
+
+pytestmark = pytest.mark.timeout(300)  # three schemas are migrated
+
+NAME, PASSWORD = "first", uuid4().hex
+TENANTS = ("a", "b")
+MAKE_TENANTS = """
+from customers.models import Customer, Domain
+for name in ("public", "a", "b"):
+    customer = Customer(schema_name=name)
+    customer.save(verbosity=0)
+    Domain.objects.create(domain=f"{name}.example.org", tenant=customer)
+"""
+
+
+@pytest.fixture(scope="module")
+def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
+    """The project with its tenants, and the user with the number 1 at each of them."""
+    folder = tmp_path_factory.mktemp("tenants") / "project"
+    with ForeignProject(Path(sys.executable), folder, "tenants").with_database() as project:
+        project.environment["PYTHONPATH"] = str(ROOT)
+        project.manage("migrate_schemas", "--shared", "--verbosity", "0")
+        project.manage("shell", "--verbosity", "0", "-c", MAKE_TENANTS)
+        for tenant in TENANTS:
+            create = ("createsuperuser", "--noinput", "--username", NAME, "--email", "first@example.org")
+            of_tenant(project, tenant, *create)
+            assert project.rows(f"SELECT id FROM {tenant}.auth_user") == [(1,)]
+        yield project
+
+
+def of_tenant(project: ForeignProject, tenant: str, command: str, *arguments: str) -> str:
+    """What a management command printed, run at the tenant's schema."""
+    return project.manage(
+        "tenant_command", command, *arguments, f"--schema={tenant}", DJANGO_SUPERUSER_PASSWORD=PASSWORD
+    )
+
+
+@pytest.fixture
+def servers(tenants: ForeignProject, redis_server: redis.Redis) -> Iterator[Server]:
+    with tenants.serving() as server:
+        yield server
+
+
+class User:
+    """The user with the number 1 of a tenant, logged in."""
+
+    def __init__(self, server: Server, tenant: str) -> None:
+        self._server, self._host = server, f"{tenant}.example.org"
+        self._cookies = dict(self._send("GET", "/").cookies)
+        form = {"username": NAME, "password": PASSWORD, "csrfmiddlewaretoken": self._cookies["csrftoken"]}
+        answer = self._send("POST", "/admin/login/", data=form)
+        assert answer.status_code == 302, answer.text
+        self._cookies.update(answer.cookies)
+
+    def post(self, text: str, *, key: str) -> httpx.Response:
+        """Leave a note."""
+        headers = {"Idempotency-Key": key, "X-CSRFToken": self._cookies["csrftoken"]}
+        return self._send("POST", "/notes/", json={"text": text}, headers=headers)
+
+    def _send(
+        self, method: str, path: str, *, headers: dict[str, str] | None = None, **how: Any
+    ) -> httpx.Response:
+        # cookies by hand: the address that is called is not the host that is named
+        cookies = "; ".join(f"{name}={value}" for name, value in getattr(self, "_cookies", {}).items())
+        sent = {"Host": self._host, "Cookie": cookies, **(headers or {})}
+        return httpx.request(method, self._server.url + path, headers=sent, timeout=60, trust_env=False, **how)
+
+
+def notes(project: ForeignProject, tenant: str, text: str) -> int:
+    return int(project.rows(f"SELECT count(*) FROM {tenant}.notes_note WHERE text = %s", text)[0][0])
+
+
+def replayed(answer: httpx.Response) -> bool:
+    return answer.headers.get("Idempotent-Replayed") == "true"
+
+
+def test_user_1_of_b_with_the_key_of_user_1_of_a_makes_a_note_of_b(
+    tenants: ForeignProject, servers: Server, redis_server: redis.Redis
+) -> None:
+    a, b = (User(servers, tenant) for tenant in TENANTS)
+    key, text = uuid4().hex, uuid4().hex
+    tenants.rows("SELECT setval('a.notes_note_id_seq', 1000)")  # so that their numbers differ
+    first = {user: user.post(text, key=key) for user in (a, b)}
+    assert [answer.status_code for answer in first.values()] == [201, 201]
+    assert not any(map(replayed, first.values()))
+    assert first[a].content != first[b].content
+    assert [notes(tenants, tenant, text) for tenant in TENANTS] == [1, 1]
+    for user in (a, b):
+        again = user.post(text, key=key)
+        assert (replayed(again), again.content) == (True, first[user].content)
+    names = redis_server.keys("*:key:*")
+    for tenant in TENANTS:
+        assert len([name for name in names if f":payonce:{tenants.database}/{tenant}:".encode() in name]) in {1, 2}
+        assert tenants.rows(f"SELECT count(*) FROM {tenant}.idempotency_ledgerentry WHERE key = %s", key) == [(1,)]
+
+
+def test_after_a_restore_of_b_redis_answers_for_nothing_that_is_gone(
+    tenants: ForeignProject, redis_server: redis.Redis
+) -> None:
+    key, text = uuid4().hex, uuid4().hex
+    with tenants.serving() as server:
+        users = {tenant: User(server, tenant) for tenant in TENANTS}
+        first = {tenant: user.post(text, key=key) for tenant, user in users.items()}
+        # b goes back to a moment before; Redis does not
+        tenants.rows("WITH gone AS (DELETE FROM b.notes_note) DELETE FROM b.idempotency_ledgerentry RETURNING 1")
+        assert replayed(users["b"].post(text, key=key))
+    assert "10 s" in of_tenant(tenants, "b", "idempotency", "forget-redis")
+    with tenants.serving() as server:
+        users = {tenant: User(server, tenant) for tenant in TENANTS}
+        again = {tenant: user.post(text, key=key) for tenant, user in users.items()}
+        assert {tenant: replayed(answer) for tenant, answer in again.items()} == {"a": True, "b": False}
+        assert again["a"].content == first["a"].content
+        assert again["b"].status_code == 201
+        assert replayed(users["b"].post(text, key=key))
+    assert [notes(tenants, tenant, text) for tenant in TENANTS] == [1, 1]
+
+
+def test_each_tenant_has_an_epoch_of_its_own(tenants: ForeignProject) -> None:
+    values = {
+        tenants.rows(f"SELECT value FROM {schema}.idempotency_ledgerepoch")[0][0]
+        for schema in ("public", *TENANTS)
+    }
+    assert len(values) == 3

@@ -1,0 +1,112 @@
+"""What the wheel brings, what it needs at least, and how little a project has to write."""
+
+import ast
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from tests.system.elsewhere.foreign import PROJECT, ForeignProject
+
+pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
+
+VARIANTS = ("with_redis", "without_redis")
+NEEDED = {"django", "django-redis", "redis", "psycopg"}
+
+LIST_DISTRIBUTIONS = """
+import json, re
+from importlib import metadata
+print(json.dumps(sorted(re.sub("[-_.]+", "-", d.metadata["Name"]).lower() for d in metadata.distributions())))
+"""
+
+IMPORT_EVERYTHING = """
+import importlib, json, pkgutil, sys
+import django
+from django.conf import settings
+settings.configure(
+    SECRET_KEY="x" * 50,
+    INSTALLED_APPS=["django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes", "idempotency"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "nowhere"}},
+)
+django.setup()
+import idempotency
+lacking = {}
+def look(package):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        try:
+            found = importlib.import_module(module.name)
+        except ImportError as error:
+            lacking[module.name] = str(error)
+        else:
+            if module.ispkg:
+                look(found)
+look(idempotency)
+print(json.dumps({"lacking": lacking, "others": sorted({"shop", "payments"} & set(sys.modules))}))
+"""
+
+
+def required(wheel: Path) -> tuple[set[str], set[str]]:
+    """Names of what the wheel needs always, and of what only an extra adds."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    always, extra = set(), set()
+    for line in lines:
+        name = line.split(";")[0].strip()
+        for sign in "<>=~![ ":
+            name = name.split(sign)[0]
+        (extra if "extra ==" in line else always).add(name.lower())
+    return always, extra - always
+
+
+def test_the_wheel_carries_what_python_does_not_import(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"idempotency/scripts/{name}.lua" for name in ("claim", "finish", "release")} <= names
+    assert "idempotency/templates/admin/idempotency/ledgerentry/statistics.html" in names
+    assert "idempotency/migrations/0001_initial.py" in names
+    assert "idempotency/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests/", "bench/"))]
+
+
+def test_without_extras_it_installs_only_what_the_app_needs(wheel: Path, python: Path) -> None:
+    always, extra = required(wheel)
+    assert always == NEEDED
+    project = ForeignProject(python, python.parents[2] / "listing", "with_redis")
+    installed = set(project.evaluate(LIST_DISTRIBUTIONS))
+    assert {*NEEDED, "payonce"} <= installed
+    assert len(extra) > 10
+    assert not extra & installed
+
+
+def test_only_the_optional_parts_cannot_be_imported(python: Path) -> None:
+    """Each module of the app is imported, in a process that has no extra."""
+    project = ForeignProject(python, python.parents[2] / "importing", "with_redis")
+    found = project.evaluate(IMPORT_EVERYTHING)
+    zookeeper = {"idempotency.locks.zookeeper", "idempotency.locks.zookeeper_queue"}
+    assert found["lacking"].keys() == {"idempotency.client", "idempotency.drf"} | zookeeper
+    assert "pip install 'payonce[client]'" in found["lacking"]["idempotency.client"]
+    assert found["others"] == []
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_three_lines_of_settings_are_enough(name: str) -> None:
+    statements = ast.parse((PROJECT / f"{name}.py").read_text()).body
+    docstring, plain, *ours = statements
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(plain, ast.ImportFrom)
+    assert plain.module == "settings"
+    assert len(ours) == 3
+    assert all(line.lineno == line.end_lineno for line in ours)
+
+
+def test_the_project_knows_of_the_app_and_of_nothing_else_of_ours() -> None:
+    assert "idempotency" not in (PROJECT / "settings.py").read_text()
+    for file in PROJECT.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not {name.split(".")[0] for name in names} & {"shop", "payments", "tests"}, file

@@ -1,0 +1,110 @@
+"""Rows F13–F20 of docs/failure-matrix.md: Redis forgets, hangs, goes away, comes back, lies."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import override_settings
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from idempotency.models import LedgerEntry
+from idempotency.redis import fastpath, marker
+from idempotency.request.keys import digest_of
+from tests.conftest import hanging
+from tests.system.failures.conftest import Stage
+from tests.system.protocol import requests
+from tests.system.protocol.requests import charge, order
+
+BOTH = pytest.mark.parametrize("view", [order, charge], ids=["atomic", "phased"])
+
+
+def nowhere() -> Any:
+    """A client of a server that is not there."""
+    return Redis(unix_socket_path="/nonexistent/redis.sock", retry=Retry(NoBackoff(), 0))
+
+
+@BOTH
+def test_f13_redis_forgets_while_the_first_runs(redis_stage: Stage, view: Any) -> None:
+    """Then an atomic twin is executed beside it, and one of the two is undone."""
+    first = redis_stage.bring_before(redis_stage.start(view), "the effect" if view is order else "the result")
+    redis_stage.server.flushall()
+    twin = redis_stage.send(view)
+    answer = redis_stage.end(first)
+    assert twin == answer if view is order else redis_stage.is_held_off(twin)
+    assert redis_stage.send(view) == answer
+    redis_stage.happened(1)
+
+
+@BOTH
+def test_f14_redis_forgets_a_finished_answer(redis_stage: Stage, view: Any) -> None:
+    first = redis_stage.send(view)
+    redis_stage.server.flushall()
+    assert redis_stage.send(view) == first
+    redis_stage.happened(1)
+
+
+@BOTH
+def test_f15_redis_is_away_from_the_beginning(redis_stage: Stage, view: Any) -> None:
+    away = {**requests.SETTINGS, "REDIS_CLIENT": "tests.system.failures.test_redis.nowhere"}
+    with override_settings(IDEMPOTENCY=away):
+        redis_stage.executes_now(view)
+
+
+@BOTH
+def test_f16_redis_goes_away_in_the_middle(redis_stage: Stage, view: Any) -> None:
+    first = redis_stage.bring_before(redis_stage.start(view), "finish")
+    fastpath.breaker.failed(open_seconds=3600)
+    answer = redis_stage.end(first)
+    assert answer[0] == 201
+    assert redis_stage.send(view) == answer
+    redis_stage.happened(1)
+
+
+@BOTH
+def test_f17_redis_hangs(redis_stage: Stage, view: Any) -> None:
+    """The first one waits for the client's time-out, and the breaker spares the next ones the same."""
+    with hanging(redis_stage.server):
+        redis_stage.executes_now(view)
+        assert not fastpath.breaker.allows(open_seconds=3600)
+
+
+@BOTH
+def test_f18_redis_comes_back_with_a_marker_of_the_past(redis_stage: Stage, view: Any) -> None:
+    """A running marker stands there, while the ledger has the answer: the ledger is believed."""
+    with override_settings(IDEMPOTENCY={**requests.SETTINGS, "REDIS_ALIAS": None}):
+        first = redis_stage.send(view)
+    _set_running(redis_stage)
+    assert redis_stage.send(view) == first
+    redis_stage.happened(1)
+
+
+def test_f19_a_marker_of_nobody_stands_there(redis_stage: Stage) -> None:
+    redis_stage.send(order)
+    fingerprint, digest = _set_running(redis_stage)
+    LedgerEntry.objects.all().delete()
+    Group.objects.all().delete()
+    assert redis_stage.is_held_off(redis_stage.send(order))  # for MARKER_SECONDS
+    assert fingerprint in (redis_stage.server.get(marker.key_of(digest)) or b"")
+    redis_stage.let_time_pass()
+    redis_stage.executes_now(order)
+
+
+@BOTH
+@pytest.mark.parametrize("value", [b"", b"Fnonsense", b"F{}\n", b"\xff\xfe"])
+def test_f20_nonsense_stands_there(redis_stage: Stage, view: Any, value: bytes) -> None:
+    first = redis_stage.send(view)
+    for name in redis_stage.server.keys("*:key:*"):
+        redis_stage.server.set(name, value)
+    assert redis_stage.send(view) == first
+    redis_stage.happened(1)
+
+
+def _set_running(stage: Stage) -> tuple[bytes, str]:
+    """The marker of a run that nobody runs, with the right fingerprint."""
+    entry = LedgerEntry.objects.get()
+    digest = digest_of(scope=entry.scope, key=entry.key)
+    fingerprint = bytes(entry.fingerprint).hex().encode()
+    stage.server.set(marker.key_of(digest), b"R" + fingerprint + b":nobody")
+    return fingerprint, digest

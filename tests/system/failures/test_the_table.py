@@ -1,0 +1,18 @@
+"""docs/failure-matrix.md and the tests beside this one tell of the same rows."""
+
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TABLE = HERE.parents[2] / "docs" / "failure-matrix.md"
+
+
+def test_every_row_has_one_test_and_every_test_its_row() -> None:
+    rows = re.findall(r"^\| (F\d\d) \|", TABLE.read_text(), flags=re.MULTILINE)
+    tests = [
+        number.upper()
+        for module in sorted(HERE.glob("test_*.py"))
+        for number in re.findall(r"^def test_(f\d\d)_", module.read_text(), flags=re.MULTILINE)
+    ]
+    assert rows == [f"F{number:02}" for number in range(1, len(rows) + 1)]
+    assert sorted(tests) == rows

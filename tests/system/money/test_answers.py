@@ -1,0 +1,147 @@
+"""Rows M01–M06, M23 of docs/unhappy-money.md: answers of a provider that are lost, late, or errors for an hour."""
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from payments.models import Attempt, Observation, Payment, Refund
+from tests.running import until
+from tests.system.money.till import CALLING, CHANNELS, PRICE_MINOR, Till, aside
+
+EVERY = pytest.mark.parametrize("channel", CHANNELS)
+
+PAID = ("paid", "succeeded", PRICE_MINOR, 0)
+IN_PART = ("paid", "partially_refunded", PRICE_MINOR, 990)
+PASSES_OF_AN_HOUR = 10  # the timer's back-off: 10 + 20 + 40 + … s
+
+
+@EVERY
+def test_m01_the_answer_to_the_opening_is_lost(till: Till, channel: str) -> None:
+    order = till.order()
+    till.sandbox.faults(timeout_after_success=1)
+    answer = till.start(order, channel, method=CALLING[channel])
+    assert (answer.status_code, answer.json()["status"]) == (202, "uncertain")
+    till.settle()
+    attempt = Attempt.objects.get()
+    assert attempt.status == "pending"
+    assert till.pay_if_open(attempt)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt), till.anomalies()) == (PAID, (PRICE_MINOR, 0), [])
+    till.witness()
+
+
+@EVERY
+def test_m01_the_shopper_pays_what_we_do_not_know_to_be_open(till: Till, channel: str) -> None:
+    till.sandbox.faults(timeout_after_success=1, drop_rate=1)
+    till.start(till.order(), channel, method=CALLING[channel])
+    attempt = Attempt.objects.get()
+    assert till.pay_if_open(attempt)
+    till.settle()
+    assert (till.state(attempt), Attempt.objects.count(), till.anomalies()) == (PAID, 1, [])
+    till.witness()
+
+
+@EVERY
+def test_m02_the_answer_to_the_refund_is_lost(till: Till, channel: str) -> None:
+    attempt = till.bought(channel)
+    till.sandbox.faults(timeout_after_success=1, drop_rate=1)
+    answer = till.refund(attempt, 990, key="refund")
+    assert (answer.status_code, answer.json()["status"]) == (202, "uncertain")
+    assert Payment.objects.get().reserved_minor == 990
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    assert till.refund(attempt, 990, key="refund").json()["status"] == "succeeded"
+    assert (Refund.objects.count(), till.anomalies()) == (1, [])
+    till.witness()
+
+
+@EVERY
+def test_m03_the_answer_to_the_closing_is_lost(till: Till, channel: str) -> None:
+    order = till.order()
+    attempt = till.open(order, channel)
+    till.sandbox.faults(timeout_after_success=1)
+    answer = till.cancel(order)
+    # Stripe notifies of a cancelled payment, which may be faster than our own answer
+    assert (answer.status_code, answer.json()["status"]) in {(202, "pending"), (200, "closed")}
+    assert not till.pay_if_open(attempt)
+    till.settle()
+    assert till.state(attempt) == ("closed", "closed", 0, 0)
+    assert (till.moved(attempt), till.anomalies()) == ((0, 0), [])
+    till.witness()
+
+
+@EVERY
+def test_m04_the_callback_comes_before_the_answer_to_the_opening(till: Till, channel: str) -> None:
+    order = till.order()
+    till.sandbox.faults(hold_answers=True)
+    with aside(lambda: till.start(order, channel, method=CALLING[channel])) as opening:
+        attempt = until(Attempt.objects.first)
+        until(lambda: till.pay_if_open(attempt))
+        till.all_told()
+        assert till.state(attempt) == PAID
+        till.release()
+    # 202 where all of this took longer than we wait for an answer
+    assert opening.result().status_code in (201, 202)
+    till.sandbox.faults(hold_answers=False)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt), till.anomalies()) == (PAID, (PRICE_MINOR, 0), [])
+    till.witness()
+
+
+@EVERY
+def test_m05_the_refund_is_notified_before_its_answer(till: Till, channel: str) -> None:
+    attempt = till.bought(channel)
+    till.sandbox.faults(hold_answers=True)
+    with aside(lambda: till.refund(attempt, 990)) as refunding:
+        until(lambda: till.moved(attempt) == (PRICE_MINOR, 990))
+        till.all_told()
+        # Alipay's notification does not say which refund it is about: the answer, or the timer, tells
+        assert till.state(attempt) == (PAID if channel == "alipay" else IN_PART)
+        till.release()
+    assert refunding.result().status_code in (201, 202)
+    till.sandbox.faults(hold_answers=False)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    assert (Refund.objects.get().status, till.anomalies()) == ("succeeded", [])
+    till.witness()
+
+
+@EVERY
+def test_m06_the_provider_answers_500_for_an_hour(till: Till, channel: str, settings: Any) -> None:
+    settings.ORDER_TTL_SECONDS = 7200
+    paid, order = till.bought(channel), till.order()
+    till.sandbox.faults(http_500_rate=1)
+    assert till.start(order, channel, method=CALLING[channel]).status_code == 202
+    assert till.refund(paid, 990).status_code == 202
+    for _ in range(PASSES_OF_AN_HOUR):
+        till.pass_time()
+        till.work()
+    attempt = till.attempt(order, channel)
+    assert (attempt.status, Refund.objects.get().status) == ("uncertain", "uncertain")
+    assert attempt.query_count >= PASSES_OF_AN_HOUR
+    assert attempt.next_query_at is not None
+    assert attempt.next_query_at > timezone.now()
+    till.sandbox.faults(http_500_rate=0)
+    till.settle()
+    attempt.refresh_from_db()
+    assert attempt.status == "pending"
+    assert till.pay_if_open(attempt)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (PAID, (PRICE_MINOR, 0))
+    assert (till.state(paid), till.moved(paid)) == (IN_PART, (PRICE_MINOR, 990))
+    assert (Attempt.objects.count(), Refund.objects.count(), till.anomalies()) == (2, 1, [])
+    assert Observation.objects.filter(kind="paid").count() == 2
+    till.witness()
+
+
+def test_m23_the_shopper_is_paying_while_the_order_is_cancelled(till: Till) -> None:
+    order = till.order()
+    attempt = till.open(order, "wechat")
+    till.sandbox.faults(user_paying=True)
+    answer = till.cancel(order)
+    assert (answer.status_code, answer.json()["status"]) == (202, "pending")
+    assert till.pay_if_open(attempt)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt), till.anomalies()) == (PAID, (PRICE_MINOR, 0), [])
+    till.witness()

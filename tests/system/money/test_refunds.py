@@ -1,0 +1,178 @@
+"""Rows M13–M15, M20–M22: refunds that race, that a person makes there, that are refused, put off or stuck."""
+
+import pytest
+
+from payments.models import Notification, Observation, Payment, Refund
+from tests.system.money.till import CHANNELS, PRICE_MINOR, Till
+from tests.threads import at_once
+
+EVERY = pytest.mark.parametrize("channel", CHANNELS)
+
+IN_PART = ("paid", "partially_refunded", PRICE_MINOR, 990)
+BY_HAND = {"wechat": "notification", "alipay": "bill", "stripe": "bill"}
+
+
+@EVERY
+def test_m13_partial_refunds_race(till: Till, channel: str) -> None:
+    attempt = till.bought(channel)
+    answers = at_once(*[lambda: till.refund(attempt, 600)] * 8)
+    refused = [answer.json()["code"] for answer in answers if answer.status_code == 409]
+    assert refused == ["refund_exceeds_paid"] * 5
+    assert {answer.status_code for answer in answers} <= {201, 202, 409}
+    till.settle()
+    assert till.state(attempt) == ("paid", "partially_refunded", PRICE_MINOR, 1800)
+    assert (till.moved(attempt), Refund.objects.count()) == ((PRICE_MINOR, 1800), 3)
+    assert till.refund(attempt, 191).status_code == 409
+    assert till.refund(attempt, 190).status_code == 201
+    till.settle()
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    assert till.anomalies() == []
+    till.witness()
+
+
+@EVERY
+def test_m14_somebody_refunds_by_hand(till: Till, channel: str) -> None:
+    attempt = till.bought(channel)
+    till.refund_by_hand(attempt, 990)
+    till.settle()
+    if BY_HAND[channel] == "bill":
+        # Alipay's notification does not tell which refund of how much; Stripe's carries no number of ours
+        assert till.state(attempt)[3] == 0
+        till.compare_today(channel)
+    assert (till.state(attempt), Refund.objects.count()) == (IN_PART, 0)
+    assert Observation.objects.get(kind="refunded").source == BY_HAND[channel]
+    till.witness()
+    assert till.refund(attempt, 1001).json()["code"] == "refund_exceeds_paid"
+    assert till.refund(attempt, 1000).status_code == 201
+    till.settle()
+    assert till.state(attempt)[0] == "refunded"
+    compared = till.compare_today(channel)
+    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
+    assert till.anomalies() == []
+    till.witness()
+
+
+@pytest.mark.parametrize("before", [[], [990], [490, 500]], ids=["at once", "after one", "after two"])
+@pytest.mark.parametrize("ours", [False, True], ids=["by hand", "ours before"])
+def test_m14_all_of_it_goes_back_by_hand_and_alipay_tells_it_at_once(
+    till: Till, before: list[int], ours: bool
+) -> None:
+    attempt = till.bought("alipay")
+    for amount_minor in before:
+        if ours:
+            assert till.refund(attempt, amount_minor).status_code == 201
+        else:
+            till.refund_by_hand(attempt, amount_minor)
+    till.refund_by_hand(attempt, PRICE_MINOR - sum(before))
+    till.settle()
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    till.witness()
+    compared = till.compare_today("alipay")
+    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    assert till.anomalies() == []
+    till.witness()
+
+
+def test_m14_all_of_it_goes_back_by_hand_while_a_refund_of_ours_is_in_doubt(till: Till) -> None:
+    """Which of both moved what, only our refund's own answer tells; the bill counts the rest."""
+    attempt = till.bought("alipay")
+    till.sandbox.faults(timeout_after_success=1)
+    assert till.refund(attempt, 990).status_code == 202
+    till.refund_by_hand(attempt, 1000)
+    till.all_told()
+    assert till.state(attempt)[3] == 0
+    till.settle()
+    assert till.state(attempt) == IN_PART
+    till.compare_today("alipay")
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    assert till.anomalies() == []
+    till.witness()
+
+
+@EVERY
+def test_m15_the_provider_refuses_a_refund(till: Till, channel: str) -> None:
+    """Because somebody gave the money back by hand, and nobody told us."""
+    attempt = till.bought(channel)
+    till.sandbox.faults(drop_rate=1)
+    till.refund_by_hand(attempt, 1500)
+    answer = till.refund(attempt, 990)
+    assert (answer.status_code, answer.json()["code"]) == (409, "refund_refused")
+    assert (Payment.objects.get().reserved_minor, Refund.objects.get().status) == (0, "failed")
+    assert till.anomalies() == [("refund_failed", False)]
+    assert till.refund(attempt, 490).status_code == 201
+    till.settle()
+    till.compare_today(channel)
+    till.settle()
+    assert till.state(attempt)[0] == "refunded"
+    assert till.moved(attempt) == (PRICE_MINOR, 1990)
+    till.witness()
+
+
+def open_still(status: str) -> None:
+    """Nothing of it is free for another refund."""
+    assert (Payment.objects.get().reserved_minor, Refund.objects.get().status) == (990, status)
+
+
+def test_m20_the_provider_asks_for_fewer_refunds(till: Till) -> None:
+    attempt = till.bought("wechat")
+    till.sandbox.faults(refund_429=True)
+    for _ in range(2):
+        assert till.refund(attempt, 990, key="refund").status_code in (202, 503)
+    till.pass_time()
+    open_still("requested")
+    till.sandbox.faults(refund_429=False)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    assert till.refund(attempt, 990, key="refund").json()["status"] == "succeeded"
+    assert (Refund.objects.count(), till.anomalies()) == (1, [])
+    till.witness()
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay"])
+def test_m21_our_account_has_too_little(till: Till, channel: str) -> None:
+    attempt = till.bought(channel)
+    till.sandbox.faults(not_enough=True)
+    assert till.refund(attempt, 990).status_code == 202
+    till.pass_time()
+    open_still("requested")
+    assert till.anomalies() == [("refund_failed", False)]
+    till.sandbox.faults(not_enough=False)
+    till.settle()
+    assert (till.state(attempt), till.moved(attempt)) == (IN_PART, (PRICE_MINOR, 990))
+    assert (Refund.objects.count(), till.anomalies()) == (1, [("refund_failed", True)])
+    till.witness()
+
+
+def test_m22_it_left_our_account_and_did_not_reach_the_shopper(till: Till) -> None:
+    attempt = till.bought("wechat")
+    till.sandbox.faults(refund_abnormal=True)
+    assert till.refund(attempt, 990).status_code == 202
+    till.all_told()
+    open_still("processing")
+    assert Notification.objects.get(event_type="REFUND.ABNORMAL").verdict == "anomaly"
+    assert till.anomalies() == [("refund_failed", False)]
+    assert till.refund(attempt, 1001).json()["code"] == "refund_exceeds_paid"
+    till.sandbox.faults(refund_abnormal=False)
+    till.settle()
+    assert (till.state(attempt), till.anomalies()) == (IN_PART, [("refund_failed", True)])
+    till.witness()
+
+
+def test_stripe_s_bill_lists_a_refund_that_has_not_succeeded_yet(till: Till) -> None:
+    """The whole amount: were it taken for done, the order would be refunded, and nobody asked any more."""
+    attempt = till.bought("stripe")
+    till.sandbox.faults(refund_abnormal=True)
+    assert till.refund(attempt, PRICE_MINOR).status_code == 202
+    till.all_told()
+    compared = till.compare_today("stripe")
+    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
+    assert till.state(attempt) == ("paid", "succeeded", PRICE_MINOR, 0)
+    assert (Refund.objects.get().status, Payment.objects.get().reserved_minor) == ("processing", PRICE_MINOR)
+    till.sandbox.faults(refund_abnormal=False)
+    till.settle()
+    assert till.state(attempt) == ("refunded", "refunded", PRICE_MINOR, PRICE_MINOR)
+    compared = till.compare_today("stripe")
+    assert not compared.differences.filter(out_trade_no=attempt.out_trade_no).exists()
+    assert till.anomalies() == []
+    till.witness()

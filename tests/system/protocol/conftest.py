@@ -1,0 +1,40 @@
+"""The stops of every actor: before each call to the marker and to the ledger."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from idempotency import ledger
+from idempotency.redis import marker
+from tests.system.protocol.explorer import dismiss_players, stops_before
+
+MARKER = ["claim", "look", "finish", "release"]
+LEDGER = ["hold", "record", "find", "claim_phased", "take_over", "complete_phased", "suspend", "drop_lease"]
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _players() -> Iterator[None]:
+    yield
+    dismiss_players()
+
+
+@pytest.fixture(autouse=True)
+def _stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    logging.getLogger("idempotency").setLevel(logging.WARNING)
+    monkeypatch.setattr(marker, "finish", _answered(marker.finish))
+    for module, names, touches in ((marker, MARKER, "marker"), (ledger, LEDGER, "ledger")):
+        for patched, name, wrapper in stops_before(module, names, touches=touches):
+            monkeypatch.setattr(patched, name, wrapper)
+    yield
+    logging.getLogger("idempotency").setLevel(logging.NOTSET)
+
+
+def _answered(finish: Any) -> Any:
+    """What is only told is done sometime: after the next stop, or after the flush with which the next order begins."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        finish(*args, **{**kwargs, "wait": True})
+
+    return wrapper

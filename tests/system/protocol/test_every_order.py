@@ -1,0 +1,263 @@
+"""The protocol under every order of two requests, with a kill or a flush at every place; and its known bugs.
+
+The second half plants the bugs that other implementations had. Each must be found: a checker that cannot fail
+proves nothing.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from django.db import connection
+from django.db.models.functions import Now
+from django.test import override_settings
+
+from idempotency import ledger
+from idempotency.ledger.claiming import UNIQUE
+from idempotency.models import LedgerEntry, State
+from idempotency.redis import marker
+from tests.system.protocol import requests
+from tests.system.protocol.explorer import Actor, Event, Run, Violation, every_list, random_lists, stop
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+
+RUNS_MAX = 20_000
+EMPTY = "DELETE FROM idempotency_ledgerattempt; DELETE FROM idempotency_ledgerentry; DELETE FROM auth_group"
+
+
+@pytest.fixture(params=["with Redis", "without Redis"])
+def store(request: pytest.FixtureRequest, redis_server: redis.Redis) -> Iterator[str]:
+    extra = {} if request.param == "with Redis" else {"REDIS_ALIAS": None}
+    with override_settings(IDEMPOTENCY={**requests.SETTINGS, **extra}):
+        yield request.param
+
+
+@pytest.fixture
+def _with_redis() -> Iterator[None]:
+    with override_settings(IDEMPOTENCY=requests.SETTINGS):
+        yield
+
+
+def flush(server: redis.Redis) -> Event:
+    return Event("Redis is flushed", server.flushdb, "marker")
+
+
+def end_leases() -> None:
+    """Leases are over, as the database's clock sees it; and so are the lives of running markers."""
+    LedgerEntry.objects.filter(state=State.RUNNING).update(lease_until=Now() - timedelta(seconds=1))
+
+
+BOTH = pytest.mark.parametrize("view", [requests.order, requests.charge], ids=["atomic", "phased"])
+
+LEASES_END = Event("the leases end", end_leases, "ledger")
+
+
+class Case:
+    """Two or three copies of one request, and what may happen to them."""
+
+    def __init__(
+        self, view: Any, server: redis.Redis, *, copies: int = 2, kills: int = 0, events: Sequence[Event] = ()
+    ) -> None:
+        self.view, self.server, self.copies, self.kills, self.events = view, server, copies, kills, list(events)
+        self.outcomes: set[Any] = set()
+
+    def __call__(self, run: Run) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(EMPTY)
+        self.server.flushdb()
+        requests.outside.charged.clear()
+        actors = [Actor(name, lambda: requests.send(self.view, "k1")) for name in "ABC"[: self.copies]]
+        run.execute(actors, self.events, kills=self.kills)
+        answers = [actor.answer for actor in actors if actor.answer is not None]
+        requests.check(answers, self.retry())
+        self.outcomes.add(tuple(actor.answer and actor.answer[0] for actor in actors))
+
+    def retry(self) -> tuple[int, str]:
+        """A retry after the time that a marker or a lease of the dead may still hold it off."""
+        for name in self.server.keys("*:key:*"):
+            if (self.server.get(name) or b"")[:1] == b"R":
+                self.server.delete(name)
+        end_leases()
+        return requests.send(self.view, "k1")
+
+
+@BOTH
+def test_two_at_once(store: str, redis_server: redis.Redis, view: Any) -> None:
+    print(every_list(Case(view, redis_server), runs_max=RUNS_MAX), "orders")
+
+
+@pytest.mark.usefixtures("_with_redis")
+@BOTH
+def test_the_orders_left_out_bring_nothing_new(redis_server: redis.Redis, view: Any) -> None:
+    all_of_them, reduced = Case(view, redis_server), Case(view, redis_server)
+    count = every_list(all_of_them, runs_max=RUNS_MAX, reduced=False)
+    fewer = every_list(reduced, runs_max=RUNS_MAX)
+    print(f"{count} orders, {fewer} of different meaning")
+    assert fewer < count
+    assert reduced.outcomes == all_of_them.outcomes
+
+
+@BOTH
+def test_two_at_once_of_which_one_is_killed_anywhere(store: str, redis_server: redis.Redis, view: Any) -> None:
+    print(every_list(Case(view, redis_server, kills=1), runs_max=RUNS_MAX), "orders")
+
+
+@pytest.mark.usefixtures("_with_redis")
+@BOTH
+def test_two_at_once_and_redis_is_flushed_anywhere(redis_server: redis.Redis, view: Any) -> None:
+    with override_settings(IDEMPOTENCY=requests.SETTINGS):
+        print(every_list(Case(view, redis_server, events=[flush(redis_server)]), runs_max=RUNS_MAX), "orders")
+
+
+@pytest.mark.usefixtures("_with_redis")
+def test_phased_and_the_lease_ends_anywhere(redis_server: redis.Redis) -> None:
+    print(every_list(Case(requests.charge, redis_server, events=[LEASES_END]), runs_max=RUNS_MAX), "orders")
+
+
+@BOTH
+def test_three_at_once_with_everything_that_can_happen(store: str, redis_server: redis.Redis, view: Any) -> None:
+    """Too many orders for all of them: a sample."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    events = [flush(redis_server), LEASES_END]
+    random_lists(Case(view, redis_server, copies=3, kills=2, events=events), seed=seed, runs=150)
+
+
+# The known bugs of others, planted: every one must be found.
+
+
+@pytest.fixture
+def _without_the_constraint() -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE idempotency_ledgerentry DROP CONSTRAINT {UNIQUE}")
+    yield
+    LedgerEntry.objects.all().delete()
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE idempotency_ledgerentry ADD CONSTRAINT {UNIQUE} UNIQUE (key, scope)")
+
+
+def must_be_found(case: Case, promise: str) -> None:
+    with pytest.raises(Violation, match=promise) as found:
+        every_list(case, runs_max=RUNS_MAX)
+    print(found.value)
+
+
+@pytest.mark.usefixtures("_with_redis", "_without_the_constraint")
+def test_found_a_marker_that_decides_alone(redis_server: redis.Redis) -> None:
+    """Redis as the judge: it is enough that it forgets."""
+    must_be_found(Case(requests.order, redis_server, events=[flush(redis_server)]), "2 effects")
+
+
+@pytest.mark.usefixtures("_with_redis", "_without_the_constraint")
+def test_found_a_key_that_is_looked_up_and_then_set(
+    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GET, then SET: both twins find nothing."""
+
+    def look_then_set(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Any:
+        if (found := marker.look(name)) is not None:
+            return found
+        stop("the set", touches="marker")
+        redis_server.set(name, b"R" + fingerprint.hex().encode() + b":x")
+        return marker.Claimed(b"x")
+
+    monkeypatch.setattr(marker, "claim", look_then_set)
+    must_be_found(Case(requests.order, redis_server), "2 effects")
+
+
+@pytest.mark.usefixtures("_with_redis")
+def test_found_an_answer_shown_before_it_is_committed(
+    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash between the two, and replays tell of something that never happened."""
+    original = ledger.record
+
+    def show_first(identity: Any, answer: Any, *, subject: str) -> bool:
+        marker.finish(
+            marker.key_of(identity.digest), fingerprint=identity.fingerprint, answer=answer, ttl_seconds=60
+        )
+        return original(identity, answer, subject=subject)
+
+    monkeypatch.setattr(ledger, "record", show_first)
+    must_be_found(Case(requests.order, redis_server, kills=1), "0 effects")
+
+
+@pytest.mark.usefixtures("_with_redis")
+def test_found_a_ledger_row_committed_apart_from_the_effect(
+    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commits, as in every implementation that stores the answer in a middleware."""
+    original = ledger.record
+
+    def commit_first(identity: Any, answer: Any, *, subject: str) -> bool:
+        connection.connection.execute("COMMIT")
+        stop("the second commit", touches="ledger")
+        return original(identity, answer, subject=subject)
+
+    monkeypatch.setattr(ledger, "record", commit_first)
+    must_be_found(Case(requests.order, redis_server, kills=1), "2 effects")
+
+
+@pytest.mark.usefixtures("_with_redis")
+def test_found_a_completion_without_compare_and_set(
+    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes last overwrites what another was already told."""
+
+    def overwrite(run: Any, answer: Any, *, subject: str) -> bool:
+        stop("the overwriting", touches="ledger")
+        LedgerEntry.objects.filter(pk=run.entry_id).update(
+            state=State.FINISHED,
+            lease_until=None,
+            response_status=answer.status,
+            response_headers=answer.headers,
+            response_body=answer.body,
+            finished_at=Now(),
+        )
+        return True
+
+    monkeypatch.setattr(ledger, "complete_phased", overwrite)
+    must_be_found(Case(requests.charge, redis_server, events=[LEASES_END]), "different answers")
+
+
+@pytest.mark.usefixtures("_with_redis")
+def test_found_a_new_number_for_every_try(redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash after the call outside, and the retry charges again."""
+    numbers = iter(range(10**6))
+    monkeypatch.setattr(requests, "number_of", lambda request: str(next(numbers)))
+    must_be_found(Case(requests.charge, redis_server, kills=1), "2 effects|charged 2 times")
+
+
+@pytest.mark.usefixtures("_with_redis")
+def test_found_a_reaper_that_takes_unfinished_entries(
+    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one's entry is gone while it works; the second starts afresh, and both finish."""
+    numbers = iter(range(10**6))
+    monkeypatch.setattr(requests, "number_of", lambda request: str(next(numbers)))
+
+    def reap_all() -> None:
+        LedgerEntry.objects.all().delete()
+
+    must_be_found(
+        Case(requests.charge, redis_server, events=[Event("the reaper", reap_all, "ledger")]),
+        "2 effects|charged 2 times",
+    )
+
+
+@pytest.mark.usefixtures("_with_redis")
+def test_found_an_entry_without_a_lease(redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin takes over while the first still works: with a number of its own it charges twice."""
+    numbers = iter(range(10**6))
+    monkeypatch.setattr(requests, "number_of", lambda request: str(next(numbers)))
+    original = ledger.take_over
+
+    def without_lease(entry: Any, **kwargs: Any) -> Any:
+        end_leases()
+        return original(entry, **kwargs)
+
+    monkeypatch.setattr(ledger, "take_over", without_lease)
+    must_be_found(Case(requests.charge, redis_server), "2 effects|charged 2 times")

@@ -1,0 +1,11 @@
+"""The shop as in production (DEBUG off) for the scanner, and as talkative as it can be made.
+
+Only `manage.py` runs with DEBUG, because demo data is loaded there alone; so the worker logs as it would then.
+"""
+
+import sys
+
+from tests.settings import *  # noqa: F403
+
+DEBUG = sys.argv[0].endswith("manage.py")
+ROOT_URLCONF = "tests.system.secrets.urls"

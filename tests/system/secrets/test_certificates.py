@@ -1,0 +1,214 @@
+"""The timer that keeps WeChat's next certificate before the platform signs with it, against the real sandbox."""
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from django.db import transaction
+
+from idempotency.ids import new_id
+from payments import tasks
+from payments.attempts import certificates
+from payments.channels import configured
+from payments.errors import SignatureInvalid
+from tests.integration.payments.providers.conftest import Listener
+from tests.sandbox import Sandbox
+from tests.system.secrets.conftest import certificate, key
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    made = Sandbox(tmp_path_factory.mktemp("sandbox"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def folder(sandbox: Sandbox, settings: Any, tmp_path: Path) -> Iterator[Path]:
+    """Our platform keys: the certificates alone, up to the one that signs now; none is announced after it."""
+    rotate(sandbox)
+    channels = {"wechat": sandbox.channels()["wechat"]}
+    ours = tmp_path / "platform"
+    shutil.copytree(channels["wechat"]["PLATFORM_KEYS_DIR"], ours)
+    channels["wechat"]["PLATFORM_KEYS_DIR"] = str(ours)
+    settings.PAYMENT_CHANNELS = channels
+    configured.forget()
+    certificates.refresh()  # believed for the public key's signature
+    for path in ours.glob("PUB_KEY_ID_*.pem"):
+        path.rename(tmp_path / path.name)
+    configured.look_now()
+    yield ours
+    configured.forget()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener()
+    yield made
+    made.stop()
+
+
+def rotate(sandbox: Sandbox, **more: Any) -> str:
+    wanted = {"channel": "wechat", **more}
+    return str(sandbox.http.post("/_control/rotate", json=wanted).raise_for_status().json()["serial"])
+
+
+def opened(listener: Listener) -> str:
+    """The number of a new trade."""
+    number = new_id().hex
+    configured.current()["wechat"].create(
+        out_trade_no=number,
+        amount_minor=1990,
+        currency="CNY",
+        description="Mug",
+        notify_url=listener.url,
+        return_url="http://127.0.0.1:1/",
+        expires_at=datetime.now(UTC) + timedelta(minutes=30),
+    )
+    return number
+
+
+def notified(sandbox: Sandbox, listener: Listener, number: str = "") -> tuple[dict[str, str], bytes]:
+    """The notification that a trade was paid; of a new one unless it is given."""
+    sandbox.pay(number or opened(listener))
+    return listener.next()
+
+
+def read(notice: tuple[dict[str, str], bytes]) -> Any:
+    headers, body = notice
+    return configured.current()["wechat"].read_notification(headers=headers, body=body, now=datetime.now(UTC))
+
+
+def serials(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.pem") if not path.stem.startswith("PUB_KEY_ID_")}
+
+
+def test_the_next_certificate_is_kept_before_the_platform_signs_with_it(
+    sandbox: Sandbox, folder: Path, listener: Listener
+) -> None:
+    before = notified(sandbox, listener)
+    assert read(before).facts
+    announced = rotate(sandbox, announce=True)
+    assert announced not in serials(folder)
+    assert tasks.refresh_certificates(timestamp=0) == 1
+    assert announced in serials(folder)
+    assert rotate(sandbox) == announced
+    after = notified(sandbox, listener)
+    given = {name.lower(): value for name, value in after[0].items()}
+    assert given["wechatpay-serial"] == announced
+    assert read(after).facts
+    assert read(before).facts, "what was on its way under the former certificate"
+    assert certificates.refresh() == 0
+
+
+def test_an_unknown_serial_is_refused_and_asks_nobody(
+    sandbox: Sandbox, folder: Path, listener: Listener, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = opened(listener)
+    serial = rotate(sandbox)
+    headers, body = notified(sandbox, listener, number)
+    calls: list[object] = []
+    monkeypatch.setattr(httpx.Client, "send", lambda *args, **kwargs: calls.append(args))
+    kept = {name: value for name, value in headers.items() if name.lower().startswith("wechatpay-")}
+    answer = client.post("/webhooks/wechat", body, content_type="application/json", headers=kept)
+    assert (answer.status_code, answer.json()["code"]) == (401, "FAIL")
+    assert calls == []
+    assert serial not in serials(folder)
+    monkeypatch.undo()
+    with pytest.raises(SignatureInvalid):
+        read((headers, body))
+    assert certificates.refresh() == 0, "its own signature proves nothing of a key that we do not hold"
+    for path in folder.parent.glob("PUB_KEY_ID_*.pem"):
+        shutil.copy(path, folder)
+    configured.look_now()
+    assert certificates.refresh() == 1
+    assert read((headers, body)).facts
+
+
+class Forger(httpx.BaseTransport):
+    """Between us and the platform: gives its answers to us changed."""
+
+    def __init__(self, change: str) -> None:
+        self._change, self._onward = change, httpx.HTTPTransport()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._onward.handle_request(request)
+        content, headers = answer.read(), dict(answer.headers)
+        answer.close()
+        if self._change == "unsigned":
+            headers = {name: value for name, value in headers.items() if not name.startswith("wechatpay-")}
+        elif self._change == "wrongly signed":
+            content = content.replace(b'"data"', b'"data" ')
+            headers["content-length"] = str(len(content))
+        return httpx.Response(answer.status_code, headers=headers, stream=httpx.ByteStream(content))
+
+    def close(self) -> None:
+        self._onward.close()
+
+
+@pytest.mark.parametrize(("change", "kept"), [("unsigned", 0), ("wrongly signed", 0), ("nothing", 1)])
+def test_only_an_answer_that_the_platform_signed_is_believed(
+    sandbox: Sandbox, folder: Path, caplog: pytest.LogCaptureFixture, change: str, kept: int
+) -> None:
+    announced = rotate(sandbox, announce=True)
+    provider: Any = configured.current()["wechat"]
+    forger, pool = Forger(change), provider._http._transport
+    provider._http._transport = forger
+    try:
+        assert certificates.refresh() == kept
+    finally:
+        provider._http._transport = pool
+        forger.close()
+    assert (announced in serials(folder)) is bool(kept)
+    assert ("could not be had" in caplog.text) is not bool(kept)
+
+
+def test_an_answer_signed_by_a_key_that_we_do_not_hold_keeps_nothing(sandbox: Sandbox, folder: Path) -> None:
+    for path in folder.glob("*.pem"):
+        path.unlink()
+    serial, pem = certificate(key(30))
+    (folder / f"{serial}.pem").write_bytes(pem)
+    configured.look_now()
+    assert certificates.refresh() == 0
+    assert serials(folder) == {serial}
+
+
+def test_a_platform_that_cannot_be_reached_is_asked_by_the_next_run(
+    folder: Path, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.PAYMENT_CHANNELS["wechat"]["API_URL"] = "http://127.0.0.1:1"
+    configured.forget()
+    before = serials(folder)
+    assert certificates.refresh() == 0
+    assert serials(folder) == before
+    assert "could not be had" in caplog.text
+
+
+def test_a_certificate_that_cannot_be_kept_is_told(
+    sandbox: Sandbox, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Certificates that cannot be kept are an error of ours, told with the setting; the next run tries again."""
+    announced = rotate(sandbox, announce=True)
+    (folder / f"{announced}.pem").write_text("something else")
+    assert certificates.refresh() == 0
+    assert "WECHAT_PLATFORM_KEYS_DIR" in caplog.text
+    assert (folder / f"{announced}.pem").read_text() == "something else"
+
+
+def test_nothing_is_asked_where_wechat_is_not_configured(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.PAYMENT_CHANNELS = {}
+    configured.forget()
+    monkeypatch.setattr(httpx.Client, "send", lambda *args, **kwargs: pytest.fail("a call was made"))
+    assert certificates.refresh() == 0
+    configured.forget()
+
+
+def test_never_inside_a_transaction(folder: Path) -> None:
+    with transaction.atomic(), pytest.raises(RuntimeError, match="inside a transaction"):
+        certificates.refresh()

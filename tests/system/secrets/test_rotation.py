@@ -1,0 +1,361 @@
+"""Key files that change are used without a restart; what cannot be used is told once and changes nothing."""
+
+import gc
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payments.channels import configured
+from payments.providers import registry
+from tests.system.secrets.conftest import (
+    ALIPAY,
+    API_V3_KEY,
+    APP,
+    MERCHANT,
+    PLATFORM,
+    Files,
+    alipay_notice,
+    certificate,
+    is_accepted,
+    key,
+    private_pem,
+    public_pem,
+    stripe_notice,
+    wechat_notice,
+)
+
+NEXT = 10
+NEXT_API_V3_KEY = "b" * 16 + "2" * 16
+
+
+def wechat_certificate(files: Files) -> Any:
+    """(notification by the old key, by the new one, put the new beside the old, take the old away)."""
+    (old,) = Path(files.channels["wechat"]["PLATFORM_KEYS_DIR"]).glob("*.pem")
+    serial, pem = certificate(key(NEXT))
+    return (
+        lambda: wechat_notice(by=key(PLATFORM), serial=old.stem),
+        lambda: wechat_notice(by=key(NEXT), serial=serial),
+        lambda: files.put(f"platform/{serial}.pem", pem),
+        lambda: (old.unlink(), configured.look_now()),
+    )
+
+
+def wechat_public_key(files: Files) -> Any:
+    (old,) = Path(files.channels["wechat"]["PLATFORM_KEYS_DIR"]).glob("*.pem")
+    serial = "PUB_KEY_ID_0119000000012026112100000001"
+    return (
+        lambda: wechat_notice(by=key(PLATFORM), serial=old.stem),
+        lambda: wechat_notice(by=key(NEXT), serial=serial),
+        lambda: files.put(f"platform/{serial}.pem", public_pem(key(NEXT))),
+        lambda: (old.unlink(), configured.look_now()),
+    )
+
+
+def wechat_api_v3_key(files: Files) -> Any:
+    (held,) = Path(files.channels["wechat"]["PLATFORM_KEYS_DIR"]).glob("*.pem")
+
+    def notice(api_v3_key: str) -> Any:
+        return wechat_notice(by=key(PLATFORM), serial=held.stem, api_v3_key=api_v3_key)
+
+    return (
+        lambda: notice(API_V3_KEY),
+        lambda: notice(NEXT_API_V3_KEY),
+        lambda: files.put("api_v3_key", f"{NEXT_API_V3_KEY}\n{API_V3_KEY}\n".encode()),
+        lambda: files.put("api_v3_key", f"{NEXT_API_V3_KEY}\n".encode()),
+    )
+
+
+def alipay_public_key(files: Files) -> Any:
+    old, new = public_pem(key(ALIPAY)), public_pem(key(NEXT))
+    return (
+        lambda: alipay_notice(by=key(ALIPAY)),
+        lambda: alipay_notice(by=key(NEXT)),
+        lambda: files.put("alipay.pem", old + new),
+        lambda: files.put("alipay.pem", new),
+    )
+
+
+def stripe_webhook_secret(files: Files) -> Any:
+    return (
+        lambda: stripe_notice(by="whsec_first"),
+        lambda: stripe_notice(by="whsec_second"),
+        lambda: files.put("stripe_hook", b"whsec_second\nwhsec_first\n"),
+        lambda: files.put("stripe_hook", b"whsec_second\n"),
+    )
+
+
+@pytest.mark.parametrize(
+    "rotation",
+    [wechat_certificate, wechat_public_key, wechat_api_v3_key, alipay_public_key, stripe_webhook_secret],
+)
+def test_a_new_key_beside_the_old_one_is_used_without_a_restart(
+    files: Files, rotation: Callable[[Files], Any]
+) -> None:
+    old, new, add, take_away = rotation(files)
+    assert (is_accepted(old()), is_accepted(new())) == (True, False)
+    add()
+    assert (is_accepted(old()), is_accepted(new())) == (True, True)
+    take_away()
+    assert (is_accepted(old()), is_accepted(new())) == (False, True)
+
+
+def sent_authorization(channel: str) -> str:
+    """What the provider in use signs or sends its next request with."""
+    provider: Any = configured.current()[channel]
+    if channel == "wechat":
+        return f"{provider.config.mch_serial} {provider._headers('GET', '/v3/x', '')['Authorization']}"
+    return str(provider.config.secret_key)
+
+
+def test_our_own_key_and_its_certificate_are_used_when_both_are_there(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = sent_authorization("wechat").split()[0]
+    serial, pem = certificate(key(NEXT))
+    files.put("merchant.pem", private_pem(key(NEXT)))
+    assert sent_authorization("wechat").split()[0] == first, "the key without its certificate is half a change"
+    assert "WECHAT_MCH_CERT_FILE" in caplog.text
+    files.put("merchant_cert.pem", pem)
+    assert sent_authorization("wechat").split()[0] == serial
+    assert f'serial_no="{serial}"' in sent_authorization("wechat")
+    assert configured.current()["wechat"].config.mch_private_key_pem == private_pem(key(NEXT))  # type: ignore[attr-defined]
+
+
+def test_other_secrets_are_used_without_a_restart(files: Files) -> None:
+    assert sent_authorization("stripe") == "sk_test_first"
+    files.put("stripe_key", b"sk_test_second\n")
+    assert sent_authorization("stripe") == "sk_test_second"
+    files.put("app.pem", private_pem(key(NEXT)))
+    assert configured.current()["alipay"].config.app_private_key_pem == private_pem(key(NEXT))  # type: ignore[attr-defined]
+
+
+def test_nothing_is_built_while_no_file_changes_and_only_what_has_changed_is(files: Files) -> None:
+    before = configured.current()
+    configured.look_now()
+    assert configured.current() is not None
+    assert all(configured.current()[channel] is before[channel] for channel in before)
+    files.put("stripe_key", b"sk_test_second")
+    after = configured.current()
+    assert [channel for channel in before if after[channel] is not before[channel]] == ["stripe"]
+
+
+def test_a_file_is_looked_at_no_more_often_than_the_interval(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("payments.channels.configured.time.monotonic", lambda: now[0])
+    files.put("stripe_key", b"sk_test_first")
+    assert sent_authorization("stripe") == "sk_test_first"
+    Path(files.channels["stripe"]["SECRET_KEY_FILE"]).write_bytes(b"sk_test_second")
+    now[0] += configured.LOOK_SECONDS - 0.1
+    assert sent_authorization("stripe") == "sk_test_first"
+    now[0] += 0.1
+    assert sent_authorization("stripe") == "sk_test_second"
+
+
+def test_a_file_of_the_same_time_and_length_is_another_file(files: Files) -> None:
+    """As `cp -p` and mounted secrets make them."""
+    assert sent_authorization("stripe") == "sk_test_first"
+    path = Path(files.channels["stripe"]["SECRET_KEY_FILE"])
+    state = path.stat()
+    files.put("stripe_key", b"sk_test_other")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert path.stat().st_size == state.st_size
+    assert sent_authorization("stripe") == "sk_test_other"
+
+
+def counted(channel: str, outcome: str) -> float:
+    samples = [sample for metric in configured.RELOADED.collect() for sample in metric.samples]
+    wanted = ("payonce_provider_keys_reloaded_total", {"channel": channel, "outcome": outcome})
+    return next((sample.value for sample in samples if (sample.name, sample.labels) == wanted), 0.0)
+
+
+WRONG = [
+    ("wechat", "merchant.pem", "WECHAT_MCH_KEY_FILE"),
+    ("wechat", "merchant_cert.pem", "WECHAT_MCH_CERT_FILE"),
+    ("wechat", "api_v3_key", "WECHAT_API_V3_KEY_FILE"),
+    ("wechat", "platform", "WECHAT_PLATFORM_KEYS_DIR"),
+    ("alipay", "app.pem", "ALIPAY_APP_KEY_FILE"),
+    ("alipay", "alipay.pem", "ALIPAY_PUBLIC_KEY_FILE"),
+    ("stripe", "stripe_key", "STRIPE_SECRET_KEY_FILE"),
+    ("stripe", "stripe_hook", "STRIPE_WEBHOOK_SECRET_FILE"),
+]
+OTHER_KIND = {"stripe_key": b"whsec_planted_secret", "stripe_hook": b"sk_test_planted_secret"}
+
+
+def damaged(kind: str, name: str, good: bytes) -> bytes | None:
+    """Another content of the file; None: away."""
+    if kind == "half written":
+        return good[: len(good) // 2] if name not in OTHER_KIND else b"\n"
+    if kind == "of another kind":
+        return OTHER_KIND.get(name, b"planted secret, of no kind at all")
+    return b"" if kind == "empty" else None
+
+
+@pytest.mark.parametrize("kind", ["half written", "empty", "of another kind", "missing"])
+@pytest.mark.parametrize(("channel", "name", "setting"), WRONG)
+def test_what_cannot_be_used_is_told_once_and_the_former_keys_stay(
+    files: Files, caplog: pytest.LogCaptureFixture, channel: str, name: str, setting: str, kind: str
+) -> None:
+    path = files.folder / name
+    path = next(path.glob("*.pem")) if path.is_dir() else path
+    good, before = path.read_bytes(), configured.current()
+    refused, used = counted(channel, "refused"), counted(channel, "used")
+    content = damaged(kind, name, good)
+    if content is None:
+        path.unlink()
+    else:
+        files.put(str(path.relative_to(files.folder)), content)
+    with caplog.at_level(logging.DEBUG):
+        for _ in range(3):
+            configured.look_now()
+            assert configured.current()[channel] is before[channel]
+    told = [record for record in caplog.records if record.name == "payments.channels.configured"]
+    assert [record.levelname for record in told] == ["ERROR"]
+    assert setting in told[0].getMessage()
+    assert "planted" not in caplog.text
+    assert counted(channel, "refused") - refused == 1
+    files.put(str(path.relative_to(files.folder)), good)
+    assert configured.current()[channel] is not before[channel]
+    assert (counted(channel, "refused") - refused, counted(channel, "used") - used) == (1, 1)
+
+
+def test_a_wrong_file_of_one_channel_does_not_hold_up_another(files: Files) -> None:
+    configured.current()
+    files.put("merchant.pem", b"")
+    files.put("stripe_key", b"sk_test_second")
+    assert sent_authorization("stripe") == "sk_test_second"
+
+
+def test_a_wrong_file_at_the_start_is_an_error(files: Files) -> None:
+    files.put("merchant.pem", b"")
+    with pytest.raises(registry.ConfigError, match=r"WECHAT_MCH_KEY_FILE: .* is empty"):
+        configured.current()
+    files.put("merchant.pem", private_pem(key(MERCHANT)))
+    assert set(configured.current()) == {"wechat", "alipay", "stripe"}
+
+
+def test_threads_always_get_a_whole_set_and_nobody_waits_for_a_reload(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, inside, go_on = configured.current(), threading.Event(), threading.Event()
+    build = registry.build
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        inside.set()
+        assert go_on.wait(20)
+        return build(*args, **kwargs)
+
+    monkeypatch.setattr(registry, "build", slow)
+    files.put("stripe_key", b"sk_test_second")
+    one = threading.Thread(target=configured.current)
+    one.start()
+    assert inside.wait(20)
+    assert configured.current() is before, "this thread goes on with what there is"
+    go_on.set()
+    one.join()
+    assert sent_authorization("stripe") == "sk_test_second"
+
+
+def test_many_threads_during_many_reloads(files: Files) -> None:
+    """`forget` and reloads come at any moment; a set always has every channel, each complete."""
+    seen: list[set[str]] = []
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def use() -> None:
+        try:
+            while not stop.is_set():
+                configured.look_now()
+                found = configured.current()
+                seen.append(set(found))
+                assert found["stripe"].config.secret_key in {"sk_test_first", "sk_test_second"}  # type: ignore[attr-defined]
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for turn in range(20):
+        files.put("stripe_key", b"sk_test_second" if turn % 2 else b"sk_test_first")
+        if turn % 5 == 0:
+            configured.forget()
+        configured.current()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert set(map(frozenset, seen)) == {frozenset({"wechat", "alipay", "stripe"})}
+
+
+class Counting(ThreadingHTTPServer):
+    """Answers every call with 404 and keeps its connection; tells when a connection ends."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.arrived, self.answer, self.ended = threading.Event(), threading.Event(), threading.Event()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server.arrived.set()
+                assert server.answer.wait(20)
+                self.send_response(404)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def finish(self) -> None:
+                super().finish()
+                server.ended.set()
+
+            def log_message(self, *args: Any) -> None:
+                """Quiet."""
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+def test_the_connections_of_a_replaced_provider_end_with_its_last_call(files: Files) -> None:
+    server = Counting()
+    listening = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    listening.start()
+    files.channels["stripe"]["API_URL"] = f"http://127.0.0.1:{server.server_address[1]}"
+    answers: list[int] = []
+
+    def call() -> None:
+        provider: Any = configured.current()["stripe"]
+        answers.append(provider._http.get(f"{provider.config.api_url}/v1/x").status_code)
+
+    running = threading.Thread(target=call)
+    running.start()
+    assert server.arrived.wait(20)
+    replaced = weakref.ref(configured.current()["stripe"])
+    files.put("stripe_key", b"sk_test_second")
+    assert sent_authorization("stripe") == "sk_test_second"
+    assert replaced() is not None, "a call is running on it"
+    assert not server.ended.is_set()
+    server.answer.set()
+    running.join(20)
+    assert answers == [404]
+    gc.collect()
+    assert replaced() is None
+    assert server.ended.wait(20), "its connection is closed"
+    server.shutdown()
+    server.server_close()
+    listening.join()
+
+
+def test_our_own_public_key_is_not_alipay_s(files: Files) -> None:
+    before = configured.current()["alipay"]
+    files.put("alipay.pem", public_pem(key(APP)))
+    assert configured.current()["alipay"] is before

@@ -1,0 +1,93 @@
+"""What only a Redis Cluster can get wrong: keys in two slots, a script that one node lacks, messages across nodes."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from redis.cluster import key_slot
+
+from idempotency.redis import fastpath, marker
+from idempotency.redis.wakeups import Subscriber
+from idempotency.request.keys import digest_of
+from tests.system.stores.conftest import Post, is_replay_of, posting, use
+from tests.system.stores.stores import Clustered, Store
+from tests.system.stores.urls import PLAN
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
+
+Effects = Callable[[], int]
+SPREAD = [f"k{number}" for number in range(12)]
+
+
+@pytest.fixture
+def cluster(stores: Callable[[str], Store]) -> Iterator[Clustered]:
+    for store in use(stores("Redis Cluster")):
+        assert isinstance(store, Clustered)
+        yield store
+
+
+@pytest.fixture
+def post(user: User, path: str, cluster: Clustered) -> Post:
+    return posting(user, path)
+
+
+def nodes_with_keys(cluster: Clustered) -> int:
+    with cluster.topology.data_nodes() as clients:
+        return sum(bool(client.keys("*:key:*")) for client in clients)
+
+
+def test_every_name_carries_the_requests_hash_tag(post: Post, cluster: Clustered) -> None:
+    """What a script touches and the channel it tells on are one name, so no command spans two slots."""
+    for key in SPREAD:
+        assert post(key).status_code == 201
+    names = cluster.keys()
+    assert len(names) == len(SPREAD)
+    for name in names:
+        assert (tag := re.fullmatch(rb".*:key:\{([0-9a-f]{64})\}", name)) is not None
+        assert key_slot(name) == key_slot(tag[1])
+    assert nodes_with_keys(cluster) == 3
+
+
+def test_a_node_that_lost_its_scripts_is_sent_them_again(post: Post, effects: Effects, cluster: Clustered) -> None:
+    """EVALSHA gets NOSCRIPT from this one node only."""
+    firsts = {key: post(key) for key in SPREAD}
+    with cluster.topology.data_nodes() as clients:
+        clients[0].script_flush()
+    for key, first in firsts.items():
+        assert is_replay_of(post(key), first)
+        assert post(f"again-{key}").status_code == 201
+    assert effects() == 2 * len(SPREAD)
+
+
+def test_a_message_reaches_listeners_at_every_node(cluster: Clustered) -> None:
+    """One subscriber's connection is to one node; ends are told by the scripts on whichever node has the key."""
+    subscriber = Subscriber()
+    digests = [digest_of(scope="s", key=key) for key in SPREAD]
+    owners = {cluster.topology.owner_of(marker.key_of(digest)) for digest in digests}
+    assert len(owners) == 3
+    with subscriber.listen(marker.key_of(digests[0])) as home:  # this one's node is the subscriber's
+        assert home is not None
+        for digest in digests[1:]:
+            with subscriber.listen(marker.key_of(digest)) as bell:
+                assert bell is not None
+                claimed = marker.claim(marker.key_of(digest), fingerprint=b"f" * 32, owner="me", ttl_seconds=60)
+                assert isinstance(claimed, marker.Claimed)
+                marker.release(marker.key_of(digest), claimed)
+                assert bell.wait(60)
+        assert not home.wait(0)
+
+
+def test_one_lost_master_of_three_costs_no_promise(
+    post: Post, effects: Effects, cluster: Clustered, user: User, path: str
+) -> None:
+    """The owner of the key dies under the call; without a replica the whole cluster refuses soon after."""
+    scope = f"user:{user.pk} POST {path[1:]}"
+    name = marker.key_of(digest_of(scope=scope, key="k0"))
+    PLAN.during.append(lambda: cluster.kill_owner(name))
+    firsts = {key: post(key) for key in SPREAD}
+    assert {first.status_code for first in firsts.values()} == {201}
+    for key, first in firsts.items():
+        fastpath.breaker.succeeded()
+        assert is_replay_of(post(key), first)
+    assert effects() == len(SPREAD)

@@ -1,0 +1,166 @@
+"""What a caller is promised beside its own copies: in both modes over every store, with no clock deciding."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.http import HttpResponse
+
+from tests.system.stores.conftest import Post, is_replay_of
+from tests.system.stores.stores import Store
+from tests.system.stores.urls import BREAK, PLAN
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.system.stores.urls")]
+
+Effects = Callable[[], int]
+PATIENT = {"WAIT_SECONDS": 60, "MARKER_SECONDS": 60}
+
+
+class Held:
+    """The next run of the handler stands still: `inside` tells that it does, `go` lets it on."""
+
+    def __init__(self) -> None:
+        self.inside = threading.Event()
+        self.go = threading.Event()
+        PLAN.during.append(self._stand)
+
+    def _stand(self) -> None:
+        self.inside.set()
+        assert self.go.wait(60)
+
+    def beside(self, post: Post, *others: Callable[[], Any]) -> list[Any]:
+        """The held call, and what the others do while it stands; it goes on when the last of them is done."""
+
+        def conduct() -> list[Any]:
+            try:
+                assert self.inside.wait(60)
+                return [other() for other in others]
+            finally:
+                self.go.set()
+
+        first, told = at_once(post, conduct)
+        return [first, *told]
+
+
+@pytest.fixture
+def held(store: Store) -> Held:
+    return Held()
+
+
+def is_held_off(answer: HttpResponse) -> bool:
+    return (
+        answer.status_code == 409
+        and answer.json()["code"] == "idempotency_in_progress"
+        and int(answer["Retry-After"]) >= 1
+    )
+
+
+def test_while_the_first_runs_its_twin_is_409(post: Post, effects: Effects, store: Store, held: Held) -> None:
+    with store.in_force(MARKER_SECONDS=60):
+        first, twin, stranger = held.beside(post, post, lambda: post("k2"))
+    assert is_held_off(twin)
+    assert (first.status_code, stranger.status_code) == (201, 201)
+    assert is_replay_of(post(), first)
+    assert effects() == 2
+
+
+def test_while_the_first_runs_another_body_is_422_or_409(
+    post: Post, effects: Effects, store: Store, held: Held
+) -> None:
+    """409 only where nothing but a lock tells of the first: then no one can see the body that it has."""
+    with store.in_force(MARKER_SECONDS=60):
+        first, other = held.beside(post, lambda: post(body={"name": "b"}))
+    assert (first.status_code, other.status_code in {409, 422}) == (201, True)
+    assert other.status_code == 422 or not store.keeps
+    assert post(body={"name": "b"}).status_code == 422
+    assert effects() == 1
+
+
+def waits(path: str, store: Store) -> bool:
+    """Whether a twin has gone to sleep, as far as anyone but itself can know."""
+    if store.keeps or path == "/phased":
+        return store.listened_to()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return bool(cursor.fetchone()[0])
+
+
+def wait_beside(held: Held, post: Post, until: Callable[[], bool]) -> tuple[HttpResponse, HttpResponse]:
+    """The held call goes on only when its twin waits for it."""
+
+    def twin() -> HttpResponse:
+        assert held.inside.wait(60)
+        return post()
+
+    def conduct() -> Any:
+        assert held.inside.wait(60)
+        while not until():
+            pass
+        held.go.set()
+
+    first, second, _ = at_once(post, twin, conduct)
+    return first, second
+
+
+def test_a_twin_that_waits_is_woken_and_replays(
+    post: Post, effects: Effects, path: str, store: Store, held: Held
+) -> None:
+    with store.in_force(**PATIENT):
+        first, second = wait_beside(held, post, lambda: waits(path, store))
+    assert first.status_code == 201
+    assert is_replay_of(second, first)
+    assert (effects(), len(PLAN.runs)) == (1, 1)
+
+
+def test_a_twin_that_waits_runs_when_the_first_breaks(
+    post: Post, effects: Effects, path: str, store: Store, held: Held
+) -> None:
+    PLAN.answers.append(BREAK)
+    with store.in_force(**PATIENT):
+        first, second = wait_beside(held, post, lambda: waits(path, store))
+    assert (first.status_code, second.status_code) == (500, 201)
+    assert "Idempotent-Replayed" not in second
+    assert (effects(), len(PLAN.runs)) == (1, 2)
+
+
+def test_eight_copies_at_once_have_one_effect(post: Post, effects: Effects) -> None:
+    answers = at_once(*[post] * 8)
+    assert effects() == 1
+    made = [answer for answer in answers if answer.status_code == 201]
+    assert len({answer.content for answer in made}) == 1
+    assert sum("Idempotent-Replayed" not in answer for answer in made) == 1
+    assert all(is_held_off(answer) for answer in answers if answer not in made)
+
+
+def test_eight_copies_that_wait_all_get_the_one_answer(post: Post, effects: Effects, store: Store) -> None:
+    with store.in_force(**PATIENT):
+        answers = at_once(*[post] * 8)
+    assert [answer.status_code for answer in answers] == [201] * 8
+    assert len({answer.content for answer in answers}) == 1
+    assert (effects(), len(PLAN.runs)) == (1, 1)
+
+
+def test_eight_uses_of_one_token_have_one_effect(post: Post, effects: Effects) -> None:
+    token = post(key=None, to="/tokens").json()["token"]
+    answers = at_once(*[lambda: post(key=None, **{"Idempotency-Token": token})] * 8)
+    assert effects() == 1
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert sum("Idempotent-Replayed" not in answer for answer in answers if answer.status_code == 201) == 1
+
+
+def test_a_flush_in_the_middle_leaves_one_effect(post: Post, effects: Effects, store: Store, held: Held) -> None:
+    """The twin finds no marker then and may run; the ledger lets one of the two count."""
+
+    def flush_and_post() -> HttpResponse:
+        store.flush()
+        return post()
+
+    with store.in_force(MARKER_SECONDS=60):
+        first, twin = held.beside(post, flush_and_post)
+    assert first.status_code == 201
+    assert is_held_off(twin) or twin.content == first.content
+    assert is_replay_of(post(), first)
+    assert effects() == 1

@@ -1,0 +1,246 @@
+"""Embedded servers: data survives, nothing outlives the starter, a killed start is mended by the next one."""
+
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+import redis
+
+from shop.devserver.embedded import EmbeddedError, EmbeddedServers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _no_given_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_URL")
+    monkeypatch.delenv("REDIS_URL")
+
+
+@pytest.fixture
+def folder(open_folder: Path) -> Path:
+    return open_folder
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> bool:
+    """Poll `condition`; whether it came true in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def processes_on(folder: Path) -> list[psutil.Process]:
+    """Every process that names `folder` in its command, or works in it."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            inside = str(folder) in f"{' '.join(process.cmdline())} {process.cwd()}"
+            if inside and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def names_on(folder: Path) -> set[str]:
+    """The program names among them."""
+    return {process.name() for process in processes_on(folder)}
+
+
+def run_apart(folder: Path, *command: str, umask: int = -1) -> subprocess.Popen[str]:
+    """`python -m shop.devserver.embedded` on `folder` around `command`, in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "shop.devserver.embedded", "--fast", "--data-dir", str(folder), "--", *command],
+        cwd=ROOT,
+        umask=umask,
+        # a shell's background job, which the tests may be, has its children ignore Ctrl-C
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  it takes no lock
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(starter: subprocess.Popen[str], number: int) -> None:
+    starter.send_signal(number)
+    starter.communicate(timeout=60)
+
+
+def start_apart(folder: Path) -> subprocess.Popen[str]:
+    """A starter whose servers are up when this returns; its command runs until it is ended."""
+    ready = folder / "ready"
+    script = f"from pathlib import Path; import time; Path({str(ready)!r}).touch(); time.sleep(600)"
+    starter = run_apart(folder, sys.executable, "-c", script)
+    assert until(ready.exists), "the servers did not come up"
+    ready.unlink()
+    return starter
+
+
+def test_servers_start_stop_and_keep_their_data(folder: Path) -> None:
+    for expected in (1, 2):
+        with EmbeddedServers(folder) as servers:
+            with psycopg.connect(servers.environment["DATABASE_URL"], autocommit=True) as connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS visits (n serial)")
+                connection.execute("INSERT INTO visits DEFAULT VALUES")
+                version = connection.execute("SHOW server_version").fetchone()
+                counted = connection.execute("SELECT count(*) FROM visits").fetchone()
+            client = redis.Redis.from_url(servers.environment["REDIS_URL"])
+            visits = client.incr("visits")
+            client.close()
+        assert version is not None
+        assert version[0].startswith("18")
+        assert counted == (expected,)
+        assert visits == expected
+        assert processes_on(folder) == []
+
+
+def test_given_servers_are_used_and_none_is_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/db")
+    monkeypatch.setenv("REDIS_URL", "redis://elsewhere")
+    with EmbeddedServers(folder) as servers:
+        assert servers.environment == {}
+        assert processes_on(folder) == []
+
+
+def test_a_second_starter_on_the_same_folder_is_told_so(folder: Path) -> None:
+    with EmbeddedServers(folder, durable=False), pytest.raises(EmbeddedError, match="DATA_DIR"):
+        EmbeddedServers(folder).start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whatever_ends_the_starter_nothing_stays_and_the_next_start_works(folder: Path, number: int) -> None:
+    starter = start_apart(folder)
+    assert names_on(folder) >= {"postgres", "redis-server"}
+    end(starter, number)
+    assert until(lambda: names_on(folder) == set()), names_on(folder)  # its command went with it, too
+    with EmbeddedServers(folder, durable=False) as servers:
+        assert set(servers.environment) == {"DATABASE_URL", "REDIS_URL"}
+
+
+def test_the_exit_code_of_the_command_is_handed_on(folder: Path) -> None:
+    starter = run_apart(
+        folder, sys.executable, "-c", "import os; print(os.environ['REDIS_URL']); raise SystemExit(7)"
+    )
+    told, _ = starter.communicate(timeout=60)
+    assert starter.returncode == 7
+    assert told.startswith("unix://")
+
+
+def test_when_even_the_guardian_is_killed_the_next_start_ends_what_is_left(folder: Path) -> None:
+    starter = start_apart(folder)
+    family = psutil.Process(starter.pid).children()
+    guardian = next(child for child in family if "shop.devserver.guardian" in child.cmdline())
+    command = next(child for child in family if str(folder / "ready") in " ".join(child.cmdline()))
+    guardian.kill()
+    starter.kill()
+    command.kill()  # nobody else ends it now
+    starter.communicate()
+    left = [process for process in processes_on(folder) if process.name() in {"postgres", "redis-server"}]
+    assert len(left) >= 2
+    with EmbeddedServers(folder, durable=False):
+        assert until(lambda: not any(process.is_running() for process in left))
+
+
+def test_a_stale_pid_that_is_another_server_now_is_left_alone(folder: Path) -> None:
+    mine, another = folder / "mine", folder / "another"
+    with EmbeddedServers(mine, durable=False):
+        pass
+    with EmbeddedServers(another, durable=False) as servers:
+        for server, pidfile in (("postgresql", "postmaster.pid"), ("redis", "redis.pid")):
+            shutil.copyfile(another / server / pidfile, mine / server / pidfile)
+        with EmbeddedServers(mine, durable=False) as own:
+            assert own.environment != servers.environment
+        with psycopg.connect(servers.environment["DATABASE_URL"]) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        client = redis.Redis.from_url(servers.environment["REDIS_URL"])
+        assert client.ping()
+        client.close()
+
+
+def test_a_start_that_is_killed_inside_initdb_leaves_no_process_and_begins_again_at_once(folder: Path) -> None:
+    starter = run_apart(folder, "true")
+    assert until(lambda: any(folder.glob("postgresql.new.*/base")) or (folder / "postgresql").exists())
+    end(starter, signal.SIGKILL)
+    with EmbeddedServers(folder, durable=False) as servers:
+        assert "DATABASE_URL" in servers.environment
+        assert until(lambda: "initdb" not in names_on(folder))
+    assert until(lambda: names_on(folder) == set())
+
+
+def test_a_start_that_was_cut_off_inside_initdb_begins_again(folder: Path) -> None:
+    half = folder / "postgresql.new"
+    half.mkdir()
+    (half / "PG_VERSION").write_text("18\n")
+    with EmbeddedServers(folder, durable=False) as servers:
+        assert "DATABASE_URL" in servers.environment
+
+
+def test_the_sockets_are_closed_to_other_users(folder: Path) -> None:
+    with EmbeddedServers(folder, durable=False):
+        for server in ("postgresql", "redis"):
+            place = folder / "run" / server
+            assert stat.S_IMODE(place.stat().st_mode) == 0o700
+            sockets = [found for found in place.iterdir() if found.is_socket()]
+            assert [stat.S_IMODE(found.stat().st_mode) for found in sockets] == [0o700]
+
+
+def test_a_link_in_the_place_of_a_socket_folder_is_not_followed(folder: Path) -> None:
+    target = folder / "target"
+    target.mkdir(mode=0o755)
+    before = target.stat()
+    (folder / "run").mkdir()
+    (folder / "run" / "postgresql").symlink_to(target)
+    with pytest.raises(EmbeddedError, match="is not ours"):
+        EmbeddedServers(folder, durable=False).start()
+    after = target.stat()
+    assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
+
+
+def test_a_strict_umask_is_no_obstacle(folder: Path) -> None:
+    starter = run_apart(folder / "new", "true", umask=0o077)
+    assert starter.wait(60) == 0, starter.communicate()
+    starter.communicate()
+
+
+def test_a_data_folder_that_cannot_be_is_named(folder: Path) -> None:
+    (folder / "file").touch()
+    with pytest.raises(EmbeddedError, match=r"DATA_DIR .*file.* cannot be used: Not a directory"):
+        EmbeddedServers(folder / "file" / "below").start()
+
+
+def test_data_of_another_major_version_is_refused(folder: Path) -> None:
+    (folder / "postgresql").mkdir()
+    (folder / "postgresql" / "PG_VERSION").write_text("16\n")
+    with pytest.raises(EmbeddedError, match="expecting version 18 but found version 16"):
+        EmbeddedServers(folder).start()
+
+
+@pytest.mark.parametrize("name", ["d" * 90, "a shop, mine"])
+def test_a_path_too_long_or_strange_for_a_socket_is_no_obstacle(folder: Path, name: str) -> None:
+    deep = folder / name
+    with (
+        EmbeddedServers(deep, durable=False) as servers,
+        psycopg.connect(servers.environment["DATABASE_URL"]) as connection,
+    ):
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_server_that_cannot_start_tells_the_end_of_its_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shop.devserver.embedded._redis_binary", lambda: "/bin/false")
+    with pytest.raises(EmbeddedError, match="Redis did not start"):
+        EmbeddedServers(folder, durable=False).start()
+    assert until(lambda: names_on(folder) == set())

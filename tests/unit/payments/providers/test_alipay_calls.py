@@ -1,0 +1,331 @@
+"""Alipay's QR codes, bills and overlapping keys: what is sent, and which answers prove nothing."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
+from payments.providers import registry
+from payments.providers.alipay import bill as alipay_bill
+from payments.providers.alipay.bill import MAX_PACKED_BYTES, due_at
+from payments.providers.alipay.client import Alipay
+from payments.providers.base import NextActionType, PayMethod, TradeStatus
+from payments.providers.transport import download
+from payments.sandbox import keys
+from tests.ports import free_port
+from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, channels
+from tests.unit.payments.providers.test_alipay_bill import PAYMENT, REFUND, packed, table
+from tests.unit.payments.providers.test_alipay_notifications import form, read, signed
+
+NUMBER = "a" * 32
+DAY = date(2026, 11, 20)
+PRECREATE = "alipay.trade.precreate"
+BILL = "alipay.data.dataservice.bill.downloadurl.query"
+CODE = {"code": "10000", "out_trade_no": NUMBER, "qr_code": "https://qr.alipay.com/bax0"}
+
+
+def create(alipay: Alipay, **more: Any) -> Any:
+    wanted = {
+        "out_trade_no": NUMBER,
+        "amount_minor": 1990,
+        "currency": "CNY",
+        "description": "杯子",
+        "notify_url": "https://shop.example/webhooks/alipay",
+        "return_url": "https://shop.example/back",
+        "expires_at": datetime(2026, 11, 20, 4, tzinfo=UTC),
+    }
+    return alipay.create(**{**wanted, **more})
+
+
+def remembering(company: Company, answer: Callable[[bytes], Answer]) -> list[dict[str, str]]:
+    """The form parameters of what is asked from now on."""
+    asked: list[dict[str, str]] = []
+
+    def answering(body: bytes) -> Answer:
+        asked.append({name: values[0] for name, values in parse_qs(body.decode()).items()})
+        return answer(body)
+
+    company.answer = answering
+    return asked
+
+
+def test_a_code_is_asked_for_and_drawn(alipay: Alipay, company: Company) -> None:
+    asked = remembering(company, alipay_says(PRECREATE, CODE))
+    action = create(alipay, method=PayMethod.PRECREATE)
+    assert (action.type, action.url) == (NextActionType.QR_CODE, "https://qr.alipay.com/bax0")
+    assert (dict(action.params), action.reference) == ({}, "")
+    (sent,) = asked
+    assert (sent["method"], sent["notify_url"]) == (PRECREATE, "https://shop.example/webhooks/alipay")
+    assert sent["biz_content"] == (
+        f'{{"out_trade_no":"{NUMBER}","total_amount":"19.90","subject":"杯子","time_expire":"2026-11-20 12:00:00"}}'
+    )
+
+
+def test_the_page_is_the_default_and_asks_nobody(alipay: Alipay, company: Company) -> None:
+    assert alipay.methods == (PayMethod.PAGE, PayMethod.PRECREATE)
+    for more in ({}, {"method": PayMethod.PAGE}):
+        action = create(alipay, **more)
+        assert action.type is NextActionType.REDIRECT
+        assert "alipay.trade.page.pay" in action.url
+    assert company.asked == []
+
+
+@pytest.mark.parametrize("method", [one for one in PayMethod if one not in Alipay.methods])
+def test_another_channel_s_method_is_refused_before_anything_is_sent(
+    alipay: Alipay, company: Company, method: PayMethod
+) -> None:
+    with pytest.raises(ValueError, match="page, precreate"):
+        create(alipay, method=method)
+    assert company.asked == []
+
+
+FOREIGN = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def unproven(method: str, document: dict[str, Any]) -> list[Callable[[bytes], Answer]]:
+    """Answers that would be good news if they were Alipay's."""
+    name = method.replace(".", "_") + "_response"
+    _, _, genuine = alipay_says(method, document)(b"")
+    return [
+        alipay_says(method, document, forge=True),
+        alipay_says(method, document, key=FOREIGN),
+        alipay_says("alipay.trade.query", document),  # an answer to something else
+        lambda _: (200, {}, genuine.replace(b'"sign"', b'"sing"')),
+        lambda _: (200, {}, f'{{"{name}":{{"code":"10000"}}}}'.encode()),
+        lambda _: (200, {}, genuine[:-20]),
+        lambda _: (302, {"Location": "http://127.0.0.1:1/"}, b""),
+        lambda _: (502, {}, genuine),
+        alipay_says(method, {"code": "20000", "msg": "unavailable"}),
+        alipay_says(method, {"code": "40004", "sub_code": "ACQ.SYSTEM_ERROR"}),
+    ]
+
+
+@pytest.mark.parametrize("which", range(10))
+def test_codes_that_prove_nothing(alipay: Alipay, company: Company, which: int) -> None:
+    company.answer = unproven(PRECREATE, CODE)[which]
+    with pytest.raises(OutcomeUnknown):
+        create(alipay, method=PayMethod.PRECREATE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"qr_code": ""}, {"qr_code": None}, {"qr_code": 5}],
+)
+def test_a_signed_code_of_another_shape(alipay: Alipay, company: Company, changed: dict[str, Any]) -> None:
+    company.answer = alipay_says(PRECREATE, {**CODE, **changed})
+    with pytest.raises(OutcomeUnknown, match="QR code"):
+        create(alipay, method=PayMethod.PRECREATE)
+
+
+def test_a_refused_code_is_told_by_its_reason(alipay: Alipay, company: Company) -> None:
+    company.answer = alipay_says(
+        PRECREATE, {"code": "40004", "sub_code": "ACQ.TRADE_HAS_SUCCESS", "sub_msg": "paid"}
+    )
+    with pytest.raises(ProviderRejected, match=r"ACQ\.TRADE_HAS_SUCCESS"):
+        create(alipay, method=PayMethod.PRECREATE)
+
+
+class Bills:
+    """The company has a bill: the question is answered with its address, the address with the file."""
+
+    def __init__(self, company: Company, settings: dict[str, str]) -> None:
+        self.company = company
+        self.address = f"{company.url}/bill"
+        self.file: Answer = (200, {}, packed_for(settings))
+        company.answer = self.answer
+
+    def answer(self, body: bytes) -> Answer:
+        if body:
+            return alipay_says(BILL, {"code": "10000", "bill_download_url": self.address})(body)
+        return self.file
+
+
+def packed_for(settings: dict[str, str]) -> bytes:
+    top = f"#账号：[{settings['ALIPAY_SELLER_ID']}0156]\r\n#起始日期：[2026年11月20日 00:00:00]\r\n"
+    return packed(table(PAYMENT, REFUND, top=top))
+
+
+@pytest.fixture
+def bills(company: Company, platform: keys.Keys) -> Bills:
+    return Bills(company, dict(platform.settings))
+
+
+def test_a_bill_is_asked_for_fetched_and_read(alipay: Alipay, bills: Bills) -> None:
+    lines = alipay.bill(day=DAY)
+    assert {line.occurred_at.astimezone(alipay.zone).date() for line in lines if line.occurred_at} == {DAY}
+    assert [(line.kind, line.amount_minor) for line in lines] == [("paid", 1990), ("refunded", 990)]
+    assert [path for path, _ in bills.company.asked] == ["/gateway.do", "/bill"]
+    _, headers = bills.company.asked[1]
+    assert headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("which", range(10))
+def test_bill_addresses_that_prove_nothing_are_not_gone_to(
+    alipay: Alipay, company: Company, bills: Bills, which: int
+) -> None:
+    company.answer = unproven(BILL, {"code": "10000", "bill_download_url": bills.address})[which]
+    with pytest.raises(OutcomeUnknown):
+        alipay.bill(day=DAY)
+    assert [path for path, _ in company.asked] == ["/gateway.do"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:1/bill",
+        "http://files.example/bill",
+        "file:///etc/passwd",
+        "",
+        "bill",
+        None,
+        5,
+        "https://u:p@x/",
+    ],
+)
+def test_a_foreign_address_is_refused(alipay: Alipay, bills: Bills, address: Any) -> None:
+    bills.address = address
+    with pytest.raises(OutcomeUnknown, match="bill's address"):
+        alipay.bill(day=DAY)
+    assert [path for path, _ in bills.company.asked] == ["/gateway.do"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        (404, {}, b"gone"),
+        (302, {"Location": "http://127.0.0.1:1/"}, b""),
+        (500, {}, b""),
+        (200, {}, b""),
+        (200, {}, b"<html>"),
+        (200, {"Content-Encoding": "gzip"}, b""),
+        (200, {}, packed(table(PAYMENT))),  # another account's
+    ],
+)
+def test_files_that_are_not_the_bill(alipay: Alipay, bills: Bills, file: Answer) -> None:
+    bills.file = file
+    with pytest.raises(OutcomeUnknown):
+        alipay.bill(day=DAY)
+
+
+def test_the_bill_of_another_day_is_not_the_bill(alipay: Alipay, bills: Bills) -> None:
+    with pytest.raises(OutcomeUnknown, match=r"ValueError at alipay_bill\.py"):
+        alipay.bill(day=DAY + timedelta(days=1))
+
+
+def test_a_file_that_is_too_large_is_left(alipay: Alipay, bills: Bills, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alipay_bill, "MAX_PACKED_BYTES", 1000)
+    bills.file = (200, {}, b"x" * 1001)
+    with pytest.raises(OutcomeUnknown, match="larger than 1000 bytes"):
+        alipay.bill(day=DAY)
+    assert MAX_PACKED_BYTES == 32 * 2**20
+
+
+@pytest.mark.parametrize("address", ["https://files.example:port/x", "https://exa mple/\x00", "https://[::1]x/"])
+def test_a_genuine_address_that_is_none(alipay: Alipay, bills: Bills, address: str) -> None:
+    bills.address = address
+    with pytest.raises(OutcomeUnknown, match="address"):
+        alipay.bill(day=DAY)
+    assert [path for path, _ in bills.company.asked] == ["/gateway.do"]
+
+
+def test_a_file_s_server_that_is_not_there(alipay: Alipay) -> None:
+    with pytest.raises(ProviderUnavailable):
+        download(alipay._http, f"http://127.0.0.1:{free_port()}/bill", bytes_max=10)
+
+
+def test_a_file_that_ends_too_early(company: Company, alipay: Alipay) -> None:
+    company.answer = lambda _: (200, {"Content-Length": "1000"}, b"torn")
+    with pytest.raises(OutcomeUnknown):
+        download(alipay._http, f"{company.url}/bill", bytes_max=5000)
+
+
+@pytest.fixture
+def at(alipay: Alipay) -> Iterator[Callable[[float], Alipay]]:
+    """Our side with a clock of the test's own."""
+    made: list[Alipay] = []
+
+    def build(moment: float) -> Alipay:
+        made.append(Alipay(alipay.config, clock=lambda: moment))
+        return made[-1]
+
+    yield build
+    for one in made:
+        one._http.close()
+
+
+def test_no_bill_is_believed_once_it_would_be_there(at: Callable[[float], Alipay], company: Company) -> None:
+    company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"})
+    assert at(due_at(DAY)).bill(day=DAY) == ()
+    with pytest.raises(ProviderUnavailable, match="2026-11-20 is not made yet"):
+        at(due_at(DAY) - 1).bill(day=DAY)
+    company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isv.invalid-arguments"})
+    with pytest.raises(ProviderRejected, match=r"isv\.invalid-arguments"):
+        at(due_at(DAY)).bill(day=DAY)
+    company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"}, forge=True)
+    with pytest.raises(OutcomeUnknown):
+        at(due_at(DAY)).bill(day=DAY)
+
+
+@pytest.fixture
+def overlapping(platform: keys.Keys, company: Company, tmp_path: Path) -> Iterator[Alipay]:
+    """Key mode with today's key and the next one in the file."""
+    settings = channels(company)["alipay"]
+    following = FOREIGN.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    file = tmp_path / "keys.pem"
+    file.write_bytes(Path(settings["PUBLIC_KEY_FILE"]).read_bytes() + b"\n" + following)
+    built: Any = registry.build({"alipay": settings | {"PUBLIC_KEY_FILE": str(file)}})["alipay"]
+    yield built
+    built._http.close()
+
+
+def test_either_of_two_keys_signs(
+    overlapping: Alipay, alipay: Alipay, company: Company, platform: keys.Keys
+) -> None:
+    query = "alipay.trade.query"
+    pending = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+    body = signed(platform, form(platform))
+    other = form(platform, notify_id="n-2")
+    with_next = signed(platform, other, key=FOREIGN)
+    for key in (platform.alipay, FOREIGN):
+        company.answer = alipay_says(query, pending, key=key)
+        assert overlapping.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
+    assert read(overlapping, body).notification_id == "n-1"
+    assert read(overlapping, with_next).notification_id == "n-2"
+    with pytest.raises(OutcomeUnknown):  # who does not hold the next key yet
+        alipay.query(out_trade_no=NUMBER)
+    with pytest.raises(SignatureInvalid):
+        read(alipay, with_next)
+    third = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    company.answer = alipay_says(query, pending, key=third)
+    with pytest.raises(OutcomeUnknown):
+        overlapping.query(out_trade_no=NUMBER)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no key", b"{key}\n-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"]
+)
+def test_a_key_file_with_something_else_in_it_is_named(
+    platform: keys.Keys, company: Company, tmp_path: Path, content: bytes
+) -> None:
+    settings = channels(company)["alipay"]
+    file = tmp_path / "keys.pem"
+    file.write_bytes(content.replace(b"{key}", Path(settings["PUBLIC_KEY_FILE"]).read_bytes()))
+    with pytest.raises(registry.ConfigError, match="ALIPAY_PUBLIC_KEY_FILE"):
+        registry.build({"alipay": settings | {"PUBLIC_KEY_FILE": str(file)}})
+
+
+def test_a_reference_is_not_sent(alipay: Alipay, company: Company) -> None:
+    asked = remembering(
+        company,
+        alipay_says(
+            "alipay.trade.query", {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+        ),
+    )
+    alipay.query(out_trade_no=NUMBER, reference="pi_1")
+    assert asked[0]["biz_content"] == f'{{"out_trade_no":"{NUMBER}"}}'

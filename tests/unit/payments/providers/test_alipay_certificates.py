@@ -1,0 +1,436 @@
+"""Certificate mode: SNs as Alipay counts them, whose certificates are believed, and settings that name themselves."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from payments.errors import OutcomeUnknown, SignatureInvalid
+from payments.providers import registry
+from payments.providers import rsa as signing
+from payments.providers.alipay.certificates import CertificateError, certificate_sn, root_sn
+from payments.providers.alipay.client import Alipay
+from payments.providers.alipay.signing import signed_text
+from payments.providers.base import PayMethod, TradeStatus
+from payments.sandbox import keys
+from payments.sandbox.alipay_keys import distinguished_name, issue
+from tests.unit.payments.providers.conftest import Company, alipay_says, channels
+from tests.unit.payments.providers.test_alipay_calls import BILL, CODE, create
+from tests.unit.payments.providers.test_alipay_notifications import form
+
+NUMBER = "a" * 32
+QUERY = "alipay.trade.query"
+OLD_ISSUER = distinguished_name("Test Class 2 R0")
+PENDING = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+
+
+@pytest.fixture(scope="module")
+def private() -> dict[str, rsa.RSAPrivateKey]:
+    return {
+        name: rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        for name in ("root", "middle", "platform", "next", "foreign")
+    }
+
+
+class Authority:
+    """A root, an issuer under it, and what they certify."""
+
+    def __init__(self, private: dict[str, rsa.RSAPrivateKey]) -> None:
+        self.private = private
+        self.root_name = distinguished_name("Test R1")
+        self.middle_name = distinguished_name("Test Class 2 R1")
+        self.root = self.certify(
+            "root", self.root_name, by="root", issuer=self.root_name, is_issuer=True, days=(-99, 99)
+        )
+        self.middle = self.certify("middle", self.middle_name, by="root", issuer=self.root_name, is_issuer=True)
+
+    def certify(
+        self, name: str, subject: x509.Name, *, by: str, issuer: x509.Name, **more: Any
+    ) -> x509.Certificate:
+        return issue(subject, self.private[name].public_key(), issuer=issuer, key=self.private[by], **more)
+
+    def platform(self, name: str = "platform", **more: Any) -> x509.Certificate:
+        wanted = {"by": "middle", "issuer": self.middle_name, **more}
+        return self.certify(name, distinguished_name("Alipay"), **wanted)
+
+
+@pytest.fixture(scope="module")
+def authority(private: dict[str, rsa.RSAPrivateKey]) -> Authority:
+    return Authority(private)
+
+
+def pem(*certificates: x509.Certificate) -> bytes:
+    return b"\n".join(one.public_bytes(Encoding.PEM) for one in certificates)
+
+
+class Settings:
+    """The channel's settings in certificate mode, their files to be changed."""
+
+    def __init__(self, company: Company, platform: keys.Keys, folder: Path) -> None:
+        self.settings = channels(company)["alipay"] | {"PUBLIC_KEY_FILE": ""}
+        for name, file in platform.alipay_certificates.settings.items():
+            copy = folder / Path(file).name
+            copy.write_bytes(Path(file).read_bytes())
+            self.settings[name.removeprefix("ALIPAY_")] = str(copy)
+
+    def put(self, field: str, content: bytes) -> None:
+        Path(self.settings[field]).write_bytes(content)
+
+    def build(self) -> Any:
+        return registry.build({"alipay": self.settings})["alipay"]
+
+
+@pytest.fixture
+def settings(company: Company, platform: keys.Keys, tmp_path: Path) -> Settings:
+    return Settings(company, platform, tmp_path)
+
+
+@pytest.fixture
+def held(settings: Settings, authority: Authority) -> Iterator[Any]:
+    """Build with these platform certificates and the test's own root; closed in the end."""
+    built: list[Alipay] = []
+
+    def build(*certificates: x509.Certificate) -> Alipay:
+        settings.put("PUBLIC_CERT_FILE", pem(*certificates))
+        settings.put("ROOT_CERT_FILE", pem(authority.root))
+        built.append(settings.build())
+        return built[-1]
+
+    yield build
+    for one in built:
+        one._http.close()
+
+
+def test_the_sn_of_a_published_root(private: dict[str, rsa.RSAPrivateKey]) -> None:
+    """One of the two halves of the SN that every merchant sends for Alipay's real root file.
+
+    Source: issuer and serial number as that certificate shows them; the SN as published SDKs print it.
+    """
+    parts = [
+        (NameOID.COUNTRY_NAME, "CN"),
+        (NameOID.ORGANIZATION_NAME, "iTrusChina"),
+        (NameOID.ORGANIZATIONAL_UNIT_NAME, "China Trust Network"),
+        (NameOID.COMMON_NAME, "iTrusChina Class 2 Root CA - G3"),
+    ]
+    name = x509.Name([x509.NameAttribute(oid, value) for oid, value in parts])
+    number = 0x10C764E9D560384212D9C08FD10E373FDD0FB396
+    key = private["root"]
+    certificate = issue(name, key.public_key(), issuer=name, key=key, serial_number=number)
+    assert certificate_sn(certificate) == "02941eef3187dddf3d3b83462e1dfcf6"
+
+
+def test_the_roots_sn_leaves_out_what_is_not_rsa(authority: Authority) -> None:
+    curve = ec.generate_private_key(ec.SECP256R1())
+    name = distinguished_name("Curve")
+    other = issue(name, curve.public_key(), issuer=name, key=curve, is_issuer=True)
+    first, second = certificate_sn(authority.root), certificate_sn(authority.middle)
+    assert root_sn([authority.root, other, authority.middle]) == f"{first}_{second}"
+
+
+def test_requests_name_both_certificates(settings: Settings, platform: keys.Keys, company: Company) -> None:
+    alipay = settings.build()
+    sent = alipay._signed(QUERY, {}, {})
+    assert sent["app_cert_sn"] == platform.alipay_certificates.app_sn
+    assert sent["alipay_root_cert_sn"] == platform.alipay_certificates.root_sn
+    assert signing.verifies(signed_text(sent), sent["sign"], platform.app.public_key())
+    alipay._http.close()
+
+
+def says(key: rsa.RSAPrivateKey, cert_sn: Any, document: Any = PENDING, *, method: str = QUERY) -> Any:
+    return alipay_says(method, document, key=key, cert_sn=cert_sn)
+
+
+def test_an_answer_of_a_held_certificate_counts(held: Any, authority: Authority, company: Company) -> None:
+    today, tomorrow = authority.platform(), authority.platform("next")
+    alipay = held(today, authority.middle, tomorrow)  # both, while one takes over
+    for key, certificate in (("platform", today), ("next", tomorrow)):
+        company.answer = says(authority.private[key], certificate_sn(certificate))
+        assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
+
+
+def test_answers_of_no_held_certificate_are_unknown(
+    held: Any, authority: Authority, company: Company, platform: keys.Keys
+) -> None:
+    today, foreign = authority.platform(), authority.platform("foreign")
+    alipay = held(today, authority.middle)
+    own = authority.private["platform"]
+    for answer in (
+        says(authority.private["foreign"], certificate_sn(foreign)),  # genuine, but never put into our file
+        says(authority.private["foreign"], certificate_sn(today)),  # names ours, is signed by another
+        says(own, certificate_sn(foreign)),
+        says(own, certificate_sn(authority.middle)),  # an issuer signs no answers
+        says(own, None),
+        says(own, ""),
+        says(own, 5),
+        says(platform.alipay, certificate_sn(today)),  # key mode's key
+    ):
+        company.answer = answer
+        with pytest.raises(OutcomeUnknown):
+            alipay.query(out_trade_no=NUMBER)
+
+
+@pytest.mark.parametrize("call", ["code", "bill"])
+def test_new_calls_believe_held_certificates_only(
+    held: Any, authority: Authority, company: Company, call: str
+) -> None:
+    today, foreign = authority.platform(), authority.platform("foreign")
+    alipay = held(today, authority.middle)
+
+    def ask() -> Any:
+        if call == "bill":
+            return alipay.bill(day=date(2020, 1, 1))
+        return create(alipay, method=PayMethod.PRECREATE)
+
+    method, document, expected = {
+        "code": ("alipay.trade.precreate", CODE, CODE["qr_code"]),
+        "bill": (BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"}, ()),
+    }[call]
+    for signer, named in (("foreign", foreign), ("foreign", today), ("platform", foreign), ("platform", None)):
+        cert_sn = None if named is None else certificate_sn(named)
+        company.answer = says(authority.private[signer], cert_sn, document, method=method)
+        with pytest.raises(OutcomeUnknown, match="not signed by the platform"):
+            ask()
+    company.answer = says(authority.private["platform"], certificate_sn(today), document, method=method)
+    assert (ask() if call == "bill" else ask().url) == expected
+
+
+def test_a_certificate_that_expires_while_we_run_counts_no_more(
+    settings: Settings, authority: Authority, company: Company, held: Any
+) -> None:
+    today = authority.platform(days=(-1, 10))
+    built = held(today, authority.middle)
+    moment = [datetime.now(UTC).timestamp()]
+    alipay = Alipay(built.config, clock=lambda: moment[0])
+    company.answer = says(authority.private["platform"], certificate_sn(today))
+    assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
+    moment[0] += timedelta(days=11).total_seconds()
+    with pytest.raises(OutcomeUnknown):
+        alipay.query(out_trade_no=NUMBER)
+    with pytest.raises(CertificateError, match=r"platform: the certificate with SN .* not now"):
+        Alipay(built.config, clock=lambda: moment[0])
+    alipay._http.close()
+
+
+def test_an_expired_certificate_beside_its_successor_signs_nothing_new(
+    held: Any, authority: Authority, platform: keys.Keys, company: Company
+) -> None:
+    yesterday, today = authority.platform(days=(-9, -1)), authority.platform("next")
+    alipay = held(yesterday, today, authority.middle)
+    company.answer = says(authority.private["next"], certificate_sn(today))
+    assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
+    company.answer = says(authority.private["platform"], certificate_sn(yesterday))
+    with pytest.raises(OutcomeUnknown):
+        alipay.query(out_trade_no=NUMBER)
+    for cert_sn in (certificate_sn(yesterday), None):
+        body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
+        with pytest.raises(SignatureInvalid):
+            alipay.read_notification(headers={}, body=body, now=datetime.now(UTC))
+
+
+@pytest.mark.parametrize("issuer_days", [(-9, 9), (-9, -2)])
+def test_what_an_expired_certificate_signed_in_its_time_is_still_read(
+    held: Any, authority: Authority, platform: keys.Keys, issuer_days: tuple[int, int]
+) -> None:
+    """A kept notification is processed again as of the moment in which it came."""
+    old = authority.certify(
+        "foreign", OLD_ISSUER, by="root", issuer=authority.root_name, is_issuer=True, days=issuer_days
+    )
+    expired = authority.platform(by="foreign", issuer=OLD_ISSUER, days=(-9, -3))
+    alipay = held(expired, old, authority.platform("next"), authority.middle)
+    for cert_sn in (certificate_sn(expired), None):
+        body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
+        came = datetime.now(UTC) - timedelta(days=4)
+        assert alipay.read_notification(headers={}, body=body, now=came).facts
+        for outside in (came - timedelta(days=10), came + timedelta(days=2)):
+            with pytest.raises(SignatureInvalid):
+                alipay.read_notification(headers={}, body=body, now=outside)
+
+
+def test_an_expired_certificate_of_nobody_s_is_left_out(
+    held: Any, authority: Authority, platform: keys.Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    forged, today = authority.platform(by="foreign", days=(-9, -3)), authority.platform("next")
+    alipay = held(forged, today, authority.middle)
+    assert f"left out: the certificate with SN {certificate_sn(forged)}" in caplog.text
+    assert certificate_sn(today) not in caplog.text
+    body = notified(platform, authority.private["platform"], cert_sn=certificate_sn(forged))
+    with pytest.raises(SignatureInvalid):
+        alipay.read_notification(headers={}, body=body, now=datetime.now(UTC) - timedelta(days=4))
+
+
+def test_a_successor_that_was_put_there_early_counts_from_its_first_day(
+    held: Any, authority: Authority, company: Company
+) -> None:
+    today, tomorrow = authority.platform(days=(-1, 10)), authority.platform("next", days=(5, 30))
+    moment = [datetime.now(UTC).timestamp()]
+    alipay = Alipay(held(today, tomorrow, authority.middle).config, clock=lambda: moment[0])
+    company.answer = says(authority.private["next"], certificate_sn(tomorrow))
+    with pytest.raises(OutcomeUnknown):
+        alipay.query(out_trade_no=NUMBER)
+    moment[0] += timedelta(days=6).total_seconds()
+    assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
+    alipay._http.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "content", "why"),
+    [
+        ("PUBLIC_CERT_FILE", lambda a: pem(a.platform(days=(-9, -1)), a.middle), "is valid from"),
+        ("PUBLIC_CERT_FILE", lambda a: pem(a.platform(days=(2, 9)), a.middle), "is valid from"),
+        (
+            "PUBLIC_CERT_FILE",
+            lambda a: pem(a.platform(days=(-9, -1)), a.platform("next", days=(2, 9)), a.middle),
+            "valid from .* valid from",
+        ),
+        ("PUBLIC_CERT_FILE", lambda a: pem(a.platform()), "comes from no certificate"),
+        ("PUBLIC_CERT_FILE", lambda a: pem(a.middle), "issuers only"),
+        ("PUBLIC_CERT_FILE", lambda a: pem(a.platform(by="foreign"), a.middle), "comes from no certificate"),
+        (
+            "PUBLIC_CERT_FILE",
+            lambda a: pem(
+                a.platform(),
+                a.certify("middle", a.middle_name, by="root", issuer=a.root_name, is_issuer=True, days=(-9, -1)),
+            ),
+            "comes from no certificate",
+        ),
+        (
+            "PUBLIC_CERT_FILE",  # certified by a certificate that may not certify
+            lambda a: pem(a.certify("middle", a.middle_name, by="root", issuer=a.root_name), a.platform()),
+            "comes from no certificate",
+        ),
+        ("PUBLIC_CERT_FILE", lambda a: b"none", "no certificate in PEM form"),
+        ("APP_CERT_FILE", lambda a: pem(a.platform()), "not of the private key"),
+        ("APP_CERT_FILE", lambda a: b"", "no certificate in PEM form"),
+        ("ROOT_CERT_FILE", lambda a: b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", "no certificate"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_named(
+    settings: Settings, authority: Authority, field: str, content: Any, why: str
+) -> None:
+    if field != "ROOT_CERT_FILE":
+        settings.put("ROOT_CERT_FILE", pem(authority.root))
+    if field == "ROOT_CERT_FILE":
+        settings.put("PUBLIC_CERT_FILE", pem(authority.platform(), authority.middle))
+    settings.put(field, content(authority))
+    with pytest.raises(registry.ConfigError, match=why) as caught:
+        settings.build()
+    assert str(caught.value).startswith(f"ALIPAY_{field}: {settings.settings[field]}: ")
+
+
+def test_our_own_expired_certificate_and_roots_without_rsa(
+    settings: Settings, platform: keys.Keys, authority: Authority
+) -> None:
+    old = issue(
+        distinguished_name("shop"),
+        platform.app.public_key(),
+        issuer=authority.root_name,
+        key=authority.private["root"],
+        days=(-9, -1),
+    )
+    app = Path(settings.settings["APP_CERT_FILE"]).read_bytes()
+    settings.put("APP_CERT_FILE", pem(old))
+    with pytest.raises(registry.ConfigError, match=r"^ALIPAY_APP_CERT_FILE: .* is valid from"):
+        settings.build()
+    settings.put("APP_CERT_FILE", app)
+    curve = ec.generate_private_key(ec.SECP256R1())
+    name = distinguished_name("Curve")
+    settings.put("ROOT_CERT_FILE", pem(issue(name, curve.public_key(), issuer=name, key=curve, is_issuer=True)))
+    with pytest.raises(registry.ConfigError, match=r"^ALIPAY_ROOT_CERT_FILE: .* signed with RSA"):
+        settings.build()
+
+
+def test_a_platform_certificate_without_an_rsa_key(settings: Settings, authority: Authority) -> None:
+    curve = ec.generate_private_key(ec.SECP256R1()).public_key()
+    own = issue(distinguished_name("Alipay"), curve, issuer=authority.root_name, key=authority.private["root"])
+    settings.put("ROOT_CERT_FILE", pem(authority.root))
+    settings.put("PUBLIC_CERT_FILE", pem(own))
+    with pytest.raises(registry.ConfigError, match=r"^ALIPAY_PUBLIC_CERT_FILE: .* has no RSA key"):
+        settings.build()
+
+
+@pytest.mark.parametrize("field", ["APP_CERT_FILE", "PUBLIC_CERT_FILE", "ROOT_CERT_FILE"])
+def test_all_three_or_none(settings: Settings, field: str) -> None:
+    given = dict(settings.settings)
+    for missing in ({}, {field: ""}):
+        settings.settings = {name: value for name, value in given.items() if name != field} | missing
+        with pytest.raises(registry.ConfigError, match=f"ALIPAY_{field} is not set"):
+            settings.build()
+    settings.settings = given | {field: "/nowhere.pem"}
+    with pytest.raises(registry.ConfigError, match=rf"ALIPAY_{field}: /nowhere\.pem cannot be read"):
+        settings.build()
+
+
+def test_key_mode_still_needs_its_key(settings: Settings) -> None:
+    settings.settings = {name: value for name, value in settings.settings.items() if "CERT" not in name}
+    with pytest.raises(registry.ConfigError, match="ALIPAY_PUBLIC_KEY_FILE is not set"):
+        settings.build()
+
+
+def notified(platform: keys.Keys, key: rsa.RSAPrivateKey, *, cert_sn: str | None, covered: bool = True) -> bytes:
+    """A notification in certificate mode; whether its certificate's name is covered is left open by the documents."""
+    given = form(platform)
+    named = given | ({} if cert_sn is None else {"alipay_cert_sn": cert_sn})
+    text = signed_text(named if covered else given, without=frozenset({"sign", "sign_type"}))
+    return urlencode({**named, "sign": signing.sign(text, key)}).encode()
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_notifications_of_a_held_certificate(
+    held: Any, authority: Authority, platform: keys.Keys, covered: bool
+) -> None:
+    today, tomorrow = authority.platform(), authority.platform("next")
+    alipay = held(today, tomorrow, authority.middle)
+    for key, certificate in (("platform", today), ("next", tomorrow)):
+        body = notified(platform, authority.private[key], cert_sn=certificate_sn(certificate), covered=covered)
+        assert alipay.read_notification(headers={}, body=body, now=datetime.now(UTC)).notification_id == "n-1"
+    unnamed = notified(platform, authority.private["next"], cert_sn=None)
+    assert alipay.read_notification(headers={}, body=unnamed, now=datetime.now(UTC)).notification_id == "n-1"
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_notifications_of_no_held_certificate(
+    held: Any, authority: Authority, platform: keys.Keys, covered: bool
+) -> None:
+    today, foreign = authority.platform(), authority.platform("foreign")
+    alipay = held(today, authority.middle)
+    own, other = authority.private["platform"], authority.private["foreign"]
+    for key, cert_sn in (
+        (other, certificate_sn(foreign)),
+        (other, certificate_sn(today)),
+        (own, certificate_sn(foreign)),
+        (other, None),
+        (platform.alipay, None),
+    ):
+        body = notified(platform, key, cert_sn=cert_sn, covered=covered)
+        with pytest.raises(SignatureInvalid, match="does not verify"):
+            alipay.read_notification(headers={}, body=body, now=datetime.now(UTC))
+
+
+def test_a_name_added_to_a_key_mode_notification_spoils_it(
+    platform: keys.Keys, company: Company, alipay: Alipay
+) -> None:
+    """Key mode has no certificates, so there the parameter is like any other: covered, or a forgery."""
+    covered = notified(platform, platform.alipay, cert_sn="0" * 32)
+    assert alipay.read_notification(headers={}, body=covered, now=datetime.now(UTC)).facts
+    added = notified(platform, platform.alipay, cert_sn="0" * 32, covered=False)
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        alipay.read_notification(headers={}, body=added, now=datetime.now(UTC))
+
+
+def test_certificates_are_judged_by_when_a_notification_came(
+    held: Any, authority: Authority, platform: keys.Keys
+) -> None:
+    today = authority.platform(days=(-1, 10))
+    alipay, now = held(today, authority.middle), datetime.now(UTC)
+    for cert_sn in (None, certificate_sn(today)):
+        body = notified(platform, authority.private["platform"], cert_sn=cert_sn)
+        assert alipay.read_notification(headers={}, body=body, now=now).facts
+        with pytest.raises(SignatureInvalid):
+            alipay.read_notification(headers={}, body=body, now=now + timedelta(days=11))

@@ -1,0 +1,259 @@
+"""Genuine answers about another trade, refund or amount than was asked about: they are no word about ours."""
+
+import copy
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from payments.errors import OutcomeUnknown
+from payments.providers.answers import MISMATCHED
+from payments.providers.base import PayMethod, Provider, RefundStatus
+from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed
+
+Document = dict[str, Any]
+Says = Callable[[bytes], Answer]
+
+NUMBER, REFUND, OTHER = "a" * 32, "b" * 32, "f" * 32
+OF_REFUND = {"out_trade_no": NUMBER, "out_refund_no": REFUND}
+
+
+def stripe_says(document: Document, *, status: int = 200) -> Says:
+    body = json.dumps(document).encode()
+    return lambda _: (status, {"Content-Type": "application/json"}, body)
+
+
+def listed(document: Document) -> Says:
+    return stripe_says({"object": "list", "data": [document], "has_more": False, "url": "/v1"})
+
+
+def alipay(method: str) -> Callable[[Document], Says]:
+    return lambda document: alipay_says(method, {"code": "10000", **document})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A call and its answer.
+
+    Attributes:
+        before: answers of the calls that it makes first.
+        document: the answer that is about ours.
+        says: how it is said.
+        compared: the members that must be ours, dotted.
+    """
+
+    channel: str
+    call: str
+    document: Document
+    says: Callable[[Document], Says]
+    compared: tuple[str, ...]
+    before: Callable[[], list[Says]] = list
+
+
+WECHAT_TRADE = {
+    "mchid": "1",
+    "out_trade_no": NUMBER,
+    "transaction_id": "42",
+    "amount": {"total": 1990, "currency": "CNY"},
+}
+WECHAT_REFUND = {
+    **OF_REFUND,
+    "refund_id": "50",
+    "transaction_id": "42",
+    "amount": {"refund": 990, "total": 1990, "currency": "CNY"},
+}
+ALIPAY_TRADE = {"out_trade_no": NUMBER, "trade_no": "20", "total_amount": "19.90"}
+ALIPAY_REFUND = {
+    **ALIPAY_TRADE,
+    "out_request_no": REFUND,
+    "refund_amount": "9.90",
+    "refund_status": "REFUND_SUCCESS",
+}
+INTENT = {
+    "id": "pi_1",
+    "status": "requires_action",
+    "amount": 1990,
+    "amount_received": 1990,
+    "currency": "cny",
+    "metadata": {"out_trade_no": NUMBER},
+    "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}},
+}
+STRIPE_REFUND = {
+    "id": "re_1",
+    "status": "succeeded",
+    "amount": 990,
+    "currency": "cny",
+    "created": 1_790_000_000,
+    "payment_intent": INTENT,
+    "metadata": OF_REFUND,
+}
+NUMBERS = ("out_trade_no", "out_refund_no")
+
+
+def exchanges() -> Iterator[Exchange]:
+    def refused() -> list[Says]:
+        return [signed({"code": "INVALID_REQUEST"}, status=400)]
+
+    for state in ("NOTPAY", "CLOSED", "SUCCESS", "REFUND"):
+        trade = {**WECHAT_TRADE, "trade_state": state}
+        wechat = {"channel": "wechat", "document": trade, "says": signed, "compared": ("out_trade_no",)}
+        yield Exchange(call="query", **wechat)
+        if state != "NOTPAY":  # a refused closing of an open one is refused
+            yield Exchange(call="close", before=refused, **wechat)
+    amounts = ("amount.refund", "amount.total", "amount.currency")
+    for state in ("SUCCESS", "PROCESSING", "CLOSED", "ABNORMAL"):
+        made = {"channel": "wechat", "document": {**WECHAT_REFUND, "status": state}, "says": signed}
+        yield Exchange(call="refund", compared=(*NUMBERS, *amounts), **made)
+        yield Exchange(call="query_refund", compared=NUMBERS, **made)
+    yield from _alipay_exchanges()
+    yield from _stripe_exchanges()
+
+
+def _alipay_exchanges() -> Iterator[Exchange]:
+    def refused() -> list[Says]:
+        return [alipay_says("error", {"code": "40004", "sub_code": "ACQ.TRADE_STATUS_ERROR"})]
+
+    ours = {"channel": "alipay", "compared": ("out_trade_no",)}
+    code = {"out_trade_no": NUMBER, "qr_code": "https://qr.alipay.com/bax0"}
+    yield Exchange(call="create", document=code, says=alipay("alipay.trade.precreate"), **ours)
+    yield Exchange(call="close", document=ALIPAY_TRADE, says=alipay("alipay.trade.close"), **ours)
+    for state in ("WAIT_BUYER_PAY", "TRADE_CLOSED", "TRADE_SUCCESS", "TRADE_FINISHED"):
+        trade = {**ours, "document": {**ALIPAY_TRADE, "trade_status": state}, "says": alipay("alipay.trade.query")}
+        yield Exchange(call="query", **trade)
+        if state != "WAIT_BUYER_PAY":
+            yield Exchange(call="close", before=refused, **trade)
+    made = {**ALIPAY_TRADE, "fund_change": "Y", "refund_fee": "9.90"}
+    yield Exchange(call="refund", document=made, says=alipay("alipay.trade.refund"), **ours)
+    asked = {
+        "channel": "alipay",
+        "document": ALIPAY_REFUND,
+        "says": alipay("alipay.trade.fastpay.refund.query"),
+        "compared": ("out_trade_no", "out_request_no"),
+    }
+    yield Exchange(call="query_refund", **asked)
+    taken = {**ALIPAY_TRADE, "fund_change": "N"}
+    yield Exchange(call="refund", before=lambda: [alipay("alipay.trade.refund")(taken)], **asked)
+
+
+def _stripe_exchanges() -> Iterator[Exchange]:
+    number = "metadata.out_trade_no"
+    of_refund = (number, "metadata.out_refund_no", "amount", "currency", "payment_intent.id")
+    intent = {"channel": "stripe", "document": INTENT, "says": stripe_says}
+    refund = {"channel": "stripe", "document": STRIPE_REFUND}
+    yield Exchange(call="create", compared=(number, "amount", "currency"), **intent)
+    for status in ("requires_action", "canceled", "succeeded"):
+        found = {**intent, "document": {**INTENT, "status": status}}
+        yield Exchange(call="query", compared=(number, "id"), **found)
+        if status != "requires_action":
+            yield Exchange(call="close", compared=(number, "id"), **found)
+    canceled = {**intent, "document": {**INTENT, "status": "canceled"}}
+    yield Exchange(call="close", compared=(number, "id"), before=lambda: [stripe_says(INTENT)], **canceled)
+    # our numbers have no age here, so an earlier refund is looked for first
+    none = {"object": "list", "data": [], "has_more": False, "url": "/v1"}
+    yield Exchange(
+        call="refund", compared=of_refund, says=stripe_says, before=lambda: [stripe_says(none)], **refund
+    )
+    by_number = tuple(name for name in of_refund if name != "metadata.out_refund_no")
+    yield Exchange(call="refund", compared=by_number, says=listed, **refund)
+    yield Exchange(call="query_refund", compared=(number, "payment_intent.id"), says=listed, **refund)
+    yield Exchange(call="search", compared=(number,), says=listed, channel="stripe", document=INTENT)
+
+
+EXCHANGES = list(exchanges())
+OTHERS: dict[str, Any] = {
+    "amount": 991,
+    "currency": "usd",
+    "amount.refund": 991,
+    "amount.total": 1991,
+    "amount.currency": "USD",
+}
+
+
+def changed(document: Document, member: str, *, missing: bool) -> Document:
+    made = copy.deepcopy(document)
+    *way, name = member.split(".")
+    part = made
+    for step in way:
+        part = part[step]
+    part[name] = OTHERS.get(member, OTHER)
+    if missing:
+        del part[name]
+    return made
+
+
+def run(provider: Provider, exchange: Exchange, company: Company, document: Document) -> Any:
+    steps = [*exchange.before(), exchange.says(document)]
+
+    def answer(body: bytes) -> Answer:
+        return steps.pop(0)(body)
+
+    company.answer = answer
+    trade = {"out_trade_no": NUMBER, "reference": "pi_1"}
+    if exchange.call == "create":
+        return provider.create(
+            out_trade_no=NUMBER,
+            amount_minor=1990,
+            currency="CNY",
+            description="Mug",
+            notify_url="http://127.0.0.1:1/n",
+            return_url="http://127.0.0.1:1/r",
+            expires_at=datetime(2026, 11, 20, tzinfo=UTC),
+            method=PayMethod.PRECREATE if exchange.channel == "alipay" else None,
+        )
+    if exchange.call == "search":  # by a number that tells no age, where no reference is known
+        return provider.query(out_trade_no=NUMBER)
+    if exchange.call == "query_refund":
+        return provider.query_refund(out_refund_no=REFUND, **trade)
+    if exchange.call == "refund":
+        amounts: Any = {"amount_minor": 990, "paid_minor": 1990, "currency": "CNY"}
+        return provider.refund(out_refund_no=REFUND, reason="", notify_url="", **amounts, **trade)
+    return getattr(provider, exchange.call)(**trade)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda one: f"{one.channel}-{one.call}")
+def test_an_answer_about_ours_counts_and_one_about_another_is_unreadable(
+    providers: dict[str, Any], company: Company, exchange: Exchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider, counted = providers[exchange.channel], MISMATCHED.labels(exchange.channel)._value
+    run(provider, exchange, company, exchange.document)
+    for member in exchange.compared:
+        for missing in (False, True):
+            if missing and member.endswith("currency"):  # one of WeChat's that names none is in CNY
+                continue
+            before = counted.get()
+            caplog.clear()
+            with caplog.at_level(logging.ERROR), pytest.raises(OutcomeUnknown, match="not about what was asked"):
+                run(provider, exchange, company, changed(exchange.document, member, missing=missing))
+            assert counted.get() == before + 1
+            assert "is not about what was asked" in caplog.text
+
+
+@pytest.mark.parametrize("so_far", ["9.89", "19.91", "0.01"])
+def test_a_sum_of_refunds_that_cannot_hold_ours_is_another_trade_s(
+    providers: dict[str, Any], company: Company, so_far: str
+) -> None:
+    made = {**ALIPAY_TRADE, "fund_change": "Y"}
+    exchange = Exchange(
+        channel="alipay", call="refund", document=made, says=alipay("alipay.trade.refund"), compared=()
+    )
+    for fine in ({}, {"refund_fee": "9.90"}, {"refund_fee": "19.90"}):
+        assert run(providers["alipay"], exchange, company, {**made, **fine}).facts[0].amount_minor == 990
+    with pytest.raises(OutcomeUnknown, match="not about what was asked"):
+        run(providers["alipay"], exchange, company, {**made, "refund_fee": so_far})
+
+
+@pytest.mark.parametrize(
+    "told", [{}, {"out_trade_no": NUMBER}, {"out_trade_no": NUMBER, "out_request_no": REFUND}]
+)
+def test_alipay_need_not_name_a_refund_that_it_does_not_know(
+    providers: dict[str, Any], company: Company, told: Document
+) -> None:
+    query = {"channel": "alipay", "call": "query_refund", "says": alipay("alipay.trade.fastpay.refund.query")}
+    exchange = Exchange(document=told, compared=(), **query)
+    assert run(providers["alipay"], exchange, company, told).status is RefundStatus.NOT_FOUND
+    with pytest.raises(OutcomeUnknown, match="not about what was asked"):
+        run(providers["alipay"], exchange, company, {**told, "out_trade_no": OTHER})

@@ -1,0 +1,332 @@
+"""What an answer of Stripe's, or none, lets us know; and what the settings must be."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idempotency.ids import new_id
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers import registry
+from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
+from payments.providers.stripe.client import API_VERSION, StripeIntents
+from payments.providers.stripe.facts import bill_line
+from tests.unit.payments.providers.conftest import Company
+
+NUMBER, REFUND_NUMBER = new_id().hex, new_id().hex
+SETTINGS = {"API_URL": "http://127.0.0.1:1", "SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
+INTENT = {
+    "id": "pi_1",
+    "status": "succeeded",
+    "currency": "cny",
+    "amount": 1990,
+    "amount_received": 1990,
+    "metadata": {"out_trade_no": NUMBER},
+}
+
+
+@pytest.fixture
+def stripe(company: Company) -> Iterator[StripeIntents]:
+    made: Any = registry.build({"stripe": {**SETTINGS, "API_URL": f"{company.url}/"}})["stripe"]
+    yield made
+    made._http.close()
+
+
+def says(company: Company, document: Any, *, status: int = 200) -> None:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    company.answer = lambda _: (status, {"Content-Type": "application/json"}, body)
+
+
+def create(stripe: StripeIntents, **more: Any) -> Any:
+    return stripe.create(
+        out_trade_no=NUMBER,
+        amount_minor=1990,
+        currency="CNY",
+        description="Mug",
+        notify_url="http://127.0.0.1:1/n",
+        return_url="http://127.0.0.1:1/b",
+        expires_at=datetime.now(UTC) + timedelta(minutes=30),
+        **more,
+    )
+
+
+def refund(stripe: StripeIntents, **changed: Any) -> Any:
+    wanted = {
+        "out_trade_no": NUMBER,
+        "out_refund_no": REFUND_NUMBER,
+        "amount_minor": 990,
+        "paid_minor": 1990,
+        "currency": "CNY",
+        "reason": "",
+        "notify_url": "",
+        "reference": "pi_1",
+        **changed,
+    }
+    return stripe.refund(**wanted)
+
+
+def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, company: Company) -> None:
+    asked: list[bytes] = []
+    action = {"type": "redirect_to_url", "redirect_to_url": {"url": "https://x"}}
+    intent = {**INTENT, "status": "requires_action", "next_action": action}
+
+    def answer(body: bytes) -> Any:
+        asked.append(body)
+        return 200, {}, json.dumps(intent).encode()
+
+    company.answer = answer
+    action = create(stripe, method=PayMethod.INTENT)
+    assert (action.type, action.url, action.reference) == (NextActionType.REDIRECT, "https://x", "pi_1")
+    ((path, headers),) = company.asked
+    given = {name.lower(): value for name, value in headers.items()}
+    assert path == "/v1/payment_intents"
+    assert (given["authorization"], given["idempotency-key"]) == ("Bearer sk_test_1", NUMBER)
+    assert (given["stripe-version"], given["user-agent"]) == (API_VERSION, "payonce")
+    assert not [name for name in given if name.startswith("x-stripe")]
+    assert b"confirm=true" in asked[0]
+
+
+def test_a_method_that_it_has_not(stripe: StripeIntents, company: Company) -> None:
+    with pytest.raises(ValueError, match="native"):
+        create(stripe, method=PayMethod.NATIVE)
+    assert company.asked == []
+
+
+def error(kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
+    return {"error": {"type": kind, "message": "a sentence", **({"code": code} if code else {})}}
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "code"),
+    [
+        (400, error(code="amount_too_small"), "amount_too_small"),
+        (400, error(), "invalid_request_error"),
+        (400, error("idempotency_error"), "idempotency_error"),
+        (402, error("card_error", "card_declined"), "card_declined"),
+        (403, error(), "invalid_request_error"),
+        (404, error(code="resource_missing"), "resource_missing"),
+    ],
+)
+def test_a_refusal_is_told_with_stripes_code(
+    stripe: StripeIntents, company: Company, status: int, document: Any, code: str
+) -> None:
+    says(company, document, status=status)
+    for call in (lambda: create(stripe), lambda: refund(stripe)):
+        with pytest.raises(ProviderRejected) as refused:
+            call()
+        assert (refused.value.code, refused.value.message) == (code, "a sentence")
+    assert len(company.asked) == 2  # never sent again by the library itself
+
+
+@pytest.mark.parametrize(("status", "document"), [(429, error(code="rate_limit")), (401, error())])
+def test_what_is_turned_away_unread_did_nothing(
+    stripe: StripeIntents, company: Company, status: int, document: Any
+) -> None:
+    says(company, document, status=status)
+    with pytest.raises(ProviderUnavailable):
+        create(stripe)
+
+
+@pytest.mark.parametrize(
+    ("status", "document"),
+    [
+        (500, error("api_error")),
+        (503, b"<html>busy</html>"),
+        (409, error("idempotency_error", "idempotency_key_in_use")),
+        (302, b""),
+        (404, b"<html>a proxy says no</html>"),
+        (404, {"message": "a proxy says no"}),
+        (200, b""),
+        (200, b"\xff"),
+        (200, b"[]"),
+        (200, {}),
+        (200, {**INTENT, "next_action": None}),
+        (200, {**INTENT, "next_action": {"type": "use_stripe_sdk"}}),
+        (200, {**INTENT, "next_action": {"type": "redirect_to_url", "redirect_to_url": {"url": None}}}),
+    ],
+)
+def test_an_answer_that_says_nothing_leaves_it_unknown(
+    stripe: StripeIntents, company: Company, status: int, document: Any
+) -> None:
+    says(company, document, status=status)
+    with pytest.raises(OutcomeUnknown):
+        create(stripe)
+    assert len(company.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "changed", [{"metadata": {"out_trade_no": "another"}}, {"metadata": [NUMBER]}, {"amount_received": None}]
+)
+def test_an_intent_that_is_not_what_was_asked_for(
+    stripe: StripeIntents, company: Company, changed: dict[str, Any]
+) -> None:
+    says(company, {**INTENT, **changed})
+    with pytest.raises(OutcomeUnknown):
+        stripe.query(out_trade_no=NUMBER, reference="pi_1")
+
+
+def test_a_status_that_nobody_knows_is_one_in_which_nothing_is_over(
+    stripe: StripeIntents, company: Company
+) -> None:
+    says(company, {**INTENT, "status": "pondering"})
+    assert stripe.query(out_trade_no=NUMBER, reference="pi_1").status is TradeStatus.PENDING
+
+
+def test_a_reference_that_stripe_gave_and_does_not_know_is_no_unknown_trade(
+    stripe: StripeIntents, company: Company
+) -> None:
+    says(company, error(code="resource_missing"), status=404)
+    for call in (stripe.query, stripe.close):
+        with pytest.raises(ProviderRejected, match="resource_missing"):
+            call(out_trade_no=NUMBER, reference="pi_1")
+
+
+def test_an_intent_whose_payment_failed_is_canceled_to_make_room(stripe: StripeIntents, company: Company) -> None:
+    failed = {**INTENT, "status": "requires_payment_method", "amount_received": 0}
+    answers = iter([failed, {**failed, "status": "canceled"}])
+    company.answer = lambda _: (200, {}, json.dumps(next(answers)).encode())
+    trade = stripe.query(out_trade_no=NUMBER, reference="pi_1")
+    assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.CLOSED, [FactKind.CLOSED])
+    assert company.asked[1][0] == "/v1/payment_intents/pi_1/cancel"
+
+
+def test_a_refused_cancel_hides_no_payment_because_each_closing_asks_first(
+    stripe: StripeIntents, company: Company
+) -> None:
+    answers = iter(
+        [(200, {**INTENT, "status": "requires_action"}), (400, error(code="something_new")), (200, INTENT)]
+    )
+
+    def answer(_: bytes) -> Any:
+        status, document = next(answers)
+        return status, {}, json.dumps(document).encode()
+
+    company.answer = answer
+    with pytest.raises(ProviderRejected, match="something_new"):
+        stripe.close(out_trade_no=NUMBER, reference="pi_1")
+    trade = stripe.close(out_trade_no=NUMBER, reference="pi_1")
+    assert (trade.status, [fact.kind for fact in trade.facts]) == (TradeStatus.PAID, [FactKind.PAID])
+
+
+def test_an_intent_without_a_status_leaves_it_unknown(stripe: StripeIntents, company: Company) -> None:
+    says(company, {name: value for name, value in INTENT.items() if name != "status"})
+    for call in (stripe.query, stripe.close):
+        with pytest.raises(OutcomeUnknown):
+            call(out_trade_no=NUMBER, reference="pi_1")
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        ("pending", RefundStatus.PROCESSING),
+        ("requires_action", RefundStatus.PROCESSING),
+        ("failed", RefundStatus.FAILED),
+        ("canceled", RefundStatus.FAILED),
+    ],
+)
+def test_a_refund_that_moved_no_money_has_no_fact(
+    stripe: StripeIntents, company: Company, status: str, meaning: RefundStatus
+) -> None:
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
+    amount = {"amount": 990, "currency": "cny"}
+    says(company, {"id": "re_1", "status": status, **amount, "payment_intent": "pi_1", "metadata": numbers})
+    assert (refund(stripe).status, refund(stripe).facts) == (meaning, ())
+
+
+def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeIntents, company: Company) -> None:
+    """The Idempotency-Key of an old number may be forgotten; then only the list keeps from moving it twice."""
+    made = {
+        "id": "re_1",
+        "status": "succeeded",
+        "amount": 990,
+        "currency": "cny",
+        "created": 1_790_000_000,
+        "payment_intent": INTENT,
+        "metadata": {"out_trade_no": NUMBER, "out_refund_no": "f" * 32},
+    }
+    says(company, {"object": "list", "data": [made], "has_more": False, "url": "/v1/refunds"})
+    result = refund(stripe, out_refund_no="f" * 32)
+    assert (result.status, result.facts[0].provider_txn_id, result.facts[0].paid_minor) == (
+        "succeeded",
+        "re_1",
+        1990,
+    )
+    assert len(company.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"METHOD": "card"}, "STRIPE_METHOD must be one of alipay, wechat_pay, not 'card'"),
+        ({"SECRET_KEY": "sk_live_1"}, "STRIPE_API_URL must begin with https://"),
+        ({"SECRET_KEY_FILE": "/nowhere"}, "STRIPE_SECRET_KEY and STRIPE_SECRET_KEY_FILE are both set"),
+        ({"WEBHOOK_SECRET": None}, "Neither STRIPE_WEBHOOK_SECRET nor STRIPE_WEBHOOK_SECRET_FILE is set"),
+        (
+            {"WEBHOOK_SECRET": None, "WEBHOOK_SECRET_FILE": "/nowhere"},
+            "STRIPE_WEBHOOK_SECRET_FILE: /nowhere cannot",
+        ),
+        ({"API_URL": ""}, "STRIPE_API_URL is not set"),
+    ],
+)
+def test_a_mistake_is_told_with_the_name_of_its_setting(changed: dict[str, str | None], told: str) -> None:
+    settings = {name: value for name, value in {**SETTINGS, **changed}.items() if value is not None}
+    with pytest.raises(registry.ConfigError, match=told) as refused:
+        registry.build({"stripe": settings})
+    assert "sk_live_1" not in str(refused.value)
+
+
+def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIntents, company: Company) -> None:
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
+    refund = {"id": "re_1", "amount": 990, "currency": "cny", "metadata": numbers, "payment_intent": None}
+    entry = {"id": "txn_1", "type": "refund_failure", "created": 1_790_000_000, "amount": 990, "source": refund}
+
+    def answer(_: bytes) -> Any:
+        found = [entry] if "type=refund_failure" in company.asked[-1][0] else []
+        body = json.dumps({"object": "list", "data": found, "has_more": False, "url": "/v1"}).encode()
+        return 200, {"Content-Type": "application/json"}, body
+
+    company.answer = answer
+    (line,) = stripe.bill(day=date(2026, 9, 21))
+    assert (line.kind, line.out_trade_no, line.provider_txn_id) == (FactKind.PAID, "", "txn_1")
+    assert (line.out_refund_no, line.amount_minor, line.currency) == (REFUND_NUMBER, 990, "CNY")
+    assert line.takes_back == "re_1"
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        ("succeeded", RefundStatus.SUCCEEDED),
+        ("pending", RefundStatus.PROCESSING),
+        ("requires_action", RefundStatus.PROCESSING),
+        (None, RefundStatus.PROCESSING),
+        ("failed", RefundStatus.FAILED),
+        ("canceled", RefundStatus.FAILED),
+    ],
+)
+def test_a_refund_s_line_says_where_it_stands(status: str | None, meaning: RefundStatus) -> None:
+    """It has one from the beginning, and keeps it."""
+    numbers = {"out_trade_no": NUMBER, "out_refund_no": "r" * 65}
+    refund = {"id": "re_1", "status": status, "amount": 990, "currency": "cny", "metadata": numbers}
+    entry = {"id": "txn_1", "type": "refund", "created": 1_790_000_000, "source": refund}
+    line = bill_line(entry, FactKind.REFUNDED)
+    assert (line.refund_status, line.out_trade_no) == (meaning, NUMBER)
+    assert line.out_refund_no == ""  # no column of ours could hold it
+
+
+def test_secrets_may_stand_in_files(company: Company, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk_test_of_a_file\n")
+    (tmp_path / "hook").write_text("whsec_new\nwhsec_old\n")
+    settings = {"SECRET_KEY_FILE": str(tmp_path / "key"), "WEBHOOK_SECRET_FILE": str(tmp_path / "hook")}
+    stripe: Any = registry.build({"stripe": {"API_URL": company.url, **settings}})["stripe"]
+    says(company, INTENT)
+    stripe.query(out_trade_no=NUMBER, reference="pi_1")
+    assert company.asked[0][1]["Authorization"] == "Bearer sk_test_of_a_file"
+    assert stripe.config.webhook_secrets == ("whsec_new", "whsec_old")
+    assert "of_a_file" not in repr(stripe.config)
+    stripe._http.close()
+    (tmp_path / "hook").write_text(",\n")
+    with pytest.raises(registry.ConfigError, match=r"STRIPE_WEBHOOK_SECRET_FILE: .*hook is empty"):
+        registry.build({"stripe": {"API_URL": company.url, **settings}})

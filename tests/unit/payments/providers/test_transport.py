@@ -1,0 +1,179 @@
+"""What a call costs us at most, in time and memory, whatever the provider's side does; and that connections stay."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from payments.errors import OutcomeUnknown
+from payments.providers import registry, transport
+from payments.sandbox import keys
+from payments.sandbox.alipay_keys import distinguished_name, issue
+from tests.sandbox import channels_at
+from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed
+
+NUMBER = "a" * 32
+STRIPE = {"SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
+CHANNELS = ("wechat", "alipay", "stripe")
+
+HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+SIZED, ENDLESS = HEADERS + b"Content-Length: 900000000\r\n\r\n", HEADERS + b"\r\n"
+
+
+class Endless:
+    """A provider's address whose answer goes on, piece by piece, until who asked hangs up.
+
+    Args:
+        head: what comes at once.
+        piece: what comes then, again and again.
+        pause_seconds: between two pieces.
+        most: so many pieces; one who is still there by then was not kept from waiting.
+        tls: to speak it.
+    """
+
+    def __init__(
+        self, head: bytes, piece: bytes, *, pause_seconds: float, most: int, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._head, self._piece, self._pause_seconds, self._most = head, piece, pause_seconds, most
+        self._tls = tls
+        self._listening, self._closing = socket.create_server(("127.0.0.1", 0)), threading.Event()
+        self.hung_up = threading.Event()
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listening.accept()
+        if self._tls:
+            connection = self._tls.wrap_socket(connection, server_side=True)
+        with connection:
+            try:
+                connection.recv(65536)
+                connection.sendall(self._head)
+                for _ in range(self._most):
+                    connection.sendall(self._piece)
+                    if self._closing.wait(self._pause_seconds):
+                        break
+            except (ConnectionError, ssl.SSLError):
+                self.hung_up.set()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+        self._listening.close()
+
+
+@pytest.fixture
+def endless() -> Iterator[Callable[..., Endless]]:
+    with ExitStack() as opened:
+
+        def make(*args: Any, **more: Any) -> Endless:
+            made = Endless(*args, **more)
+            opened.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def at(platform: keys.Keys) -> Iterator[Callable[..., Any]]:
+    """A channel's provider towards an address."""
+    with ExitStack() as opened:
+
+        def make(channel: str, url: str) -> Any:
+            settings = channels_at(url) | {"stripe": {**STRIPE, "API_URL": url}}
+            made: Any = registry.build({channel: settings[channel]})[channel]
+            opened.callback(made._http.close)
+            return made
+
+        yield make
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [(SIZED, b" "), (HEADERS, b"x"), (b"", b"H")],
+    ids=["body", "headers", "status line"],
+)
+def test_an_answer_that_drips_is_left(
+    at: Callable[..., Any], endless: Callable[..., Endless], channel: str, head: bytes, piece: bytes
+) -> None:
+    """No single wait of ours is too long, all of them together are."""
+    server = endless(head, piece, pause_seconds=0.02, most=500)
+    provider = at(channel, server.url)
+    provider._http.timeout = 0.2
+    with pytest.raises(OutcomeUnknown):
+        provider.query(out_trade_no=NUMBER)
+    assert server.hung_up.wait(30)
+
+
+def test_over_tls_too(
+    at: Callable[..., Any],
+    endless: Callable[..., Endless],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key, name = rsa.generate_private_key(public_exponent=65537, key_size=2048), distinguished_name("Provider")
+    certificate = issue(name, key.public_key(), issuer=name, key=key, is_issuer=True).public_bytes(Encoding.PEM)
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "both.pem").write_bytes(plain + certificate)
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(tmp_path / "both.pem")
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.check_hostname = False
+    ours.load_verify_locations(cadata=certificate.decode())
+    monkeypatch.setattr(transport, "_authorities", lambda: ours)
+    server = endless(SIZED, b" ", pause_seconds=0.02, most=500, tls=theirs)
+    provider = at("wechat", server.url)
+    provider._http.timeout = 0.5
+    with pytest.raises(OutcomeUnknown, match="ReadTimeout"):
+        provider.query(out_trade_no=NUMBER)
+    assert server.hung_up.wait(30)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("head", [SIZED, ENDLESS])
+def test_an_answer_that_is_too_large_is_left(
+    at: Callable[..., Any], endless: Callable[..., Endless], channel: str, head: bytes
+) -> None:
+    server = endless(head, b" " * 2**20, pause_seconds=0, most=64)
+    with pytest.raises(OutcomeUnknown, match="larger than 8388608 bytes"):
+        at(channel, server.url).query(out_trade_no=NUMBER)
+    assert server.hung_up.wait(30)
+
+
+def test_a_file_that_drips_is_left_too(
+    at: Callable[..., Any], endless: Callable[..., Endless], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "DOWNLOAD_SECONDS_MAX", 0.2)
+    server = endless(SIZED, b"x", pause_seconds=0.02, most=500)
+    session = at("wechat", server.url)._http
+    with pytest.raises(OutcomeUnknown):
+        transport.download(session, f"{server.url}/bill", bytes_max=10**6)
+    assert server.hung_up.wait(30)
+
+
+def genuine(channel: str) -> Callable[[bytes], Answer]:
+    """An answer to a query."""
+    if channel == "wechat":
+        return signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER})
+    if channel == "alipay":
+        trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
+        return alipay_says("alipay.trade.query", trade)
+    return lambda _: (200, {}, b'{"object": "search_result", "data": [], "has_more": false}')
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_two_calls_go_over_one_connection(at: Callable[..., Any], company: Company, channel: str) -> None:
+    provider = at(channel, company.url)
+    company.answer = genuine(channel)
+    for _ in range(2):
+        provider.query(out_trade_no=NUMBER)
+    assert (len(company.asked), company.connections) == (2, 1)

@@ -1,0 +1,396 @@
+"""WeChat's daily bill: what its lines say, what is refused, and where it may come from."""
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers.base import BillLine, FactKind
+from payments.providers.wechat import client as wechat_module
+from payments.providers.wechat.bill import parse
+from payments.providers.wechat.client import WeChatPay
+from tests.unit.payments.providers.conftest import Answer, Company, signed
+
+DAY = date(2026, 11, 20)
+_NAMES = (
+    "交易时间,公众账号ID,商户号,特约商户号,设备号,微信订单号,商户订单号,用户标识,交易类型,交易状态,付款银行,货币种类,"
+    "应结订单金额,代金券金额,微信退款单号,商户退款单号,退款金额,充值券退款金额,退款类型,退款状态,商品名称,商户数据包,"
+    "手续费,费率,订单金额,申请退款金额,费率备注"
+)
+NAMES = _NAMES.split(",")
+SUMMARY = "总交易单数,应结订单总金额,退款总金额,充值券退款总金额,手续费总金额,订单总金额,申请退款总金额"
+PAID = {
+    "交易时间": "2026-11-20 09:30:01",
+    "公众账号ID": "wx1",
+    "商户号": "1900000001",
+    "特约商户号": "0",
+    "微信订单号": "4200000001",
+    "商户订单号": "a" * 32,
+    "用户标识": "o1",
+    "交易类型": "NATIVE",
+    "交易状态": "SUCCESS",
+    "付款银行": "OTHERS",
+    "货币种类": "CNY",
+    "应结订单金额": "14.90",  # a coupon of the merchant's took part
+    "代金券金额": "5.00",
+    "微信退款单号": "0",
+    "商户退款单号": "0",
+    "退款金额": "0.00",
+    "商品名称": "杯子",
+    "手续费": "0.10000",
+    "费率": "0.60%",
+    "订单金额": "19.90",
+    "申请退款金额": "0.00",
+}
+REFUNDED = {
+    **PAID,
+    "交易时间": "2026-11-20 23:59:59",
+    "交易状态": "REFUND",
+    "微信退款单号": "5030000001",
+    "商户退款单号": "b" * 32,
+    "退款金额": "5.00",
+    "退款类型": "ORIGINAL",
+    "退款状态": "SUCCESS",
+    "手续费": "-0.03000",
+    "订单金额": "0.00",
+    "申请退款金额": "9.90",
+}
+CHINA = timezone(timedelta(hours=8))
+
+
+def bill(
+    *rows: dict[str, str],
+    names: list[str] = NAMES,
+    summary: str = SUMMARY,
+    count: str | None = None,
+    end: str = "\r\n",
+) -> bytes:
+    lines = [",".join(names)]
+    lines += [",".join(f"`{row.get(name, '')}" for name in names) for row in rows]
+    lines += [summary, ",".join(f"`{value}" for value in (count or str(len(rows)), "0", "0", "0", "0", "0", "0"))]
+    return end.join([*lines, ""]).encode()
+
+
+def test_payments_and_refunds_are_read() -> None:
+    paid, refunded = parse(bill(PAID, REFUNDED))
+    assert paid == BillLine(
+        kind=FactKind.PAID,
+        out_trade_no="a" * 32,
+        provider_txn_id="4200000001",
+        out_refund_no="",
+        amount_minor=1990,
+        currency="CNY",
+        occurred_at=datetime(2026, 11, 20, 9, 30, 1, tzinfo=CHINA),
+    )
+    assert refunded == BillLine(
+        kind=FactKind.REFUNDED,
+        out_trade_no="a" * 32,
+        provider_txn_id="5030000001",
+        out_refund_no="b" * 32,
+        amount_minor=990,
+        currency="CNY",
+        occurred_at=datetime(2026, 11, 20, 23, 59, 59, tzinfo=CHINA),
+    )
+
+
+@pytest.mark.parametrize("order", [sorted(NAMES), NAMES[::-1], [*NAMES, "新的一列"]])
+def test_columns_are_found_by_their_names(order: list[str]) -> None:
+    assert parse(bill(PAID, REFUNDED, names=order)) == parse(bill(PAID, REFUNDED))
+
+
+def test_line_ends_byte_order_mark_and_no_lines_at_all() -> None:
+    assert parse(bill(PAID, end="\n")) == parse(bill(PAID))
+    assert parse("﻿".encode() + bill(PAID)) == parse(bill(PAID))
+    assert parse(bill(PAID).rstrip()) == parse(bill(PAID))
+    assert parse(bill()) == ()
+
+
+@pytest.mark.parametrize("text", ["a, b", ",", "`", "a,`b", ",`0.01,`0.01,`", "总交易单数", '"quoted'])
+def test_a_description_cannot_shift_the_amounts(text: str) -> None:
+    assert parse(bill({**PAID, "商品名称": text}, REFUNDED)) == parse(bill(PAID, REFUNDED))
+    assert parse(bill({**PAID, "商户数据包": text}, REFUNDED)) == parse(bill(PAID, REFUNDED))
+
+
+def test_a_bill_gives_no_time_where_it_gives_none() -> None:
+    (line,) = parse(bill({**PAID, "交易时间": ""}))
+    assert line.occurred_at is None
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("SUCCESS", ["succeeded"]),
+        ("PROCESSING", ["processing"]),
+        ("CHANGE", ["stuck"]),
+        ("FAIL", []),
+        ("", []),
+        ("NEW", []),
+    ],
+)
+def test_a_refund_says_whether_it_is_done(status: str, told: list[str]) -> None:
+    assert [line.refund_status for line in parse(bill({**REFUNDED, "退款状态": status}))] == told
+
+
+def test_what_a_till_took_back_is_left_out() -> None:
+    assert len(parse(bill(PAID, {**PAID, "交易状态": "REVOKED"}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "no column"),
+        (b"\xff\xfe", "decode"),
+        (b'{"code":"NO_STATEMENT_EXIST"}', "no column"),
+        (bill(PAID, names=[name for name in NAMES if name != "订单金额"]), "no column 订单金额"),
+        (bill(PAID, count="2"), "its summary says 2"),
+        (bill(PAID, summary="合计"), "no summary"),
+        (bill(PAID).split(b"\r\n`1,")[0], "no summary"),
+        (bill(PAID, PAID)[:-200], "no summary|backtick|values"),
+        (bill({**PAID, "订单金额": "19.905"}), "finer"),
+        (bill({**PAID, "订单金额": "-19.90"}), "not an amount"),
+        (bill({**PAID, "订单金额": "1e3"}), "not an amount"),
+        (bill({**PAID, "订单金额": "0.00"}), "moves no money"),
+        (bill({**PAID, "货币种类": "XXX"}), "unknown currency"),
+        (bill({**PAID, "交易状态": "NEW"}), "unknown trade state"),
+        (bill({**PAID, "商户订单号": ""}), "商户订单号 is missing"),
+        (bill({**REFUNDED, "商户退款单号": "0"}), "商户退款单号 is missing"),
+        (bill({**REFUNDED, "微信退款单号": "0"}), "微信退款单号 is missing"),
+        (bill({**PAID, "交易时间": "yesterday"}), "does not match"),
+        (bill(PAID).replace(b"`2026", b"2026"), "backtick"),
+        (bill({**PAID, "商品名称": "two\nlines"}), "values for|backtick"),
+        (bill(PAID).replace(",`杯子".encode(), b""), "26 values for 27 columns"),
+        (
+            bill(PAID, names=[name for name in NAMES if name not in ("商品名称", "商户数据包")]).replace(
+                b"`CNY", b"`CNY,`x"
+            ),
+            "26 values",
+        ),
+    ],
+)
+def test_what_is_no_bill(content: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse(content)
+
+
+@given(st.binary())
+def test_arbitrary_bytes_raise_nothing_else(content: bytes) -> None:
+    with pytest.raises(ValueError):  # nothing of this kind is a bill
+        parse(content)
+
+
+@given(st.data())
+def test_a_bill_with_some_bytes_changed_is_read_or_refused(data: st.DataObject) -> None:
+    whole = bytearray(bill(PAID, REFUNDED))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    try:
+        lines = parse(bytes(whole))
+    except ValueError:
+        return
+    assert all(line.amount_minor > 0 and line.out_trade_no for line in lines)
+
+
+@given(st.text(), st.text(), st.integers(1, 10**12))
+def test_whatever_stands_in_the_texts_the_amount_is_the_amount(name: str, attached: str, fen: int) -> None:
+    texts = {"商品名称": " ".join(name.splitlines()), "商户数据包": " ".join(attached.splitlines())}
+    (line,) = parse(bill({**PAID, **texts, "订单金额": f"{fen // 100}.{fen % 100:02}"}))
+    assert line.amount_minor == fen
+
+
+def announced(company: Company, **changed: Any) -> dict[str, Any]:
+    told = {
+        "hash_type": "SHA1",
+        "hash_value": hashlib.sha1(bill(PAID, REFUNDED)).hexdigest(),
+        "download_url": f"{company.url}/v3/billdownload/file?token=6XIv5T%2D_&tartype=gzip",
+    }
+    return {**told, **changed}
+
+
+def offering(company: Company, told: Any, file: Callable[[], Answer]) -> None:
+    """Announces `told`, genuinely signed; the file comes unsigned."""
+    company.answer = lambda body: (
+        file() if company.asked[-1][0].startswith("/v3/billdownload/") else signed(told)(body)
+    )
+
+
+def whole_bill() -> Answer:
+    return 200, {"Content-Type": "text/plain"}, bill(PAID, REFUNDED)
+
+
+def test_the_bill_is_asked_for_downloaded_and_read(wechat: WeChatPay, company: Company) -> None:
+    offering(company, announced(company, hash_value=announced(company)["hash_value"].upper()), whole_bill)
+    assert wechat.bill(day=DAY) == parse(bill(PAID, REFUNDED))
+    asked, downloaded = company.asked
+    assert asked[0] == "/v3/bill/tradebill?bill_date=2026-11-20&bill_type=ALL"
+    assert downloaded[0] == "/v3/billdownload/file?token=6XIv5T%2D_&tartype=gzip"
+    assert downloaded[1]["Authorization"].startswith("WECHATPAY2-SHA256-RSA2048 mchid=")
+    assert downloaded[1]["Accept-Encoding"] == "identity"
+
+
+def test_its_days_are_china_s(wechat: WeChatPay) -> None:
+    assert wechat.zone.utcoffset(None) == timedelta(hours=8)
+
+
+def test_no_bill_is_believed_from_ten_o_clock_of_the_next_morning_on(wechat: WeChatPay, company: Company) -> None:
+    day = datetime.now(CHINA).date()
+    ten = datetime(day.year, day.month, day.day, 10, tzinfo=CHINA).timestamp() + 86_400
+    for moment, refused in ((ten - 1, True), (ten, False)):
+        none = {"code": "NO_STATEMENT_EXIST", "message": "none"}
+        company.answer = signed(none, status=400, age_seconds=int(time.time() - moment))
+        early = WeChatPay(wechat.config, clock=lambda moment=moment: moment)
+        with pytest.raises(ProviderUnavailable) if refused else nullcontext():
+            assert early.bill(day=day) == ()
+        early._http.close()
+
+
+def test_a_day_without_trades_and_a_bill_that_is_not_ready(wechat: WeChatPay, company: Company) -> None:
+    company.answer = signed({"code": "NO_STATEMENT_EXIST", "message": "none"}, status=400)
+    assert wechat.bill(day=DAY) == ()
+    company.answer = signed({"code": "STATEMENT_CREATING", "message": "wait"}, status=400)
+    with pytest.raises(ProviderUnavailable, match="2026-11-20 is still being made"):
+        wechat.bill(day=DAY)
+    company.answer = signed({"code": "PARAM_ERROR", "message": "no"}, status=400)
+    with pytest.raises(ProviderRejected, match="PARAM_ERROR"):
+        wechat.bill(day=DAY)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        lambda: (200, {}, bill(PAID)),
+        lambda: (200, {}, bill(PAID, REFUNDED) + b" "),
+        lambda: (200, {}, b""),
+        lambda: (404, {}, bill(PAID, REFUNDED)),
+        lambda: (302, {"Location": "/v3/billdownload/other"}, b""),
+        lambda: (500, {}, b""),
+    ],
+)
+def test_what_is_not_the_announced_file_is_not_read(wechat: WeChatPay, company: Company, file: Any) -> None:
+    offering(company, announced(company), file)
+    with pytest.raises(OutcomeUnknown, match=r"announced|answered"):
+        wechat.bill(day=DAY)
+
+
+def test_a_genuine_file_that_is_no_bill_is_unknown(wechat: WeChatPay, company: Company) -> None:
+    offering(company, announced(company, hash_value=hashlib.sha1(b"x").hexdigest()), lambda: (200, {}, b"x"))
+    with pytest.raises(OutcomeUnknown, match="bill cannot be read"):
+        wechat.bill(day=DAY)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hash_type": "MD5"},
+        {"hash_type": None},
+        {"hash_value": ""},
+        {"hash_value": None},
+        {"download_url": ""},
+        {"download_url": 5},
+    ],
+)
+def test_an_announcement_of_another_shape_is_unknown(
+    wechat: WeChatPay, company: Company, changed: dict[str, Any]
+) -> None:
+    offering(company, announced(company, **changed), whole_bill)
+    with pytest.raises(OutcomeUnknown):
+        wechat.bill(day=DAY)
+    assert len(company.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://169.254.169.254/v3/billdownload/file",
+        "http://localhost:{port}/v3/billdownload/file",
+        "https://127.0.0.1:{port}/v3/billdownload/file",
+        "http://127.0.0.1/v3/billdownload/file",
+        "http://127.0.0.1:1/v3/billdownload/file",
+        "http://user@127.0.0.1:{port}/v3/billdownload/file",
+        "http://127.0.0.1:{port}@evil.example/v3/billdownload/file",
+        "http://127.0.0.1:{port}.evil.example/v3/billdownload/file",
+        "http://127.0.0.1:{port}/other/file",
+        "http://127.0.0.1:{port}/v3/../other/file",
+        "//127.0.0.1:{port}/v3/billdownload/file",
+        "/v3/billdownload/file",
+        "file:///v3/billdownload/file",
+        "not an address",
+        "http://127.0.0.1:{port}/v3/\x00",
+        "http://[",
+        "http://127.0.0.1:99999999/v3/",
+    ],
+)
+def test_a_bill_of_elsewhere_is_not_fetched(wechat: WeChatPay, company: Company, address: str) -> None:
+    port = company.url.rsplit(":", 1)[1]
+    offering(company, announced(company, download_url=address.replace("{port}", port)), whole_bill)
+    with pytest.raises(OutcomeUnknown, match="the download"):
+        wechat.bill(day=DAY)
+    assert len(company.asked) == 1
+
+
+def test_a_bill_without_end_is_given_up(
+    wechat: WeChatPay, company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wechat_module, "BILL_BYTES_MAX", 100_000)
+    offering(company, announced(company), lambda: (200, {}, b"x" * 100_001))
+    with pytest.raises(OutcomeUnknown, match="larger than 100000 bytes"):
+        wechat.bill(day=DAY)
+
+
+def test_a_download_that_does_not_come_in_time_is_unknown(wechat: WeChatPay, company: Company) -> None:
+    done = threading.Event()
+
+    def never() -> Answer:
+        done.wait(30)
+        return 200, {}, b""
+
+    offering(company, announced(company), never)
+    original = wechat._call
+
+    def then_in_a_hurry(*args: Any) -> Any:
+        answer = original(*args)
+        wechat._http.timeout = 0.05
+        return answer
+
+    wechat._call = then_in_a_hurry  # type: ignore[method-assign]
+    try:
+        with pytest.raises(OutcomeUnknown, match="ReadTimeout"):
+            wechat.bill(day=DAY)
+    finally:
+        done.set()
+
+
+def test_a_download_is_one_call_within_the_limits(wechat: WeChatPay, company: Company) -> None:
+    """Limits that let nothing through stop the download as they stop any call."""
+    entered: list[int] = []
+
+    class Limit:
+        def __enter__(self) -> None:
+            entered.append(len(company.asked))
+            if len(entered) == 2:
+                raise ProviderUnavailable("no room")
+
+        def __exit__(self, *error: Any) -> None:
+            """Nothing to give back."""
+
+    wechat._limits = Limit
+    offering(company, announced(company), whole_bill)
+    with pytest.raises(ProviderUnavailable, match="no room"):
+        wechat.bill(day=DAY)
+    assert (entered, len(company.asked)) == ([0, 1], 1)
+
+
+def test_the_announcement_is_believed_signed_only(wechat: WeChatPay, company: Company) -> None:
+    company.answer = lambda _: (200, {}, json.dumps(announced(company)).encode())
+    with pytest.raises(OutcomeUnknown, match="not signed"):
+        wechat.bill(day=DAY)
+    assert len(company.asked) == 1

@@ -1,0 +1,445 @@
+"""The platform's keys over time: overlap, expiry, new certificates, and the API v3 key's successor."""
+
+import json
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import NameOID
+
+from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
+from payments.providers import registry, rsa
+from payments.providers.wechat.client import WeChatPay, answer_message
+from payments.providers.wechat.keys import KeyRing, keep_certificates, serial_of
+from payments.sandbox import keys, state
+from tests.unit.payments.providers.conftest import Company, channels, signed, unpaid
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+API_V3_KEY, FORMER_KEY = b"k" * 32, b"f" * 32
+
+
+class Pair(NamedTuple):
+    serial: str
+    pem: bytes
+    key: Any
+
+
+@cache
+def _key(number: int) -> RSAPrivateKey:
+    return generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def pair(
+    number: int = 1,
+    *,
+    serial: int | None = None,
+    begin: datetime = NOW - timedelta(days=1),
+    end: datetime = NOW + timedelta(days=1),
+    key: Any = None,
+) -> Pair:
+    """A certificate of the platform and its key."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tenpay.com Root CA")])
+    chosen = serial or 0x7A00000000000000000000000000000000000000 + number
+    private = key or _key(number)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(chosen)
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .sign(private, hashes.SHA256())
+    )
+    return Pair(f"{chosen:X}", made.public_bytes(Encoding.PEM), private)
+
+
+def public_key(number: int = 1) -> bytes:
+    return _key(number).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def at(moment: datetime) -> Callable[[], float]:
+    return moment.timestamp
+
+
+@pytest.fixture
+def made(platform: keys.Keys) -> Iterator[Callable[..., WeChatPay]]:
+    """Providers that hold just these platform keys, at the time `NOW`; they listen to nobody."""
+    built: list[WeChatPay] = []
+    (template,) = registry.build({"wechat": _settings(platform)}).values()
+
+    def make(held: Mapping[str, bytes], *, today: datetime = NOW, **changed: Any) -> WeChatPay:
+        config = {"platform_keys": held, "api_v3_keys": (API_V3_KEY,), **changed}
+        built.append(WeChatPay(replace(template.config, **config), clock=at(today)))  # type: ignore[attr-defined]
+        return built[-1]
+
+    yield make
+    for each in (template, *built):
+        each._http.close()  # type: ignore[attr-defined]
+
+
+def _settings(platform: keys.Keys) -> dict[str, str]:
+    own = {
+        name.removeprefix("WECHAT_"): value for name, value in platform.settings.items() if name[:7] == "WECHAT_"
+    }
+    return {**own, "API_URL": "http://127.0.0.1:1"}
+
+
+def letter(by: Pair, *, api_v3_key: bytes = API_V3_KEY, serial: str = "") -> dict[str, Any]:
+    """A genuine notification signed by `by`, as `read_notification` takes it."""
+    sealed = rsa.encrypt(b"{}", key=api_v3_key, nonce=b"twelve bytes", associated_data=b"transaction")
+    resource = {
+        "algorithm": "AEAD_AES_256_GCM",
+        "ciphertext": sealed,
+        "associated_data": "transaction",
+        "nonce": "twelve bytes",
+    }
+    body = json.dumps({"id": f"n-{by.serial}", "event_type": "OTHER", "resource": resource}).encode()
+    timestamp = str(int(NOW.timestamp()))
+    headers = {
+        "Wechatpay-Timestamp": timestamp,
+        "Wechatpay-Nonce": "n",
+        "Wechatpay-Serial": serial or by.serial,
+        "Wechatpay-Signature": rsa.sign(answer_message(timestamp=timestamp, nonce="n", body=body), by.key),
+    }
+    return {"headers": headers, "body": body, "now": NOW}
+
+
+def test_while_two_certificates_overlap_notifications_of_both_are_read(made: Callable[..., WeChatPay]) -> None:
+    old, new, stranger = pair(1), pair(2), pair(3)
+    wechat = made({old.serial: old.pem, new.serial: new.pem})
+    for each in (old, new, old):
+        assert wechat.read_notification(**letter(each)).notification_id == f"n-{each.serial}"
+    with pytest.raises(SignatureInvalid, match="do not hold"):
+        wechat.read_notification(**letter(stranger))
+    with pytest.raises(SignatureInvalid, match="does not verify"):
+        wechat.read_notification(**letter(new, serial=old.serial))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "why"),
+    [
+        (NOW - timedelta(days=9), NOW - timedelta(seconds=1), "expired on 2026-11-19"),
+        (NOW + timedelta(seconds=1), NOW + timedelta(days=9), "not valid yet"),
+    ],
+)
+def test_a_certificate_counts_within_its_time_only(
+    made: Callable[..., WeChatPay], begin: datetime, end: datetime, why: str
+) -> None:
+    outside, valid = pair(1, begin=begin, end=end), pair(2)
+    wechat = made({outside.serial: outside.pem, valid.serial: valid.pem})
+    with pytest.raises(SignatureInvalid, match=why):
+        wechat.read_notification(**letter(outside))
+    assert wechat.read_notification(**letter(valid)).facts == ()
+
+
+def test_what_an_expired_certificate_signed_in_its_time_is_still_read(made: Callable[..., WeChatPay]) -> None:
+    """A kept notification is processed again as of the moment in which it came; the clock tells today's."""
+    old = pair(1, begin=NOW - timedelta(days=9), end=NOW + timedelta(days=1))
+    wechat = made({old.serial: old.pem}, today=NOW + timedelta(days=2))
+    assert wechat.read_notification(**letter(old)).notification_id == f"n-{old.serial}"
+
+
+def test_the_edges_of_a_certificate_s_time_count() -> None:
+    begin, end = NOW, NOW + timedelta(days=9)
+    held = pair(1, begin=begin, end=end)
+    ring = KeyRing({held.serial: held.pem})
+    for moment in (begin, end):
+        assert ring.find(held.serial, now=moment.timestamp()) == held.key.public_key()
+    for moment in (begin - timedelta(seconds=1), end + timedelta(seconds=1)):
+        with pytest.raises(SignatureInvalid):
+            ring.find(held.serial, now=moment.timestamp())
+
+
+def test_an_answer_by_an_expired_certificate_is_unknown(wechat: WeChatPay, company: Company) -> None:
+    ours = state.keys()
+    over = {"begin": datetime.now(UTC) - timedelta(days=9), "end": datetime.now(UTC) - timedelta(seconds=1)}
+    expired = pair(key=ours.platform, serial=int(ours.platform_serial, 16), **over)
+    late = WeChatPay(replace(wechat.config, platform_keys={expired.serial: expired.pem}))
+    company.answer = unpaid(company)
+    assert wechat.query(out_trade_no="a" * 32).facts == ()  # the same signature by a certificate that is valid
+    with pytest.raises(OutcomeUnknown, match="expired on"):
+        late.query(out_trade_no="a" * 32)
+    late._http.close()
+
+
+def test_serials_are_found_in_any_case_and_with_leading_zeros() -> None:
+    held = pair(1, serial=0x0ABCDEF123456789)
+    ring = KeyRing({f"0{held.serial}": held.pem})
+    for spelled in ("ABCDEF123456789", "abcdef123456789", "0ABCDEF123456789", "000abcdef123456789"):
+        assert ring.find(spelled, now=NOW.timestamp()) == held.key.public_key()
+    for other in ("", "0", "ABCDEF12345678", "PUB_KEY_ID_ABCDEF123456789"):
+        with pytest.raises(SignatureInvalid, match="do not hold"):
+            ring.find(other, now=NOW.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("serial", "pem", "why"),
+    [
+        ("7B" * 20, pair(1).pem, "has the serial 7A"),
+        (pair(1).serial, public_key(), "."),
+        (pair(1).serial, b"nonsense", "."),
+        ("PUB_KEY_ID_1", b"nonsense", "."),
+        (
+            pair(1).serial,
+            pair(1, key=ec.generate_private_key(ec.SECP256R1())).pem,
+            "not an RSA public key",
+        ),
+    ],
+)
+def test_what_is_not_the_key_of_its_name_is_not_held(serial: str, pem: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        KeyRing({serial: pem})
+
+
+def test_of_several_public_keys_the_greatest_id_is_named_and_all_count() -> None:
+    ids = ["PUB_KEY_ID_0119000000012026", "PUB_KEY_ID_0119000000012025", "PUB_KEY_ID_0119000000012024"]
+    for order in (ids, ids[::-1]):
+        ring = KeyRing({name: public_key(ids.index(name)) for name in order})
+        assert ring.public_key_id == "PUB_KEY_ID_0119000000012026"
+        assert [ring.find(name, now=NOW.timestamp()) for name in ids] == [
+            _key(at_).public_key() for at_ in range(3)
+        ]
+    assert KeyRing({pair(1).serial: pair(1).pem}).public_key_id is None
+
+
+def test_without_a_public_key_none_is_named(wechat: WeChatPay, company: Company) -> None:
+    company.answer = unpaid(company)
+    serial = state.keys().platform_serial
+    only = replace(wechat.config, platform_keys={serial: wechat.config.platform_keys[serial]})
+    provider = WeChatPay(only)
+    provider.query(out_trade_no="a" * 32)
+    provider._http.close()
+    assert "Wechatpay-Serial" not in company.asked[0][1]
+
+
+def listed(*certificates: Pair, api_v3_key: bytes, **changed: Any) -> dict[str, Any]:
+    """The document of ``GET /v3/certificates``."""
+    return {
+        "data": [
+            {
+                "serial_no": each.serial,
+                "effective_time": "2026-11-19T08:00:00+08:00",
+                "expire_time": "2031-11-18T08:00:00+08:00",
+                "encrypt_certificate": {
+                    "algorithm": "AEAD_AES_256_GCM",
+                    "nonce": "twelve bytes",
+                    "associated_data": "certificate",
+                    "ciphertext": rsa.encrypt(
+                        each.pem, key=api_v3_key, nonce=b"twelve bytes", associated_data=b"certificate"
+                    ),
+                },
+                **changed,
+            }
+            for each in certificates
+        ]
+    }
+
+
+def test_certificates_are_fetched_decrypted_and_given_by_serial(wechat: WeChatPay, company: Company) -> None:
+    (current,) = wechat.config.api_v3_keys
+    one, two = pair(1), pair(2)
+    company.answer = signed(listed(one, two, api_v3_key=current))
+    assert wechat.download_certificates() == {one.serial: one.pem, two.serial: two.pem}
+    assert company.asked[0][0] == "/v3/certificates"
+    company.answer = signed({"data": []})
+    assert wechat.download_certificates() == {}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"serial_no": "7B" * 20},
+        {"serial_no": 5},
+        {"encrypt_certificate": None},
+        {"encrypt_certificate": {"algorithm": "AEAD_AES_256_GCM"}},
+        {"encrypt_certificate": {"algorithm": "NONE", "ciphertext": "", "nonce": "", "associated_data": ""}},
+    ],
+)
+def test_certificates_of_another_shape_are_unknown(
+    wechat: WeChatPay, company: Company, changed: dict[str, Any]
+) -> None:
+    company.answer = signed(listed(pair(1), api_v3_key=wechat.config.api_v3_keys[0], **changed))
+    with pytest.raises(OutcomeUnknown, match="certificates cannot be read"):
+        wechat.download_certificates()
+
+
+def test_certificates_for_another_merchant_are_unknown(wechat: WeChatPay, company: Company) -> None:
+    for document in (listed(pair(1), api_v3_key=FORMER_KEY), {"data": 5}, {}):
+        company.answer = signed(document)
+        with pytest.raises(OutcomeUnknown, match="certificates cannot be read"):
+            wechat.download_certificates()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_new_certificates_are_kept_beside_the_old_ones(tmp_path: Path) -> None:
+    one, two = pair(1), pair(2)
+    (tmp_path / "PUB_KEY_ID_1.pem").write_bytes(public_key())
+    assert keep_certificates(tmp_path, {one.serial: one.pem}) == (one.serial,)
+    assert keep_certificates(tmp_path, {two.serial: two.pem, one.serial: one.pem}) == (two.serial,)
+    assert keep_certificates(tmp_path, {two.serial: two.pem, one.serial: one.pem}) == ()
+    assert names(tmp_path) == sorted(["PUB_KEY_ID_1.pem", f"{one.serial}.pem", f"{two.serial}.pem"])
+    kept = tmp_path / f"{one.serial}.pem"
+    assert kept.read_bytes() == one.pem
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o644
+
+
+def test_a_file_with_other_content_is_never_overwritten(tmp_path: Path) -> None:
+    one, two, three = pair(1), pair(2), pair(3)
+    (tmp_path / f"{one.serial}.pem").write_bytes(b"something else")
+    (tmp_path / f"{two.serial}.pem").write_bytes(pair(2, end=NOW + timedelta(days=99)).pem)
+    with pytest.raises(ValueError, match="a person must look") as caught:
+        keep_certificates(tmp_path, {each.serial: each.pem for each in (one, two, three)})
+    assert f"{one.serial}.pem, {two.serial}.pem" in str(caught.value)
+    assert (tmp_path / f"{one.serial}.pem").read_bytes() == b"something else"
+    assert (tmp_path / f"{two.serial}.pem").read_bytes() != two.pem
+    assert (tmp_path / f"{three.serial}.pem").read_bytes() == three.pem  # the others are kept all the same
+    assert len(names(tmp_path)) == 3
+
+
+def test_the_same_certificate_with_other_line_ends_is_the_same(tmp_path: Path) -> None:
+    one = pair(1)
+    by_hand = one.pem.replace(b"\n", b"\r\n") + b"\r\n"
+    (tmp_path / f"{one.serial}.pem").write_bytes(by_hand)
+    assert keep_certificates(tmp_path, {one.serial: one.pem}) == ()
+    assert (tmp_path / f"{one.serial}.pem").read_bytes() == by_hand
+
+
+@pytest.mark.parametrize(
+    ("serial", "pem"),
+    [
+        ("../" + pair(1).serial, pair(1).pem),
+        (pair(1).serial.lower(), pair(1).pem),
+        (pair(1).serial, pair(2).pem),
+        (pair(1).serial, b"nonsense"),
+        ("PUB_KEY_ID_1", public_key()),
+        ("1", pair(1, serial=1).pem),
+    ],
+)
+def test_what_is_not_the_certificate_of_its_serial_is_not_kept(tmp_path: Path, serial: str, pem: bytes) -> None:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    with pytest.raises(ValueError):
+        keep_certificates(folder, {pair(2).serial: pair(2).pem, serial: pem})
+    assert (names(folder), names(tmp_path)) == ([], ["keys"])
+
+
+def test_a_folder_that_cannot_be_written_to_says_so(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        keep_certificates(tmp_path / "nowhere", {pair(1).serial: pair(1).pem})
+
+
+def test_many_at_once_keep_it_once(tmp_path: Path) -> None:
+    certificates = {each.serial: each.pem for each in (pair(1), pair(2))}
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        told = list(pool.map(lambda _: keep_certificates(tmp_path, certificates), range(16)))
+    assert sorted(serial for new in told for serial in new) == sorted(certificates)
+    assert names(tmp_path) == sorted(f"{serial}.pem" for serial in certificates)
+
+
+def test_kept_certificates_are_loaded_at_the_next_start(
+    platform: keys.Keys, company: Company, tmp_path: Path
+) -> None:
+    one, two = pair(1), pair(2)
+    keep_certificates(tmp_path, {each.serial: each.pem for each in (one, two)})
+    settings = channels(company)
+    settings["wechat"]["PLATFORM_KEYS_DIR"] = str(tmp_path)
+    built: Any = registry.build({"wechat": settings["wechat"]})["wechat"]
+    built._http.close()
+    assert built.config.platform_keys == {one.serial: one.pem, two.serial: two.pem}
+    assert serial_of(one.pem) == one.serial
+
+
+def test_a_certificate_under_another_s_name_stops_the_start(
+    platform: keys.Keys, company: Company, tmp_path: Path
+) -> None:
+    settings = channels(company)
+    settings["wechat"]["PLATFORM_KEYS_DIR"] = str(tmp_path)
+    (tmp_path / f"{pair(2).serial}.pem").write_bytes(pair(1).pem)
+    with pytest.raises(registry.ConfigError, match=f"WECHAT_PLATFORM_KEYS_DIR: {pair(2).serial}.pem is not what"):
+        registry.build({"wechat": settings["wechat"]})
+
+
+def test_what_either_api_v3_key_encrypted_is_read(made: Callable[..., WeChatPay]) -> None:
+    by = pair(1)
+    wechat = made({by.serial: by.pem}, api_v3_keys=(API_V3_KEY, FORMER_KEY))
+    for key in (API_V3_KEY, FORMER_KEY):
+        assert wechat.read_notification(**letter(by, api_v3_key=key)).notification_id == f"n-{by.serial}"
+    with pytest.raises(NotificationMalformed):
+        wechat.read_notification(**letter(by, api_v3_key=b"x" * 32))
+    afterwards = made({by.serial: by.pem}, api_v3_keys=(API_V3_KEY,))
+    with pytest.raises(NotificationMalformed):
+        afterwards.read_notification(**letter(by, api_v3_key=FORMER_KEY))
+
+
+@pytest.mark.parametrize("api_v3_keys", [(), (b"short",), (API_V3_KEY, b"short"), (API_V3_KEY + b"x",)])
+def test_every_api_v3_key_has_32_bytes(made: Callable[..., WeChatPay], api_v3_keys: tuple[bytes, ...]) -> None:
+    with pytest.raises(ValueError, match="32 bytes"):
+        made({pair(1).serial: pair(1).pem}, api_v3_keys=api_v3_keys)
+
+
+def with_key_file(company: Company, file: Path, **more: str) -> dict[str, dict[str, str]]:
+    settings = channels(company)["wechat"]
+    del settings["API_V3_KEY"]
+    return {"wechat": {**settings, "API_V3_KEY_FILE": str(file), **more}}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_api_v3_keys_stand_in_a_file_the_current_one_first(
+    platform: keys.Keys, company: Company, tmp_path: Path, end: str
+) -> None:
+    one, two = secrets.token_hex(16), secrets.token_hex(16)
+    file = tmp_path / "keys"
+    for content in (f"{one}{end}{two}{end}", f"{end}{one}{end}{end}{two}"):
+        file.write_bytes(content.encode())
+        built: Any = registry.build(with_key_file(company, file))["wechat"]
+        built._http.close()
+        assert built.config.api_v3_keys == (one.encode(), two.encode())
+        assert one not in repr(built.config)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "WECHAT_API_V3_KEY_FILE: .* holds no key"),
+        (b"\n\n", "WECHAT_API_V3_KEY_FILE: .* holds no key"),
+        (b"short", "WECHAT_API_V3_KEY_FILE: line 1 must have 32 bytes, not 5"),
+        (b"k" * 32 + b"\nsecret\n", "WECHAT_API_V3_KEY_FILE: line 2 must have 32 bytes, not 6"),
+        (b"k" * 32 + b" \n", "WECHAT_API_V3_KEY_FILE: line 1 must have 32 bytes, not 33"),
+    ],
+)
+def test_a_wrong_key_file_is_named(
+    platform: keys.Keys, company: Company, tmp_path: Path, content: bytes, why: str
+) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(content)
+    with pytest.raises(registry.ConfigError, match=why) as caught:
+        registry.build(with_key_file(company, file))
+    assert "secret" not in str(caught.value)
+
+
+def test_one_of_key_and_key_file_is_needed(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(registry.ConfigError, match=r"WECHAT_API_V3_KEY_FILE: .* cannot be read"):
+        registry.build(with_key_file(company, nowhere))
+    with pytest.raises(registry.ConfigError, match="both set"):
+        registry.build(with_key_file(company, nowhere, API_V3_KEY="k" * 32))
+    settings = with_key_file(company, nowhere)
+    del settings["wechat"]["API_V3_KEY_FILE"]
+    with pytest.raises(registry.ConfigError, match="Neither WECHAT_API_V3_KEY nor WECHAT_API_V3_KEY_FILE"):
+        registry.build(settings)

@@ -1,0 +1,223 @@
+"""WeChat's three ways to pay: what is sent, what the shopper's page gets, and what proves nothing."""
+
+import json
+from base64 import b64decode
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+
+from payments.errors import OutcomeUnknown, ProviderRejected
+from payments.providers import rsa
+from payments.providers.base import NextActionType, Payer, PayMethod
+from payments.providers.wechat.client import WeChatPay, answer_message
+from payments.sandbox import keys, state
+from tests.unit.payments.providers.conftest import Company, signed, unpaid
+
+NUMBER = "a" * 32
+SHOPPER = Payer(openid="oUpF8uMuAJO", client_ip="203.0.113.7")
+H5_URL = "https://wx.tenpay.com/cgi-bin/mmpayweb-bin/checkmweb?prepay_id=wx2016&package=1037"
+ANSWERS = {
+    PayMethod.NATIVE: {"code_url": "weixin://wxpay/bizpayurl?pr=x"},
+    PayMethod.H5: {"h5_url": H5_URL},
+    PayMethod.JSAPI: {"prepay_id": "wx201410272009395522657a690389285100"},
+}
+
+
+def create(provider: WeChatPay, **changed: Any) -> Any:
+    wanted: dict[str, Any] = {
+        "out_trade_no": NUMBER,
+        "amount_minor": 1990,
+        "currency": "CNY",
+        "description": "杯子",
+        "notify_url": "http://127.0.0.1:1/n",
+        "return_url": "http://127.0.0.1:1/orders/1?a=b&c=é",
+        "expires_at": datetime(2026, 11, 20, 4, tzinfo=UTC),
+    }
+    return provider.create(**{**wanted, **changed})
+
+
+def listening(company: Company, answer: Any) -> list[dict[str, Any]]:
+    """Answers so from now on; the bodies that arrive."""
+    bodies: list[dict[str, Any]] = []
+
+    def take(body: bytes) -> Any:
+        bodies.append(json.loads(body))
+        return signed(answer)(body)
+
+    company.answer = take
+    return bodies
+
+
+def test_the_ways_and_the_one_that_is_used_where_none_is_asked_for(wechat: WeChatPay, company: Company) -> None:
+    assert wechat.methods == (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
+    bodies = listening(company, ANSWERS[PayMethod.NATIVE])
+    for method in (None, PayMethod.NATIVE):
+        action = create(wechat, method=method, payer=SHOPPER)
+        assert (action.type, action.url) == (NextActionType.QR_CODE, "weixin://wxpay/bizpayurl?pr=x")
+    assert bodies[0] == bodies[1]
+    assert bodies[0]["time_expire"] == "2026-11-20T12:00:00+08:00"
+    assert not {"payer", "scene_info"} & set(bodies[0])  # what a method does not need is not told
+    assert [path for path, _ in company.asked] == ["/v3/pay/transactions/native"] * 2
+
+
+def test_jsapi_hands_the_wallet_arguments_that_we_signed(
+    wechat: WeChatPay, company: Company, platform: keys.Keys
+) -> None:
+    (body,) = [listening(company, ANSWERS[PayMethod.JSAPI])]
+    action = create(wechat, method=PayMethod.JSAPI, payer=SHOPPER)
+    assert (company.asked[0][0], body[0]["payer"]) == ("/v3/pay/transactions/jsapi", {"openid": SHOPPER.openid})
+    assert (action.type, action.url, action.reference) == (NextActionType.JSAPI, "", "")
+    assert set(action.params) == {"appId", "timeStamp", "nonceStr", "package", "signType", "paySign"}
+    params = action.params
+    assert params["appId"] == platform.settings["WECHAT_APP_ID"]
+    assert params["package"] == "prepay_id=wx201410272009395522657a690389285100"
+    assert (params["signType"], params["timeStamp"].isdigit(), len(params["nonceStr"])) == ("RSA", True, 32)
+    covered = f"{params['appId']}\n{params['timeStamp']}\n{params['nonceStr']}\n{params['package']}\n"
+    # raises if the signature is not the merchant's; by the library itself, not by our own code
+    platform.merchant.public_key().verify(
+        b64decode(params["paySign"]), covered.encode(), padding.PKCS1v15(), hashes.SHA256()
+    )
+
+
+def test_each_page_gets_arguments_of_its_own(wechat: WeChatPay, company: Company) -> None:
+    company.answer = signed(ANSWERS[PayMethod.JSAPI])
+    first, again = (create(wechat, method=PayMethod.JSAPI, payer=SHOPPER).params for _ in range(2))
+    assert first["package"] == again["package"]
+    assert first["nonceStr"] != again["nonceStr"]
+
+
+def test_h5_goes_to_the_platform_and_comes_back_to_us(wechat: WeChatPay, company: Company) -> None:
+    bodies = listening(company, ANSWERS[PayMethod.H5])
+    action = create(wechat, method=PayMethod.H5, payer=SHOPPER)
+    assert company.asked[0][0] == "/v3/pay/transactions/h5"
+    assert bodies[0]["scene_info"] == {"payer_client_ip": "203.0.113.7", "h5_info": {"type": "Wap"}}
+    assert action.type is NextActionType.REDIRECT
+    back = "http%3A%2F%2F127.0.0.1%3A1%2Forders%2F1%3Fa%3Db%26c%3D%C3%A9"
+    assert action.url == f"{H5_URL}&redirect_url={back}"
+    assert create(wechat, method=PayMethod.H5, payer=SHOPPER, return_url="").url == H5_URL
+    company.answer = signed({"h5_url": "https://wx.tenpay.com/x"})
+    assert create(wechat, method=PayMethod.H5, payer=SHOPPER).url.startswith(
+        "https://wx.tenpay.com/x?redirect_url="
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "payer", "why"),
+    [
+        (PayMethod.JSAPI, Payer(), "openid"),
+        (PayMethod.JSAPI, Payer(client_ip="203.0.113.7"), "openid"),
+        (PayMethod.H5, Payer(), "client_ip"),
+        (PayMethod.H5, Payer(openid="o"), "client_ip"),
+        (PayMethod.H5, Payer(client_ip="localhost"), "localhost"),
+        (PayMethod.PAGE, SHOPPER, "is not one of native, h5, jsapi"),
+        (PayMethod.PRECREATE, SHOPPER, "is not one of native, h5, jsapi"),
+        (PayMethod.INTENT, SHOPPER, "is not one of native, h5, jsapi"),
+    ],
+)
+def test_what_cannot_be_opened_is_not_sent(
+    wechat: WeChatPay, company: Company, method: PayMethod, payer: Payer, why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        create(wechat, method=method, payer=payer)
+    assert company.asked == []
+
+
+def test_an_ipv6_address_is_one_too(wechat: WeChatPay, company: Company) -> None:
+    bodies = listening(company, ANSWERS[PayMethod.H5])
+    create(wechat, method=PayMethod.H5, payer=Payer(client_ip="2001:db8::1"))
+    assert bodies[0]["scene_info"]["payer_client_ip"] == "2001:db8::1"
+
+
+@pytest.mark.parametrize("method", list(ANSWERS))
+@pytest.mark.parametrize("value", [None, "", 5, []])
+def test_an_answer_without_its_member_is_unknown(
+    wechat: WeChatPay, company: Company, method: PayMethod, value: Any
+) -> None:
+    company.answer = signed({name: value for name in ANSWERS[method] if value is not None})
+    with pytest.raises(OutcomeUnknown):
+        create(wechat, method=method, payer=SHOPPER)
+
+
+CALLS: dict[str, Any] = {
+    "jsapi": lambda provider: create(provider, method=PayMethod.JSAPI, payer=SHOPPER),
+    "h5": lambda provider: create(provider, method=PayMethod.H5, payer=SHOPPER),
+    "bill": lambda provider: provider.bill(day=date(2026, 11, 20)),
+    "certificates": lambda provider: provider.download_certificates(),
+}
+TOLD = {
+    **ANSWERS[PayMethod.JSAPI],
+    **ANSWERS[PayMethod.H5],
+    "code": "NO_STATEMENT_EXIST",
+    "hash_type": "SHA1",
+    "hash_value": "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    "download_url": "http://127.0.0.1:1/v3/billdownload/file?token=x",
+    "data": [],
+}
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 500])
+@pytest.mark.parametrize("call", CALLS)
+def test_unsigned_answers_of_the_new_calls_prove_nothing(
+    wechat: WeChatPay, company: Company, call: str, status: int
+) -> None:
+    company.answer = lambda _: (status, {}, json.dumps(TOLD).encode())
+    with pytest.raises(OutcomeUnknown):
+        CALLS[call](wechat)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("age_seconds", [301, -302])
+@pytest.mark.parametrize("call", CALLS)
+def test_stale_answers_of_the_new_calls_prove_nothing(
+    wechat: WeChatPay, company: Company, call: str, age_seconds: int, status: int
+) -> None:
+    company.answer = signed(TOLD, status=status, age_seconds=age_seconds)
+    with pytest.raises(OutcomeUnknown, match="stale or of the future"):
+        CALLS[call](wechat)
+
+
+@pytest.mark.parametrize("serial", ["0" * 40, "PUB_KEY_ID_1", "6E" * 20])
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("call", CALLS)
+def test_answers_signed_by_an_unknown_key_prove_nothing(
+    wechat: WeChatPay, company: Company, call: str, status: int, serial: str
+) -> None:
+    def answer(body: bytes) -> Any:
+        told, headers, content = signed(TOLD, status=status)(body)
+        return told, {**headers, "Wechatpay-Serial": serial}, content
+
+    company.answer = answer
+    with pytest.raises(OutcomeUnknown, match="do not hold"):
+        CALLS[call](wechat)
+    assert len(company.asked) == 1  # and no key is fetched for it
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_answers_signed_by_somebody_else_prove_nothing(wechat: WeChatPay, company: Company, call: str) -> None:
+    """The serial is one that we hold; the key is the merchant's own."""
+
+    def answer(body: bytes) -> Any:
+        status, headers, content = signed(TOLD)(body)
+        message = answer_message(timestamp=headers["Wechatpay-Timestamp"], nonce="n", body=content)
+        return status, {**headers, "Wechatpay-Signature": rsa.sign(message, state.keys().merchant)}, content
+
+    company.answer = answer
+    with pytest.raises(OutcomeUnknown, match="does not verify"):
+        CALLS[call](wechat)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_signed_refusals_of_the_new_calls_are_refusals(wechat: WeChatPay, company: Company, call: str) -> None:
+    company.answer = signed({"code": "NO_AUTH", "message": "not yours"}, status=403)
+    with pytest.raises(ProviderRejected, match="NO_AUTH"):
+        CALLS[call](wechat)
+
+
+def test_the_reference_is_ignored(wechat: WeChatPay, company: Company) -> None:
+    company.answer = unpaid(company)
+    told = [wechat.query(out_trade_no=NUMBER, reference=reference) for reference in ("", "pi_1")]
+    assert told[0] == told[1]
+    assert company.asked[0][0] == company.asked[1][0]
