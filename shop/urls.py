@@ -18,6 +18,7 @@ from idempotency.drf import TokenList
 from shop.api.schemaview import SchemaView
 from shop.platform.fallbacks import no_such_call, no_such_page
 from shop.web.decorators import posted_only
+from shop.web.live import OrderEvents
 from shop.web.login import LoginView
 from shop.web.rates import limits_guesses
 
@@ -33,6 +34,7 @@ api_docs = csp_update({"style-src": [csp.SELF, csp.UNSAFE_INLINE], "img-src": [c
 api_v1 = [
     path("idempotency-tokens", TokenList.as_view(), name="idempotency-tokens"),
     *shop.api.urls.urlpatterns,
+    path("orders/<hexid:order_id>/events", OrderEvents.as_view(), name="api-order-events"),
     *payments.urls.api_urlpatterns,
 ]
 

@@ -11,8 +11,8 @@ from rest_framework import serializers
 from payments.api.serializers import MoneySerializer, WholeNumberField
 from payments.providers.base import PayMethod
 from shop.models import Order, OrderStatus
+from shop.orders.placing import MAX_ITEMS
 
-MAX_ITEMS = 20
 MAX_QUANTITY = 1_000_000  # of one product; what there is of it, the stock says
 
 

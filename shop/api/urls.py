@@ -5,7 +5,6 @@ from django.urls import path
 from shop.api.orders import OrderCancel, OrderDetail, OrderList, OrderPayment
 from shop.api.products import ProductDetail, ProductLike, ProductList
 from shop.api.scarce import CouponDraw, FlashSaleOrder
-from shop.web.live import OrderEvents
 
 urlpatterns = [
     path("products", ProductList.as_view(), name="api-products"),
@@ -17,5 +16,4 @@ urlpatterns = [
     path("orders/<hexid:order_id>/payment", OrderPayment.as_view(), name="api-order-payment"),
     path("flash-sales/<slug:sku>/orders", FlashSaleOrder.as_view(), name="api-flash-sale-order"),
     path("coupons/<slug:campaign>/draw", CouponDraw.as_view(), name="api-coupon-draw"),
-    path("orders/<hexid:order_id>/events", OrderEvents.as_view(), name="api-order-events"),
 ]

@@ -13,9 +13,9 @@ from typing import Any
 from django.contrib.sessions.backends.base import SessionBase
 from django.contrib.sessions.models import Session
 
-from shop.api.serializers import MAX_ITEMS
 from shop.errors import BasketChanged, BasketFull, FlashSaleOnly, ProductNotFound
 from shop.models import Product
+from shop.orders.placing import MAX_ITEMS
 from shop.platform.sessions import SessionStore
 
 KEY = "basket"

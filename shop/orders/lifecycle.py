@@ -12,7 +12,7 @@ Lock order: the order's row, then products in primary-key order. Payment rows ar
 the settling transaction the payments app locks its payment first and then calls `on_payment`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -23,7 +23,6 @@ from django.utils import timezone
 
 from idempotency.postgres.statements import Statement, send
 from payments.attempts import services
-from shop import sales as flashsale
 from shop import stock
 from shop.catalog import changes
 from shop.errors import OrderNotFound, OrderPaid
@@ -52,6 +51,9 @@ _STEPS = {
     for before, steps in NEXT.items()
     for after in steps
 }
+
+# called with ``order_id`` after the commit that closed an order; `shop.apps` adds what the sales do then
+after_closing: list[Callable[..., None]] = []
 
 CLOSING_GRACE_SECONDS = 60  # longer than one closing takes, so that the timer does not run beside it
 
@@ -179,8 +181,8 @@ def _close_here(*, order_id: UUID) -> None:
     if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.CLOSED):
         items = OrderItem.objects.filter(order_id=order_id).values_list("product_id", "quantity")
         stock.release(quantities=dict(items))
-        # its unit of a flash sale is on sale again; robust: the order is closed, whatever becomes of this
-        transaction.on_commit(partial(flashsale.returned, order_id=order_id), robust=True)
+        for then in after_closing:  # robust: the order is closed, whatever becomes of this
+            transaction.on_commit(partial(then, order_id=order_id), robust=True)
 
 
 def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:

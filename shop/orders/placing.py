@@ -27,6 +27,8 @@ from shop.errors import (
 )
 from shop.models import Order, OrderItem, OrderStatus, Product
 
+MAX_ITEMS = 20  # products of one order
+
 
 def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "") -> Order:
     """Take the units off the shelf and write the order.

@@ -11,9 +11,9 @@ from django.utils.translation import gettext_lazy as _
 
 from payments.money import EXPONENTS
 from payments.providers.base import PayMethod
-from shop.api.serializers import MAX_ITEMS
 from shop.orders import checkout
 from shop.orders.basket import MAX_UNITS
+from shop.orders.placing import MAX_ITEMS
 
 CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
 
