@@ -44,9 +44,8 @@ programs:
 
 # two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
 # is not measured for coverage, which would make it half as long again
-MEASURED = tests/unit tests/integration tests/integration/payments/providers tests/unit/payments/providers/vectors
-UNMEASURED = tests/system/browser tests/system/chaos tests/system/concurrency tests/system/crash tests/system/elsewhere tests/system/failures tests/system/fuzz \
-  tests/system/money
+MEASURED = tests/unit tests/integration
+UNMEASURED = tests/system --ignore=tests/system/cluster --ignore=tests/system/protocol
 
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
 	@failed=; \
@@ -65,9 +64,11 @@ $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 
 test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6 (PYTHON=python3.12 or newer)
 	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) $(BY_FILE) \
-	  tests/unit/idempotency $(addprefix tests/integration/,idempotency settlement shop test_service.py) \
-	  $(addprefix --ignore=tests/integration/,shop/test_schema.py settlement/test_garbage.py \
-	    settlement/test_observations.py settlement/test_guards.py idempotency/test_inbox.py) $(PYTEST_FLAGS)
+	  tests/unit/idempotency $(addprefix tests/integration/,idempotency payments/settlement shop) \
+	  tests/system/test_service.py \
+	  $(addprefix --ignore=tests/integration/,shop/api/test_schema.py idempotency/test_inbox.py \
+	    $(addprefix payments/,settlement/test_observations.py settlement/test_guards.py webhooks/test_garbage.py \
+	      webhooks/test_inbox.py)) $(PYTEST_FLAGS)
 
 wrk:
 	@command -v wrk >/dev/null || { $(call apt,wrk); } \

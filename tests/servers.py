@@ -13,12 +13,10 @@ from shop.devserver.embedded import EmbeddedServers
 
 LONG = (
     "tests/system/secrets/test_nothing",
-    "tests/system/concurrency/test_",
-    "tests/system/concurrency/shop/test_flash",
-    "tests/system/concurrency/settlement/test_workers",
+    "tests/system/concurrency",
     "tests/integration/idempotency/locks",
+    "tests/integration/idempotency/protocol/test_every",
     "tests/system/stores",
-    "tests/system/protocol/test_every",
     "tests/system/money",
     "tests/system/browser",
     "tests/system/crash",
