@@ -17,7 +17,8 @@ import sys
 
 import redis
 
-from idempotency.locks import Lock, places
+from idempotency.locks import Lock
+from idempotency.locks.engine import places
 
 places.LEASE_SECONDS = 0.5  # for the watchdog to prolong
 lock = Lock("thing", client=redis.Redis.from_url(sys.argv[1]))

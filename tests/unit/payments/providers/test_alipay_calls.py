@@ -214,7 +214,7 @@ def test_files_that_are_not_the_bill(alipay: Alipay, bills: Bills, file: Answer)
 
 
 def test_the_bill_of_another_day_is_not_the_bill(alipay: Alipay, bills: Bills) -> None:
-    with pytest.raises(OutcomeUnknown, match=r"ValueError at alipay_bill\.py"):
+    with pytest.raises(OutcomeUnknown, match=r"ValueError at bill\.py"):
         alipay.bill(day=DAY + timedelta(days=1))
 
 
