@@ -62,7 +62,7 @@ def required(wheel: Path) -> tuple[set[str], set[str]]:
 
 def test_the_wheel_carries_what_python_does_not_import(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"idempotency/scripts/{name}.lua" for name in ("claim", "finish", "release")} <= names
+    assert {f"idempotency/redis/scripts/{name}.lua" for name in ("claim", "finish", "release")} <= names
     assert "idempotency/templates/admin/idempotency/ledgerentry/statistics.html" in names
     assert "idempotency/migrations/0001_initial.py" in names
     assert "idempotency/py.typed" in names

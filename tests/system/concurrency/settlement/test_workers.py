@@ -28,7 +28,7 @@ import django
 django.setup()
 from django.conf import settings
 from procrastinate.contrib.django import app
-from shop import fulfilment
+from shop.orders import fulfilment
 
 def die(event):
     fulfilment.on_event(event)
