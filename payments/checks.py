@@ -1,8 +1,9 @@
 """System checks: what the settings name exists, and every configured channel can be built."""
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,23 @@ def check_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         else:
             if not callable(function):
                 found.append(Error(f"{name} = {path!r} is not a function.", id="payments.E002"))
+            elif name == "PAYMENT_ORDER_LISTENER" and not _takes(function, "order_id", "event", "work"):
+                found.append(
+                    Error(
+                        f"{name} = {path!r} must take order_id, event and work by name:"
+                        " see payments.settlement.apply.OrderListener.",
+                        id="payments.E002",
+                    )
+                )
     return found
+
+
+def _takes(function: Callable[..., object], *names: str) -> bool:
+    try:
+        signature(function).bind(**dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
 
 
 @register(Tags.security)

@@ -39,6 +39,23 @@ class RefundStatus(StrEnum):
     FAILED = "failed"  # no money moved; a person must look
 
 
+class AnomalyKind(StrEnum):
+    """Why a person should look at something about money."""
+
+    UNKNOWN_TRADE = "unknown_trade"
+    AMOUNT_MISMATCH = "amount_mismatch"
+    MERCHANT_MISMATCH = "merchant_mismatch"
+    PAID_AFTER_CLOSE = "paid_after_close"
+    PAID_TWICE = "paid_twice"
+    CONTENT_CHANGED = "content_changed"
+    REFUND_EXCEEDS_PAID = "refund_exceeds_paid"
+    REFUND_FAILED = "refund_failed"
+    NOTIFICATION_FAILED = "notification_failed"
+
+
+# kinds whose money we hold and refund by policy; the others wait for a person
+REFUNDED_BY_POLICY = frozenset({AnomalyKind.AMOUNT_MISMATCH, AnomalyKind.PAID_AFTER_CLOSE, AnomalyKind.PAID_TWICE})
+
 LIVE_ATTEMPTS = frozenset({AttemptStatus.CREATED, AttemptStatus.PENDING, AttemptStatus.UNCERTAIN})
 OPEN_REFUNDS = frozenset({RefundStatus.REQUESTED, RefundStatus.PROCESSING, RefundStatus.UNCERTAIN})
 

@@ -11,7 +11,7 @@ from payments.attempts import certificates, services
 from payments.errors import ProviderError
 from payments.reconciliation import bills, reconcile
 from payments.refunds import steps as refunds
-from payments.settlement import sequence
+from payments.settlement import events
 
 
 @app.periodic(cron="* * * * * */10")
@@ -75,12 +75,12 @@ async def take_up_stalled(context: JobContext, timestamp: int) -> int:
 # ahead of all other work: what it finds waits for a worker already
 @app.task(name="payments.queue_events", queueing_lock="payments.queue_events", priority=10)
 def queue_events(timestamp: int) -> int:
-    """Every second: a job for each payment with events that wait; see `sequence.queue_waiting`.
+    """Every second: a job for each payment with events that wait; see `events.queue_waiting`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
     """
-    return sequence.queue_waiting()
+    return events.queue_waiting()
 
 
 @app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))
@@ -90,7 +90,7 @@ def handle_events(payment_id: str) -> int:
     Args:
         payment_id: 32 hexadecimal characters.
     """
-    return sequence.handle(UUID(hex=payment_id))
+    return events.handle(UUID(hex=payment_id))
 
 
 @app.periodic(cron="* * * * * */30")
@@ -101,7 +101,7 @@ def handle_overdue_events(timestamp: int) -> int:
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
     """
-    return sequence.handle_overdue()
+    return events.handle_overdue()
 
 
 @app.periodic(cron="30 2,5,8 * * *")

@@ -20,7 +20,7 @@ from payments.admin.forms import ReasonForm
 from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
 from payments.models import Attempt, Notification
 from payments.operations import decisions
-from payments.settlement.position import as_id
+from payments.settlement.state import as_id
 
 Verdict = Notification.Verdict
 

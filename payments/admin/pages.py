@@ -20,7 +20,7 @@ from idempotency.conf import config
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
 from payments.operations.decisions import NotDecidable, Operator, Result
-from payments.settlement.position import as_id
+from payments.settlement.state import as_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from payments.models import (
 from payments.models.audit import subject_of
 from payments.operations.decisions import ATTEMPT_IS
 from payments.providers.base import FactKind
-from payments.settlement.position import as_id
+from payments.settlement.state import as_id
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
 FOLDING = timedelta(seconds=1)  # a transaction that folds a notification is over in less

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from payments.channels import limits
 from payments.errors import NoRoom
 from payments.models import Attempt
-from payments.settlement.schedule import FIRST_SECONDS
+from payments.settlement.backoff import FIRST_SECONDS
 
 AGAIN = timedelta(seconds=FIRST_SECONDS)  # no oftener than the timer asks at first
 

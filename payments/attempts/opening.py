@@ -9,7 +9,7 @@ from payments.attempts import services
 from payments.errors import ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
 from payments.providers.base import NEEDED, NOBODY, Payer, PayMethod, Provider
-from payments.settlement.schedule import after
+from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS
 
 _LIVE = [status.value for status in LIVE_ATTEMPTS]

@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
+from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import asking
 from payments.channels import configured as channels
 from payments.errors import ChannelOff, ChannelUnavailable, NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
@@ -26,7 +27,6 @@ from payments.providers.answers import follow_up
 from payments.providers.base import (
     NEEDED,
     NOBODY,
-    Fact,
     FactKind,
     NextAction,
     Payer,
@@ -36,7 +36,8 @@ from payments.providers.base import (
     TradeStatus,
     closed_fact,
 )
-from payments.settlement.observations import apply_observation, order_listener, rederive
+from payments.settlement.apply import order_listener
+from payments.settlement.settle import settle, step_attempt
 from payments.states import LIVE_ATTEMPTS, AttemptStatus, attempts_before
 
 log = logging.getLogger(__name__)
@@ -222,13 +223,6 @@ def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
     return CloseResult.UNCERTAIN if open_still else CloseResult.CLOSED
 
 
-def fold(facts: tuple[Fact, ...], *, source: str) -> None:
-    """Fold facts in one transaction of their own."""
-    with transaction.atomic():
-        for fact in facts:
-            apply_observation(fact, source=source)
-
-
 def _renew(attempt: Attempt, payer: Payer) -> Payment:
     """Get a fresh link or code for the trade that is open under the same number."""
     needed = NEEDED.get(PayMethod(attempt.method))
@@ -266,7 +260,7 @@ def _may_be_paid(attempt: Attempt) -> bool:
     payment = Payment.objects.get(pk=attempt.payment_id)
     if payment.paid_minor or attempt.expires_at <= timezone.now():
         return False
-    return order_listener()(order_id=payment.order_id, event="payable")
+    return order_listener()(order_id=payment.order_id, event="payable", work=UnitOfWork())
 
 
 def _while_live(attempt_id: UUID, tell: Callable[[Provider, Attempt], object]) -> Payment:
@@ -288,7 +282,7 @@ def _close(channel: Provider, attempt: Attempt) -> None:
     if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
         # before it counts as closed, so that no crash comes between
         app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
-    fold(trade.facts, source="close")
+    settle(*trade.facts, source="close")
     paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
     if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
         # its own number was paid to another account: nobody can pay it to ours any more
@@ -298,12 +292,12 @@ def _close(channel: Provider, attempt: Attempt) -> None:
             out_trade_no=attempt.out_trade_no,
             currency=attempt.currency,
         )
-        fold((ended,), source="close")
+        settle(ended, source="close")
 
 
 def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
     trade = _query(channel, attempt)
-    fold(trade.facts, source="query")
+    settle(*trade.facts, source="query")
     return trade.status
 
 
@@ -316,32 +310,24 @@ def _as_known(attempt: Attempt) -> Payment:
 
 
 def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payment:
-    with transaction.atomic():
-        payment = Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
-        changed = Attempt.objects.filter(pk=attempt.pk, status__in=_UNOPENED).update(
-            status=status.value, message=message
-        )
-        if changed:
-            rederive(payment)
-    return payment
+    step_attempt(attempt, among=_UNOPENED, status=status, message=message)
+    return Payment.objects.get(pk=attempt.payment_id)
 
 
 def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> Payment:
     """Keep how the shopper goes on, unless the attempt's status is none of `among` any more."""
-    with transaction.atomic():
-        payment = Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
-        changed = Attempt.objects.filter(pk=attempt.pk, status__in=among).update(
-            status=AttemptStatus.PENDING.value,
-            next_action_type=action.type.value,
-            next_action_url=action.url,
-            next_action_params=dict(action.params),
-            next_action_expires_at=timezone.now() + action.lives if action.lives else None,
-            reference=action.reference,
-            payer={},
-        )
-        if changed:
-            rederive(payment)
-            return payment
+    if step_attempt(
+        attempt,
+        among=among,
+        status=AttemptStatus.PENDING,
+        next_action_type=action.type.value,
+        next_action_url=action.url,
+        next_action_params=dict(action.params),
+        next_action_expires_at=timezone.now() + action.lives if action.lives else None,
+        reference=action.reference,
+        payer={},
+    ):
+        return Payment.objects.get(pk=attempt.payment_id)
     attempt.refresh_from_db()
     if attempt.status == AttemptStatus.CLOSED:
         # it was closed while our call was on its way, which opened it again: nobody may pay it now

@@ -80,10 +80,9 @@ def current() -> dict[str, Provider]:
     return _channels.current()
 
 
-def charges_again(channel: str) -> bool:
-    """Whether one number of ours may be charged more than once there; not where the channel is switched off."""
-    found = current().get(channel)
-    return found is not None and found.charges_again
+def recharging() -> frozenset[str]:
+    """Name the configured channels where one number of ours may be charged more than once."""
+    return registry.RECHARGING.intersection(settings.PAYMENT_CHANNELS)
 
 
 def look_now() -> None:

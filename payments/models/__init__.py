@@ -1,11 +1,9 @@
-"""What is known about money. Fields and constraints only.
+"""What is known about money. Fields and constraints only; amounts are integers in the currency's minor unit.
 
-Writers: `payments.attempts.services` (payments, and attempts until a provider has spoken),
-`payments.settlement.observations` (facts and every state that follows from them, by the statements of
-`payments.settlement.recording`), `payments.refunds.steps` (refunds), `payments.settlement.inbox` (notifications),
-`payments.reconciliation.bills` (comparisons and differences), `payments.settlement.journal` (the journal),
-`payments.settlement.sequence` (events), `payments.operations.decisions` (audit entries). Amounts are integers in
-the currency's minor unit.
+Writers: `payments.attempts` (payments; attempts until a provider has spoken), `payments.settlement.apply` (facts,
+journal, anomalies, events, and every state that follows from facts), `payments.settlement.inbox` (notifications),
+`payments.settlement.events` (what became of events), `payments.refunds` (refunds), `payments.reconciliation.bills`
+(comparisons and differences), `payments.operations.decisions` (audit entries).
 """
 
 from payments.models.audit import AuditEntry

@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 from idempotency.postgres.indexes import BlockRangeIndex
 from payments.models.choices import choices
 from payments.providers.base import FactKind
+from payments.states import AnomalyKind
 
 
 class Observation(models.Model):
@@ -94,15 +95,17 @@ class Anomaly(models.Model):
     """Something about money that a person should look at; the machine has already done what the policy says."""
 
     class Kind(models.TextChoices):
-        UNKNOWN_TRADE = "unknown_trade", "a fact about a number that is not ours"
-        AMOUNT_MISMATCH = "amount_mismatch", "paid in another amount or currency"
-        MERCHANT_MISMATCH = "merchant_mismatch", "paid to another merchant"
-        PAID_AFTER_CLOSE = "paid_after_close", "paid after the order was closed"
-        PAID_TWICE = "paid_twice", "paid by a second channel"
-        CONTENT_CHANGED = "content_changed", "told again with other content"
-        REFUND_EXCEEDS_PAID = "refund_exceeds_paid", "refunded more than was paid"
-        REFUND_FAILED = "refund_failed", "a refund was refused"
-        NOTIFICATION_FAILED = "notification_failed", "a notification could not be processed"
+        """`AnomalyKind` with the words that a person reads."""
+
+        UNKNOWN_TRADE = AnomalyKind.UNKNOWN_TRADE, "a fact about a number that is not ours"
+        AMOUNT_MISMATCH = AnomalyKind.AMOUNT_MISMATCH, "paid in another amount or currency"
+        MERCHANT_MISMATCH = AnomalyKind.MERCHANT_MISMATCH, "paid to another merchant"
+        PAID_AFTER_CLOSE = AnomalyKind.PAID_AFTER_CLOSE, "paid after the order was closed"
+        PAID_TWICE = AnomalyKind.PAID_TWICE, "paid by a second channel"
+        CONTENT_CHANGED = AnomalyKind.CONTENT_CHANGED, "told again with other content"
+        REFUND_EXCEEDS_PAID = AnomalyKind.REFUND_EXCEEDS_PAID, "refunded more than was paid"
+        REFUND_FAILED = AnomalyKind.REFUND_FAILED, "a refund was refused"
+        NOTIFICATION_FAILED = AnomalyKind.NOTIFICATION_FAILED, "a notification could not be processed"
 
     kind = models.CharField(max_length=24, choices=Kind)
     channel = models.CharField(max_length=16)

@@ -20,8 +20,9 @@ from payments.operations import decisions
 from payments.operations.decisions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
 from payments.providers.base import Fact, FactKind, closed_fact
 from payments.refunds import steps as refunds
-from payments.settlement.known import BY_HAND
-from payments.settlement.observations import Outcome, apply_observation
+from payments.settlement.decide import Outcome
+from payments.settlement.settle import settle_here
+from payments.settlement.state import BY_HAND
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
 
@@ -120,7 +121,7 @@ def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]
             out_trade_no=attempt.out_trade_no,
             currency=attempt.currency,
         )
-        apply_observation(ended, source=BY_HAND)
+        settle_here(ended, source=BY_HAND)
         result = f"{name}: {ATTEMPT_IS[AttemptStatus.CLOSED]}."
         return f"{name} was never paid and cannot be any more", result
     fact = Fact(
@@ -132,7 +133,7 @@ def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]
         amount_minor=attempt.amount_minor,
         currency=attempt.currency,
     )
-    counts = apply_observation(fact, source=BY_HAND) is Outcome.APPLIED
+    counts = settle_here(fact, source=BY_HAND) == [Outcome.APPLIED]
     result = f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and that counts for the order."
     if not counts:
         result = (
@@ -160,7 +161,7 @@ def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
         out_refund_no=refund.out_refund_no,
         paid_txn_id=charge.provider_txn_id,
     )
-    apply_observation(fact, source=BY_HAND)
+    settle_here(fact, source=BY_HAND)
     return f"{named(refund)} went back as {number}", f"{name}: {REFUND_IS[RefundStatus.SUCCEEDED]}."
 
 

@@ -6,11 +6,14 @@ from functools import partial
 
 from payments.providers import settings_fields as fields
 from payments.providers.alipay import settings as alipay_settings
+from payments.providers.alipay.client import Alipay
 from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings
 from payments.providers.stripe import settings as stripe_settings
+from payments.providers.stripe.client import StripeIntents
 from payments.providers.transport import Limits
 from payments.providers.wechat import settings as wechat_settings
+from payments.providers.wechat.client import WeChatPay
 
 __all__ = ["ConfigError", "build", "problems", "unlimited"]
 
@@ -19,6 +22,10 @@ _BUILDERS: dict[str, Callable[[Settings, Limits], Provider]] = {
     "alipay": alipay_settings.build,
     "stripe": stripe_settings.build,
 }
+
+# channels where one number of ours may be charged more than once
+_KINDS: dict[str, type[Provider]] = {"wechat": WeChatPay, "alipay": Alipay, "stripe": StripeIntents}
+RECHARGING = frozenset(name for name, kind in _KINDS.items() if kind.charges_again)
 
 _REQUIRED = {
     "wechat": wechat_settings.REQUIRED,

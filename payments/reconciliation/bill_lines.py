@@ -14,8 +14,7 @@ from django.db.models import Q, QuerySet
 from payments.errors import ProviderError
 from payments.models import BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, Provider, RefundStatus
-from payments.settlement.known import BY_HAND
-from payments.settlement.position import as_id
+from payments.settlement.state import BY_HAND, as_id
 from payments.states import OPEN_REFUNDS
 
 log = logging.getLogger(__name__)

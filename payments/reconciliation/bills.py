@@ -33,8 +33,9 @@ from payments.reconciliation.bill_lines import (
     paired,
     unlisted,
 )
-from payments.settlement.observations import Outcome, apply_observation
-from payments.settlement.position import as_id
+from payments.settlement.decide import Outcome
+from payments.settlement.settle import settle
+from payments.settlement.state import as_id
 
 log = logging.getLogger(__name__)
 
@@ -178,9 +179,8 @@ def _take(provider: Provider, line: BillLine) -> None:
     numbers = (line.provider_txn_id, line.out_refund_no, line.paid_txn_id)
     if not all(is_keepable(number, most=NUMBER_MAX) for number in numbers):
         return
-    with transaction.atomic():
-        if apply_observation(fact, source="bill") is Outcome.APPLIED:
-            log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
+    if settle(fact, source="bill") == [Outcome.APPLIED]:
+        log.warning("%s %s was learned from the bill only", provider.channel, line.provider_txn_id)
 
 
 def _days_left(provider: Provider, today: date) -> list[date]:

@@ -25,7 +25,7 @@ from payments.channels.sharing import give_back, shared
 from payments.errors import PaymentRefused, ProviderError, ProviderRejected
 from payments.models import Attempt, Refund
 from payments.refunds import steps as refunds
-from payments.settlement.schedule import after, once_more
+from payments.settlement.backoff import after, once_more
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
 log = logging.getLogger(__name__)

@@ -21,16 +21,16 @@ from django.db.models.functions import Now
 from idempotency.ids import new_id
 from payments.attempts import asking, services
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
-from payments.models import Anomaly, Observation, Payment, Refund
+from payments.models import Observation, Payment, Refund
 from payments.providers.answers import follow_up, must_match
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
-from payments.settlement.anomalies import file_anomaly, reference_of
-from payments.settlement.known import BY_HAND
-from payments.settlement.observations import rederive
-from payments.settlement.position import as_id
-from payments.settlement.schedule import after
-from payments.states import OPEN_REFUNDS, RefundStatus
+from payments.settlement.anomalies import file_anomaly
+from payments.settlement.backoff import after
+from payments.settlement.decide import reference_of
+from payments.settlement.settle import rederive, settle
+from payments.settlement.state import BY_HAND, as_id
+from payments.states import OPEN_REFUNDS, AnomalyKind, RefundStatus
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
         raise
     except ProviderRejected as error:
         return _refused(refund, began=began, before=before, message=str(error))
-    services.fold(result.facts, source="refund")
+    settle(*result.facts, source="refund")
     if result.status in _TROUBLES:
         why = result.message or "the provider closed it without moving money"
         return _stand(refund, _still_open(refund), status=_TROUBLES[result.status], message=why)
@@ -149,10 +149,10 @@ def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
     the condition that it is open, so only one of both can.
     """
     refund = Refund.objects.get(pk=refund_id)
-    payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+    Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
     never_told = _still_open(refund).filter(submitted_at__isnull=True)
     if never_told.update(status=RefundStatus.FAILED.value, message=message):
-        rederive(payment)
+        rederive(refund.payment_id)
     refund.refresh_from_db()
     return refund
 
@@ -259,11 +259,11 @@ def _refused(refund: Refund, *, began: datetime, before: datetime | None, messag
 def _stand(refund: Refund, row: QuerySet[Refund], *, message: str, **after: object) -> Refund:
     """It has failed, or stays open and waits for a person; nothing, if it is not `row` any more."""
     with transaction.atomic():
-        payment = Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+        Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
         # whoever folds a success holds the same lock: it stands, or comes after and resolves what is filed here
         if row.update(message=message[:255], **after):
             _file(refund, message=message)
-            rederive(payment)  # what was reserved for one that failed is free again
+            rederive(refund.payment_id)  # what was reserved for one that failed is free again
     refund.refresh_from_db()
     return refund
 
@@ -271,7 +271,7 @@ def _stand(refund: Refund, row: QuerySet[Refund], *, message: str, **after: obje
 def _file(refund: Refund, *, message: str) -> None:
     of_policy = {"currency": refund.currency} if refund.anomaly_id else {}
     file_anomaly(
-        Anomaly.Kind.REFUND_FAILED,
+        AnomalyKind.REFUND_FAILED,
         channel=refund.attempt.channel,
         reference=refund.out_refund_no,
         payment_id=refund.payment_id,

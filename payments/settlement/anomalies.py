@@ -1,81 +1,59 @@
 """What a person should look at: the only writer of its table."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
-from django.db.models.functions import Now
+from psycopg.types.json import Jsonb
 
-from payments.models import Anomaly
-from payments.providers.base import Fact
+from idempotency.postgres.statements import Statement, send
+from payments.settlement import backoff, queries
+from payments.settlement.decide import Filing
+from payments.states import REFUNDED_BY_POLICY, AnomalyKind
 
-Kind = Anomaly.Kind
 
-# kinds whose money we hold and give back by ourselves; the others wait for a person
-REFUNDED_BY_POLICY = frozenset({Kind.AMOUNT_MISMATCH, Kind.PAID_AFTER_CLOSE, Kind.PAID_TWICE})
+def filed(filing: Filing) -> Statement:
+    """File an anomaly, with the refund that policy makes of it; the same one again is the same row.
+
+    One of the same reference that says something else by now is new work: it is open again. Only what policy
+    refunds is filed once for good: its refund goes by what it said first.
+    """
+    values: list[Any] = [
+        filing.kind.value,
+        filing.channel,
+        filing.reference,
+        filing.payment_id,
+        Jsonb(dict(filing.detail)),
+    ]
+    if (refund := filing.refund) is None:
+        return Statement(queries.FILE, [*values, filing.kind in REFUNDED_BY_POLICY])
+    values += [refund.id, refund.attempt_id, filing.payment_id, refund.amount_minor, refund.reason]
+    values.append(backoff.delay_seconds(0))  # the job comes first
+    return Statement(queries.FILE_AND_REFUND, values, rows=1, certain=True)
 
 
 def file_anomaly(
-    kind: Anomaly.Kind,
-    *,
-    fact: Fact | None = None,
-    channel: str = "",
-    reference: str = "",
-    payment_id: UUID | None = None,
-    detail: dict[str, Any] | None = None,
-) -> Anomaly:
-    """Keep it for a person to look at; the same one again is the same row. Needs the caller's transaction.
-
-    One of the same reference that tells something else by now is new work: it is open again, with what it tells
-    now. Only what we give back by policy is filed once for good: what it told first is what its refund goes by.
-    """
-    if fact is not None:
-        channel, reference = (
-            fact.channel,
-            reference_of(merchant=fact.merchant, provider_txn_id=fact.provider_txn_id),
-        )
-        detail = {
-            "out_trade_no": fact.out_trade_no,
-            "amount_minor": fact.amount_minor,
-            "currency": fact.currency,
-            "merchant": fact.merchant,
-            **(detail or {}),
-        }
-    anomaly, is_new = Anomaly.objects.get_or_create(
-        kind=kind,
-        channel=channel,
-        reference=reference,
-        defaults={"payment_id": payment_id, "detail": detail or {}},
-    )
-    if not is_new and kind not in REFUNDED_BY_POLICY and anomaly.detail != (detail or {}):
-        anomaly.detail, anomaly.resolution, anomaly.resolved_at = detail or {}, "", None
-        anomaly.save(update_fields=["detail", "resolution", "resolved_at"])
-    return anomaly
-
-
-def reference_of(*, merchant: str, provider_txn_id: str) -> str:
-    """What an anomaly about a fact is called."""
-    return f"{merchant}/{provider_txn_id}"
-
-
-def resolve_told(kind: Anomaly.Kind, *, channel: str, reference: str, resolution: str) -> None:
-    """What was filed under this name is settled, unless it was before.
+    kind: AnomalyKind, *, channel: str, reference: str, detail: Mapping[str, Any], payment_id: UUID | None = None
+) -> None:
+    """File an anomaly that is not about a fact.
 
     Transaction: needs the caller's.
     """
-    _open_ones(kind=kind, channel=channel, reference=reference).update(
-        resolved_at=Now(), resolution=resolution[:160]
-    )
+    filing = Filing(kind=kind, channel=channel, reference=reference, payment_id=payment_id, detail=detail)
+    send(filed(filing))
 
 
-def resolve(anomaly_id: int | None, *, resolution: str) -> None:
-    """It is settled, unless it was before; nothing for None.
+def resolve(anomaly_id: int, *, resolution: str) -> None:
+    """Settle an anomaly, unless it was before.
+
+    Args:
+        resolution: cut off after 160 characters.
 
     Transaction: needs the caller's.
     """
-    if anomaly_id is not None:
-        _open_ones(pk=anomaly_id).update(resolved_at=Now(), resolution=resolution[:160])
+    send(Statement(queries.RESOLVE, [resolution[:160], anomaly_id]))
 
 
-def _open_ones(**named: Any) -> QuerySet[Anomaly, Anomaly]:
-    return Anomaly.objects.filter(**named, resolved_at__isnull=True)
+def resolve_named(kind: AnomalyKind, *, channel: str, reference: str, resolution: str) -> None:
+    """As `resolve`, by what it was filed under."""
+    send(Statement(queries.RESOLVE_NAMED, [resolution[:160], kind.value, channel, reference]))

@@ -10,6 +10,7 @@ One in quarantine is processed when a person asks for it, and has `detail` if th
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -17,11 +18,11 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from idempotency.postgres.statements import Statement, send
+from idempotency.postgres.statements import Statement
 from idempotency.response.redaction import without_details
-from payments.models import Anomaly, Notification
-from payments.settlement.anomalies import file_anomaly, resolve_told
-from payments.settlement.known import KnownAttempt
+from payments.models import Notification
+from payments.settlement.anomalies import file_anomaly, resolve_named
+from payments.states import AnomalyKind
 
 Verdict = Notification.Verdict
 
@@ -56,17 +57,21 @@ class Received:
     out_trade_no: str
 
 
-class Kept(NamedTuple):
+class Stored(NamedTuple):
     """What is known of the one that was kept under its id."""
 
     digest: str
     verdict: str
 
 
-def find(came: Received) -> Kept | None:
-    """What is kept under its id."""
-    (found,) = send(Statement(_FIND, [came.channel, came.notification_id]))
-    return Kept(*found[0]) if found else None
+def finding(received: Received) -> Statement:
+    """Make the statement that looks for the notification stored under its id, for `found`."""
+    return Statement(_FIND, [received.channel, received.notification_id])
+
+
+def found(rows: Sequence[tuple[Any, ...]]) -> Stored | None:
+    """Make of what `finding` returned the notification that is stored."""
+    return Stored(*rows[0]) if rows else None
 
 
 def row(came: Received) -> Notification:
@@ -106,8 +111,8 @@ def settle(came: Received, *, verdict: Notification.Verdict) -> None:
     if verdict in _CHANGED_NOTHING:
         kept = kept.filter(_NOT_PROCESSED)
     kept.update(verdict=verdict, detail="")
-    resolve_told(
-        Anomaly.Kind.NOTIFICATION_FAILED,
+    resolve_named(
+        AnomalyKind.NOTIFICATION_FAILED,
         channel=came.channel,
         reference=came.notification_id,
         resolution="processed later",
@@ -144,7 +149,7 @@ def keep_failed(came: Received, *, error: Exception, for_good: bool) -> None:
         done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged and not aside else {}
         failed.update(detail=detail, attempts=F("attempts") + 1, **done)
         file_anomaly(
-            Anomaly.Kind.NOTIFICATION_FAILED,
+            AnomalyKind.NOTIFICATION_FAILED,
             channel=came.channel,
             reference=came.notification_id,
             # the row has all of it; further lines name rows and times, and each copy would be other work by them
@@ -167,18 +172,6 @@ def quarantine(came: Received) -> bool:
         defaults={**aside, "verdict": Verdict.QUARANTINED, "processed_at": Now()},
     )
     return is_new
-
-
-def release_held(attempt: KnownAttempt, *, facts: int) -> None:
-    """So many facts about the attempt waited for its payment, and count now; and so do their notifications.
-
-    Transaction: the one in which they begin to count.
-    """
-    if not facts:
-        return
-    Notification.objects.filter(
-        channel=attempt.channel, out_trade_no=attempt.out_trade_no, verdict=Verdict.HELD
-    ).update(verdict=Verdict.APPLIED, detail="it came before its payment, and was applied after it")
 
 
 def _keep_new(came: Received, **known: Any) -> None:

@@ -17,64 +17,47 @@ booked. What an operator told before its provider did is booked as he told it, a
 differs by.
 """
 
-from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet, Sum
 
 from idempotency.postgres.statements import Statement
-from payments.models import JournalEntry, JournalLine, Observation
+from payments.models import JournalEntry, JournalLine
 from payments.providers.base import FactKind
-from payments.settlement import recording
-from payments.settlement.known import KnownFact
+from payments.settlement import queries
+from payments.settlement.decide import Booking
+from payments.settlement.state import FactRow
 
 ORDERS, HELD = "orders", "held"
 
 Kind = JournalEntry.Kind
 
-# without the fact there are no lines, and the division fails: the commit may be in this round trip too
-_BOOK = f"""
-WITH fact AS ({{fact}}
-), entry AS (
-    INSERT INTO {JournalEntry._meta.db_table} (observation_id, kind) SELECT id, %s FROM fact RETURNING id
-), line AS (
-    INSERT INTO {JournalLine._meta.db_table} (entry_id, account, amount_minor, currency)
-    SELECT entry.id, side.account, side.sign * fact.amount_minor, fact.currency
-    FROM fact CROSS JOIN entry CROSS JOIN (VALUES (%s, 1), (%s, -1)) AS side (account, sign)
-    RETURNING id
-)
-SELECT 2 / count(*) FROM line
-"""  # noqa: S608  the names in these are our own
-_BOOK_NEW = _BOOK.format(fact=f"{recording.KEEP} RETURNING id, %s::bigint AS amount_minor, currency")
-_BOOK_KNOWN = _BOOK.format(
-    fact=f"SELECT id, amount_minor, currency FROM {Observation._meta.db_table} WHERE id = %s"  # noqa: S608
-)
-
 
 def provider_account(*, channel: str, merchant: str) -> str:
-    """The name of a merchant account's own account."""
+    """Name the account of what we have at a merchant account."""
     return f"provider:{channel}:{merchant}"
 
 
-def kept(fact: KnownFact, *, occurred_at: datetime | None, booked_minor: int) -> Statement:
-    """Keep a fact; and book, if it moved money, that this came in (`PAID`) or went out (`REFUNDED`).
-
-    Args:
-        occurred_at: as of `recording.keep`.
-        booked_minor: how much of it is about money in the account that it was promised to, and not booked yet.
-    """
-    keep = recording.keep(fact, occurred_at=occurred_at)
-    if not booked_minor or fact.kind == FactKind.CLOSED:
-        return keep
+def stored(booking: Booking) -> Statement:
+    """Store a fact; and book, if it moved money, that this came in (`PAID`) or went out (`REFUNDED`)."""
+    fact = booking.fact
+    values = [
+        *(fact.channel, fact.merchant, fact.provider_txn_id, fact.kind, fact.attempt_id),
+        *(fact.amount_minor, fact.currency, fact.out_refund_no, fact.paid_txn_id),
+        *(fact.credited, fact.source, fact.occurred_at),
+    ]
+    if not booking.amount_minor or fact.kind == FactKind.CLOSED:
+        return Statement(queries.STORE, values, rows=1, certain=True)
     ours = provider_account(channel=fact.channel, merchant=fact.merchant)
     sides = _sides(fact, there=ours, here=ORDERS if fact.credited else HELD)
-    return Statement(_BOOK_NEW, [*keep.parameters, booked_minor, Kind.MOVED.value, *sides], rows=1, certain=True)
+    values += [booking.amount_minor, Kind.MOVED.value, *sides]
+    return Statement(queries.STORE_AND_BOOK, values, rows=1, certain=True)
 
 
-def counted(fact: KnownFact) -> Statement:
-    """Book that a fact whose money was held counts for its order from now on."""
-    parameters = [fact.id, Kind.COUNTED.value, *_sides(fact, there=HELD, here=ORDERS)]
-    return Statement(_BOOK_KNOWN, parameters, rows=1, certain=True)
+def counted(fact: FactRow) -> Statement:
+    """Count a stored fact whose money was held for its order from now on, and book that."""
+    values = [*fact.identity, Kind.COUNTED.value, *_sides(fact, there=HELD, here=ORDERS)]
+    return Statement(queries.COUNT_AND_BOOK, values, rows=1, certain=True)
 
 
 def trial_balance() -> QuerySet[JournalLine, Any]:
@@ -86,6 +69,6 @@ def trial_balance() -> QuerySet[JournalLine, Any]:
     )
 
 
-def _sides(fact: KnownFact, *, there: str, here: str) -> tuple[str, str]:
+def _sides(fact: FactRow, *, there: str, here: str) -> tuple[str, str]:
     """Which account is debited and which credited: what came in is there now, and what went out is not."""
     return (there, here) if fact.kind == FactKind.PAID else (here, there)

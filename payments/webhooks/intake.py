@@ -10,7 +10,6 @@ Every copy is acknowledged on the database's word alone. The nonces that Redis r
 a copy that the provider signed anew from bytes that somebody on the way sent again.
 """
 
-import contextlib
 import contextvars
 import hashlib
 import json
@@ -19,24 +18,28 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.db import DataError, IntegrityError, transaction
+from django.db import DataError, transaction
 from prometheus_client import Counter
 
 from idempotency.locks import ExpiringSet
 from idempotency.postgres.availability import database_is_away
-from idempotency.postgres.statements import DIVISION_BY_ZERO, Statement, UnexpectedRows, send
+from idempotency.postgres.statements import DIVISION_BY_ZERO, send
+from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import services
 from payments.channels.sharing import shared
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
-from payments.models import Anomaly, Notification
+from payments.models import Notification
 from payments.providers.base import Fact, Notice
 from payments.providers.documents import is_keepable
 from payments.refunds import steps as refunds
-from payments.settlement import inbox
+from payments.settlement import inbox, read
 from payments.settlement.anomalies import file_anomaly
-from payments.settlement.inbox import Kept, Received
-from payments.settlement.observations import Outcome, ask_ahead, observe, usual
-from payments.settlement.position import Position
+from payments.settlement.apply import settle_on
+from payments.settlement.decide import Outcome
+from payments.settlement.inbox import Received, Stored
+from payments.settlement.settle import until_settled
+from payments.settlement.state import PaymentState
+from payments.states import AnomalyKind
 
 log = logging.getLogger(__name__)
 
@@ -159,8 +162,10 @@ def replay(notification_pk: int) -> str:
     notice, came = _read_again(row), inbox.as_received(row)
     try:
         with transaction.atomic():
-            verdict, writes = _fold(row.channel, notice)
-            send(*writes)
+            work = UnitOfWork()
+            state = read.state_for(notice.facts, lock=True) if notice.facts else None
+            verdict = _settle(work, state, notice, channel=row.channel, is_locked=True)
+            work.flush()
             inbox.settle(came, verdict=verdict)
     except Exception as error:
         if database_is_away(error):
@@ -182,11 +187,7 @@ def _take_in(channel: str, notice: Notice, *, headers: dict[str, str], body: byt
         out_trade_no=_number_of(notice),
     )
     try:
-        for ahead in (True, False):
-            # a twin committed meanwhile and is found now, or payment or order have gone on, and are asked now
-            with contextlib.suppress(IntegrityError, UnexpectedRows):
-                return _apply_once(came, notice, ahead=ahead)
-        return _apply_once(came, notice)
+        return until_settled(partial(_apply, came, notice))
     except Exception as error:
         if database_is_away(error):  # or gave up on us: it would not keep the notification either
             raise
@@ -212,63 +213,66 @@ def _number_of(notice: Notice) -> str:
     return number if is_keepable(number, most=64) else ""
 
 
-def _apply_once(came: Received, notice: Notice, *, ahead: bool = False) -> str:
-    """Fold the facts and keep it, unless an earlier copy did; its row's unique constraint is the judge.
-
-    Args:
-        ahead: where it tells the usual, decide on what is read before the transaction; raises if it was too soon.
-    """
-    known, stands = _look(came, notice, ahead=ahead)
-    if known is not None and not _says_the_same(known, came):
-        with transaction.atomic():
-            if inbox.quarantine(came):
-                file_anomaly(
-                    Anomaly.Kind.CONTENT_CHANGED,
-                    channel=came.channel,
-                    reference=came.notification_id,
-                    detail={"first_sha256": known.digest, "sha256": came.digest},
-                )
-        return Verdict.QUARANTINED
-    if known is not None and known.verdict != Verdict.ERROR:
+def _apply(received: Received, notice: Notice, lock: bool) -> str:
+    """Settle the facts and store the notification with them, unless a copy did; its unique id is the judge."""
+    stored, state = _look(received, notice)
+    if stored is not None and not _says_the_same(stored, received):
+        return _quarantined(received, stored)
+    if stored is not None and stored.verdict != Verdict.ERROR:
         return Verdict.DUPLICATE
     with transaction.atomic():
-        verdict, writes = _fold(came.channel, notice, stands)
-        if known is None:
-            send(*writes, inbox.keep(came, verdict=verdict), commit=True)
+        if lock and notice.facts:
+            state = read.state_for(notice.facts, lock=True)
+        work = UnitOfWork()
+        verdict = _settle(work, state, notice, channel=received.channel, is_locked=lock)
+        if stored is None:
+            work.add(inbox.keep(received, verdict=verdict))
+            work.flush(commit=True)
         else:
-            send(*writes)
-            inbox.settle(came, verdict=verdict)
+            work.flush()
+            inbox.settle(received, verdict=verdict)
     return verdict
 
 
-def _look(came: Received, notice: Notice, *, ahead: bool) -> tuple[Kept | None, Position | None]:
-    """What is kept under its id; where nothing is, where the payment stands that it tells the usual of."""
-    known = inbox.find(came)
-    if known is not None or not ahead or len(notice.facts) != 1:
-        return known, None
-    # asked only now: with the first question it would cost every copy a tenth, and spare a first one hardly more
-    asked = ask_ahead(notice.facts[0])
-    return None, None if asked is None else usual(notice.facts[0], *send(asked))
+def _look(received: Received, notice: Notice) -> tuple[Stored | None, PaymentState | None]:
+    """Find what is stored under its id, and what is known of its payment, in one round trip."""
+    finding, reading = inbox.finding(received), read.reading_for(notice.facts) if notice.facts else None
+    try:
+        found, *state = send(finding, *([reading] if reading else []))
+    except (DataError, UnicodeError):  # what it says cannot even be asked for
+        stored = inbox.found(*send(finding))
+        if stored is None or stored.verdict == Verdict.ERROR:
+            raise
+        return stored, None
+    return inbox.found(found), read.state_of(*state) if state else None
 
 
-def _fold(
-    channel: str, notice: Notice, stands: Position | None = None
-) -> tuple[Notification.Verdict, list[Statement]]:
-    """Fold every fact; of their outcomes, the verdict that a person should see, and the writes that are left."""
-    outcomes, writes = [], list[Statement]()
-    for fact in notice.facts:
-        send(*writes)
-        outcome, writes = observe(fact, source="notification", stands=stands)
-        outcomes.append(outcome)
+def _quarantined(received: Received, stored: Stored) -> str:
+    """Store a notification beside the one that says something else under the same id; a person decides."""
+    with transaction.atomic():
+        if inbox.quarantine(received):
+            file_anomaly(
+                AnomalyKind.CONTENT_CHANGED,
+                channel=received.channel,
+                reference=received.notification_id,
+                detail={"first_sha256": stored.digest, "sha256": received.digest},
+            )
+    return Verdict.QUARANTINED
+
+
+def _settle(
+    work: UnitOfWork, state: PaymentState | None, notice: Notice, *, channel: str, is_locked: bool
+) -> Notification.Verdict:
+    """Settle every fact; of their outcomes, return the verdict that a person should see."""
+    outcomes = settle_on(work, state, notice.facts, source="notification", is_locked=is_locked)
     if notice.refund is not None:
-        send(*writes)
-        writes = []
+        work.flush()
         if refunds.take_news(notice.refund, channel=channel):
             outcomes.append(Outcome.ANOMALY)
     for outcome in (Outcome.ANOMALY, Outcome.HELD, Outcome.APPLIED, Outcome.DUPLICATE):
         if outcome in outcomes:
-            return Verdict(outcome.value), writes
-    return Verdict.IGNORED, writes
+            return Verdict(outcome.value)
+    return Verdict.IGNORED
 
 
 def _read_again(row: Notification) -> Notice:
@@ -278,7 +282,7 @@ def _read_again(row: Notification) -> Notice:
     )
 
 
-def _says_the_same(known: Kept, came: Received) -> bool:
+def _says_the_same(known: Stored, came: Received) -> bool:
     """Whether a copy says what the kept one does.
 
     A digest is as old as the code that made it; where they differ, the kept bytes are read by the same code as the

@@ -22,6 +22,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from idempotency.postgres.statements import Statement, send
+from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import services
 from shop import stock
 from shop.catalog import changes
@@ -112,7 +113,7 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
     )
 
 
-def on_payment(*, order_id: UUID, event: str) -> bool:
+def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
     """What the payments app tells inside the transaction that settles it (setting `PAYMENT_ORDER_LISTENER`).
 
     It is called before the payment's row and the fact are written, and looks at neither.
@@ -120,7 +121,8 @@ def on_payment(*, order_id: UUID, event: str) -> bool:
     Args:
         order_id: whose payment changed.
         event: ``paid``; ``refunded`` (all of it); ``closed`` (every attempt is closed unpaid at its provider);
-            ``payable`` tells nothing and asks whether an attempt may still be opened.
+            ``payable`` asks whether an attempt may still be opened.
+        work: what the settlement sends with our step, its lock of the payment first.
 
     Returns:
         Whether the order takes it. False for a payment of an order that is closed or unknown: the money must go
@@ -129,9 +131,11 @@ def on_payment(*, order_id: UUID, event: str) -> bool:
     Transaction: needs the caller's, but for ``payable``. No network, no lock on payments.
     """
     if event == "paid":
-        if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID):
+        if work.ask(_to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)):
+            changes.tell(order_id)
             return True
         return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}
+    work.flush()
     if event == "refunded":
         # a refund told before its payment implies the payment
         _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
@@ -147,18 +151,6 @@ def on_payment(*, order_id: UUID, event: str) -> bool:
         open_still = Order.objects.filter(status=OrderStatus.PENDING, closing_at__isnull=True)
         return open_still.filter(pk=order_id, expires_at__gt=timezone.now()).exists()
     raise ValueError(f"unknown payment event {event!r}")
-
-
-def _paid_at_once(*, order_id: UUID) -> Statement:
-    """What ``paid`` does to an order that waits for it, for a caller who sends it with its own statements.
-
-    It changes no row where another step was faster.
-    """
-    changes.tell(order_id)
-    return _to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
-
-
-on_payment.at_once = _paid_at_once  # type: ignore[attr-defined]
 
 
 def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:

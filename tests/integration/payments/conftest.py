@@ -21,6 +21,8 @@ from payments.channels import configured
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
 from payments.sandbox import alipay, wechat
+from payments.settlement.decide import Outcome
+from payments.settlement.settle import settle
 from shop.models import Order, Product
 from shop.orders import placing as orders
 from tests.integration.shop.provider import ScriptedProvider
@@ -156,12 +158,17 @@ def opened(order: Order, channel: str = "wechat", method: PayMethod | None = Non
 @pytest.fixture
 def paid_payment(attempt: Attempt, provider: ScriptedProvider) -> Payment:
     services.submit_attempt(attempt.id)
-    services.fold((provider.pay(attempt.out_trade_no),), source="notification")
+    fold(provider.pay(attempt.out_trade_no), source="notification")
     return Payment.objects.get()
 
 
 def payment_of(attempt: Attempt) -> Payment:
     return Payment.objects.get(pk=attempt.payment_id)
+
+
+def fold(*facts: Fact, source: str = "notification") -> list[Outcome]:
+    """Settle facts one after the other, each in a transaction of its own."""
+    return [outcome for fact in facts for outcome in settle(fact, source=source)]
 
 
 def order_of(attempt: Attempt) -> Order:

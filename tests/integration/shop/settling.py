@@ -1,18 +1,24 @@
 """Handing a provider's fact over, as a callback or the timer does."""
 
-from django.db import transaction
+from uuid import UUID
 
+from idempotency.postgres.unit import UnitOfWork
 from payments.models import Attempt
 from payments.providers.base import Fact
-from payments.settlement.observations import apply_observation
+from payments.settlement.settle import settle as settle_facts
+from shop.orders import lifecycle
 
 
 def settle(fact: Fact) -> None:
     """Fold one fact in a transaction of its own."""
-    with transaction.atomic():
-        apply_observation(fact, source="callback")
+    settle_facts(fact, source="callback")
 
 
 def number_of(order_id: str, channel: str) -> str:
     """The out_trade_no of the order's newest attempt by `channel`."""
     return Attempt.objects.filter(payment__order_id=order_id, channel=channel).order_by("-id")[0].out_trade_no
+
+
+def on_payment(*, order_id: UUID, event: str) -> bool:
+    """Have the order take a step as a settlement does."""
+    return lifecycle.on_payment(order_id=order_id, event=event, work=UnitOfWork())

@@ -29,12 +29,12 @@ class Pace(AppConfig):
         from idempotency.locks.engine import places
         from idempotency.maintenance import completer, settling
         from payments.refunds import steps as refunds
-        from payments.settlement import schedule, sequence
+        from payments.settlement import backoff, events
         from shop.orders import lifecycle
         from shop.sales import gate
 
-        schedule.FIRST_SECONDS, schedule.LONGEST_SECONDS = 1, 6
-        sequence.OVERDUE_SECONDS = 3
+        backoff.FIRST_SECONDS, backoff.LONGEST_SECONDS = 1, 6
+        events.OVERDUE_SECONDS = 3
         refunds.IN_DOUBT = timedelta(seconds=10)
         lifecycle.CLOSING_GRACE_SECONDS = 6
         gate.LEASE_SECONDS = 2.0

@@ -26,7 +26,7 @@ from payments.channels import configured as channels
 from payments.errors import ProviderError
 from payments.models import Anomaly, Attempt, Payment, PaymentEvent, Refund
 from payments.reconciliation import bills, reconcile
-from payments.settlement import sequence
+from payments.settlement import events
 from payments.settlement.journal import HELD, ORDERS, trial_balance
 from shop import tasks
 from shop.models import Order, OrderItem, Product
@@ -175,7 +175,7 @@ class Till:
         while reconcile.run_as_leader(limit=1000) == 1000:
             pass
         tasks.expire_orders(timestamp=0)
-        sequence.handle_overdue()
+        events.handle_overdue()
 
     def settle(self) -> None:
         """Until nothing is on its way any more: notifications, jobs, timers."""

@@ -40,7 +40,7 @@ from payments.providers.base import FactKind, RefundResult, RefundStatus, Trade,
 from payments.providers.base import RefundStatus as AtProvider
 from payments.refunds import steps as refunds
 from payments.webhooks import intake as webhooks
-from tests.integration.payments.conftest import letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 from tests.threads import at_once
 
@@ -262,7 +262,7 @@ class TestPages:
     def test_every_number_finds_its_fact(self, admin_client: Client, payment: Payment, anomaly: Anomaly) -> None:
         attempt, fact = payment.attempts.get(), Observation.objects.get(attempt__payment=payment)
         refund = Refund.objects.get()
-        services.fold((refunded(refund.attempt, 5, refund.out_refund_no),), source="query")
+        fold(refunded(refund.attempt, 5, refund.out_refund_no), source="query")
         back, less = Observation.objects.filter(attempt=refund.attempt).order_by("-pk")
         unlike = Observation.objects.create(
             **{"channel": "cash", "merchant": "m", "provider_txn_id": "t-elsewhere", "kind": "paid"},
@@ -283,7 +283,7 @@ class TestPages:
 
     @pytest.mark.usefixtures("payment", "anomaly")
     def test_the_journal_is_filtered(self, admin_client: Client, open_attempt: OpenAttempt) -> None:
-        services.fold((paid(open_attempt("alipay")),), source="query")
+        fold(paid(open_attempt("alipay")), source="query")
         third, second, first = JournalEntry.objects.order_by("-pk")
         (alipay,) = {line.account for line in third.lines.all()} - {"orders"}
         hour, merchant = {"booked": "1h"}, alipay.rpartition(":")[2]
@@ -331,7 +331,7 @@ class TestPages:
         self, admin_client: Client, open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for _ in range(4):
-            services.fold((paid(open_attempt()),), source="query")
+            fold(paid(open_attempt()), source="query")
         monkeypatch.setattr(searching, "LOOKED_AT", 2)
         for query in ("kind=moved", "account=orders", "channel=wechat", "booked=1h"):
             listed = admin_client.get(f"/admin/payments/journalentry/?{query}").context["cl"].result_list
@@ -414,7 +414,7 @@ class TestTimeline:
         self, admin_client: Client, payment: Payment
     ) -> None:
         attempt = payment.attempts.get()
-        services.fold((paid(attempt, amount_minor=7),), source="query")  # the same fact with other content
+        fold(paid(attempt, amount_minor=7), source="query")  # the same fact with other content
         told = shown(admin_client, page(payment))
         assert Anomaly.objects.get().payment is None
         assert "anomaly: told again with other content" in told

@@ -15,14 +15,14 @@ from rest_framework.test import APIClient
 
 from idempotency.maintenance.completer import complete_stalled
 from idempotency.models import LedgerEntry
-from payments.attempts import asking, services
+from payments.attempts import asking
 from payments.checks import check_channels, check_functions
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus
 from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import letter, paid, payment_of
+from tests.integration.payments.conftest import fold, letter, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,7 +33,7 @@ OpenAttempt = Callable[..., Attempt]
 @pytest.fixture
 def payment(open_attempt: OpenAttempt) -> Payment:
     attempt = open_attempt()
-    services.fold((paid(attempt),), source="query")
+    fold(paid(attempt), source="query")
     return payment_of(attempt)
 
 
@@ -258,6 +258,8 @@ def test_checks_name_the_setting() -> None:
         for wrong in ("nowhere.to.be_found", "shop.orders.lifecycle.CLOSING_GRACE_SECONDS"):
             with override_settings(**{name: wrong}):
                 assert f"{name} = {wrong!r}" in messages(check_functions(None))
+    with override_settings(PAYMENT_ORDER_LISTENER="payments.tasks.queue_events"):
+        assert "must take order_id, event and work" in messages(check_functions(None))
     with override_settings(PAYMENT_CHANNELS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}}):
         assert "WECHAT_API_V3_KEY is not set" in messages(check_channels(None))
     with override_settings(PAYMENT_CHANNELS={"coins": {}}):

@@ -68,7 +68,7 @@ def test_what_failed_is_not_remembered(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as broken:
-        broken.setattr(webhooks, "observe", fail)
+        broken.setattr(webhooks, "settle_on", fail)
         assert note.send().status_code == 500
     assert note.send().status_code == 204
     assert (replayed(), payment_of(attempt).paid_minor) == (before, 1990)

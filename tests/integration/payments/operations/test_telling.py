@@ -14,7 +14,6 @@ from django.test import Client
 from django.utils import timezone
 
 from idempotency.ids import new_id
-from payments.attempts import services
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.operations import telling
@@ -26,6 +25,7 @@ from shop.models import Order, Product
 from tests.integration.payments.admin.test_payment_admin import audit, done, page, shown
 from tests.integration.payments.conftest import (
     closed,
+    fold,
     letter,
     number_of,
     opened,
@@ -303,7 +303,7 @@ class TestRefunds:
         assert (refund.status, totals(refund)[3]) == ("failed", 0)
 
     def test_the_number_of_another_refund_is_refused(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
-        services.fold((back(refund),), source="query")
+        fold(back(refund), source="query")
         twin = sent(refund.attempt)
         cut(twin)
         for number in (refund_number(refund), number_of(refund.attempt)):
@@ -344,7 +344,7 @@ class TestWhatIsToldLater:
     def test_what_the_provider_tells_of_it_is_the_same_money(self, paid_by_word: Attempt, number: str) -> None:
         fact = paid(paid_by_word, **({"provider_txn_id": number} if number.isdigit() else {}))
         for source in ("notification", "query"):
-            services.fold((fact,), source=source)
+            fold(fact, source=source)
         assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
         assert list(Observation.objects.values_list("source", "credited")) == [
             ("operator", True),
@@ -377,14 +377,14 @@ class TestWhatIsToldLater:
         told(admin_client, attempt, True)
         on_again()
         for number in ("pi_1", "pi_2", "pi_1"):
-            services.fold((paid(attempt, provider_txn_id=number),), source="notification")
+            fold(paid(attempt, provider_txn_id=number), source="notification")
         assert (Anomaly.objects.get().kind, Refund.objects.get().amount_minor) == ("paid_twice", 1990)
         assert refunds.charge_of(Refund.objects.get()).provider_txn_id == "pi_2"
         second = replace(refunded(attempt, 1990, "by-hand"), paid_txn_id="pi_2")
-        services.fold((second,), source="query")
+        fold(second, source="query")
         assert totals(attempt) == ("succeeded", 1990, 0, 0)
         assert {name: minor for name, minor in books().items() if minor} == {"provider": 1990, "orders": -1990}
-        services.fold((paid(attempt, provider_txn_id="pi_3"),), source="query")
+        fold(paid(attempt, provider_txn_id="pi_3"), source="query")
         assert totals(attempt) == ("succeeded", 1990, 0, 0)
         assert books() == {"provider": 3980, "orders": -1990, "held": -1990}
 
@@ -411,8 +411,8 @@ class TestWhatIsToldLater:
     ) -> None:
         ours = sent(paid_by_word)
         if comes_first:
-            services.fold((paid(paid_by_word, provider_txn_id="42001"),), source="query")
-        services.fold((back(ours, paid_txn_id="42001", paid_minor=1990),), source="notification")
+            fold(paid(paid_by_word, provider_txn_id="42001"), source="query")
+        fold(back(ours, paid_txn_id="42001", paid_minor=1990), source="notification")
         ours.refresh_from_db()
         assert (ours.status, totals(ours)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
         assert (books(), Anomaly.objects.count()) == ({"provider": 1490, "orders": -1490}, 0)
@@ -430,7 +430,7 @@ class TestWhatIsToldLater:
         monkeypatch.setattr(provider, "refund", request)
         Attempt.objects.update(reference="pi_1")
         if confirmed:
-            services.fold((paid(paid_by_word, provider_txn_id=confirmed),), source="notification")
+            fold(paid(paid_by_word, provider_txn_id=confirmed), source="notification")
         with transaction.atomic():
             made = refunds.request_refund(payment_id=paid_by_word.payment_id, amount_minor=1, reason="")
         refunds.submit_refund(made.pk)
@@ -447,7 +447,7 @@ class TestWhatIsToldLater:
         on_again()
         more = {"paid_txn_id": number_of(attempt), "paid_minor": 1990} if implies else {}
         for source in ("notification", "bill"):
-            services.fold((back(half, **more),), source=source)
+            fold(back(half, **more), source=source)
         assert totals(half) == ("partially_refunded", 1990, 995, 0)
         assert (order_of(attempt).status, books()) == ("paid", {"provider": 995, "orders": -995})
         assert (Observation.objects.count(), Anomaly.objects.count()) == (3, 0)
@@ -458,7 +458,7 @@ class TestWhatIsToldLater:
         cut(refund)
         told(admin_client, refund, True)
         on_again()
-        services.fold((back(refund, amount_minor=600),), source="notification")
+        fold(back(refund, amount_minor=600), source="notification")
         assert (Anomaly.objects.get().kind, totals(refund)) == (
             "content_changed",
             ("partially_refunded", 1990, 500, 0),
@@ -472,14 +472,14 @@ class TestWhatIsToldLater:
         cut(half)
         told(admin_client, half, True)
         on_again()
-        services.fold((back(half), paid(paid_by_word, provider_txn_id="42001")), source="bill")
+        fold(back(half), paid(paid_by_word, provider_txn_id="42001"), source="bill")
         assert totals(half) == ("partially_refunded", 1990, 995, 0)
         assert (books(), Anomaly.objects.count()) == ({"provider": 995, "orders": -995}, 0)
 
     def test_a_refund_that_was_told_before_the_payment_counts_by_whatever_number_that_has(
         self, admin_client: Client, attempt: Attempt, cut: Cut
     ) -> None:
-        services.fold((replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"),), source="notification")
+        fold(replace(refunded(attempt, 500, "by-hand"), paid_txn_id="42001"), source="notification")
         assert totals(attempt) == ("pending", 0, 0, 0)
         cut(attempt)
         told(admin_client, attempt, True)
@@ -492,12 +492,12 @@ class TestWhatIsToldLater:
         cut(refund)
         told(admin_client, refund, True)
         on_again()
-        services.fold((refunded(refund.attempt, 300, "by-hand"),), source="notification")
+        fold(refunded(refund.attempt, 300, "by-hand"), source="notification")
         assert totals(refund) == ("partially_refunded", 1990, 800, 0)
         assert Anomaly.objects.count() == 0
 
     def test_that_it_was_closed_takes_nothing_back(self, paid_by_word: Attempt) -> None:
-        services.fold((closed(paid_by_word),), source="query")
+        fold(closed(paid_by_word), source="query")
         paid_by_word.refresh_from_db()
         assert (paid_by_word.status, order_of(paid_by_word).status) == ("succeeded", "paid")
         assert totals(paid_by_word) == ("succeeded", 1990, 0, 0)
@@ -528,7 +528,7 @@ class TestWhatIsToldLater:
     def test_a_refund_that_went_back_after_all(self, admin_client: Client, refund: Refund, cut: Cut) -> None:
         cut(refund)
         told(admin_client, refund, False)
-        services.fold((refunded(refund.attempt, 500, refund.out_refund_no),), source="notification")
+        fold(refunded(refund.attempt, 500, refund.out_refund_no), source="notification")
         refund.refresh_from_db()
         assert (refund.status, totals(refund)) == ("succeeded", ("partially_refunded", 1990, 500, 0))
         assert Anomaly.objects.get().resolved_at is not None

@@ -13,7 +13,6 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from payments.attempts import services
 from payments.channels import configured as channels
 from payments.errors import ProviderUnavailable
 from payments.models import Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
@@ -21,8 +20,8 @@ from payments.providers.base import BillLine, FactKind, RefundResult, RefundStat
 from payments.providers.stripe.facts import bill_line
 from payments.reconciliation import bills
 from payments.refunds import steps as refunds
-from payments.settlement.known import BY_HAND
-from tests.integration.payments.conftest import order_of, paid, payment_of, refunded
+from payments.settlement.state import BY_HAND
+from tests.integration.payments.conftest import fold, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -97,7 +96,7 @@ def listed() -> list[tuple[str, str, int | None, int | None]]:
 def test_what_agrees_is_no_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = open_attempt()
     number = attempt.out_trade_no[:31] + "r"
-    services.fold((paid(attempt, occurred_at=NOON), refunded(attempt, 90, number)), source="notification")
+    fold(paid(attempt, occurred_at=NOON), refunded(attempt, 90, number), source="notification")
     bank.lines = (line(attempt), refund_line(attempt, 90, number))
     compared = bills.compare(channel="wechat", day=DAY)
     assert (compared.lines, compared.theirs_minor, compared.ours_minor) == (2, 1900, 1900)
@@ -115,7 +114,7 @@ def test_what_nobody_told_us_of_is_learned_from_the_bill(open_attempt: OpenAttem
 
 def test_each_kind_of_difference_is_listed_once(open_attempt: OpenAttempt, bank: Bank) -> None:
     missing_there, other_amount = open_attempt(), open_attempt()
-    services.fold((paid(missing_there, occurred_at=NOON), paid(other_amount, occurred_at=NOON)), source="query")
+    fold(paid(missing_there, occurred_at=NOON), paid(other_amount, occurred_at=NOON), source="query")
     bank.lines = (
         line(other_amount, amount_minor=1000),
         line(other_amount, out_trade_no="somebody-else-s", provider_txn_id="4200-unknown"),
@@ -140,7 +139,7 @@ def test_what_agrees_later_is_resolved_and_what_a_person_settled_stays_so(
     open_attempt: OpenAttempt, bank: Bank
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    fold(paid(attempt, occurred_at=NOON), source="query")
     bank.lines = (line(attempt, provider_txn_id="4200-other", out_trade_no="elsewhere"),)
     bills.compare(channel="wechat", day=DAY)
     here = Difference.objects.get(kind="missing_here")
@@ -155,7 +154,7 @@ def test_what_agrees_later_is_resolved_and_what_a_person_settled_stays_so(
 
 def test_a_fact_of_another_day_is_found_by_its_number(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    fold(paid(attempt, occurred_at=NOON - timedelta(days=1)), source="query")
     bank.lines = (line(attempt),)
     assert bills.compare(channel="wechat", day=DAY).ours_minor == 1990
     assert listed() == []
@@ -164,7 +163,7 @@ def test_a_fact_of_another_day_is_found_by_its_number(open_attempt: OpenAttempt,
 def test_a_used_request_number_of_another_trade_is_a_difference(open_attempt: OpenAttempt, bank: Bank) -> None:
     """By hand in Alipay's pages a refund may get any number, unique in its trade only."""
     one, other = open_attempt(), open_attempt()
-    services.fold((paid(one), paid(other)), source="query")
+    fold(paid(one), paid(other), source="query")
     bank.before = (refund_line(one, 500, "1"),)
     bills.compare(channel="wechat", day=DAY - timedelta(days=1))
     assert payment_of(one).refunded_minor == 500
@@ -179,7 +178,7 @@ def test_a_fact_whose_line_stands_in_the_bill_of_the_day_before_is_not_missing(
     open_attempt: OpenAttempt, bank: Bank
 ) -> None:
     attempt, missing = open_attempt(), open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON), paid(missing, occurred_at=NOON)), source="query")
+    fold(paid(attempt, occurred_at=NOON), paid(missing, occurred_at=NOON), source="query")
     bills.compare(channel="wechat", day=DAY)
     assert [kind for kind, *_ in listed()] == ["missing_there", "missing_there"]
     bank.before = (line(attempt),)
@@ -191,7 +190,7 @@ def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
     open_attempt: OpenAttempt, bank: Bank
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    fold(paid(attempt, occurred_at=NOON - timedelta(days=1)), source="query")
     bills.compare(channel="wechat", day=DAY - timedelta(days=1))
     assert [kind for kind, *_ in listed()] == ["missing_there"]
     bank.lines = (line(attempt),)
@@ -207,12 +206,12 @@ def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
         began = attempt.created_at - timedelta(days=days)
         Attempt.objects.filter(pk=one.pk).update(created_at=began, expires_at=began + timedelta(hours=1))
     by_word = [paid(one, provider_txn_id=one.out_trade_no) for one in (attempt, invented)]
-    services.fold(tuple(by_word), source=BY_HAND)
+    fold(*by_word, source=BY_HAND)
     refund = asked_back(attempt, bank, "processing")
     long_ago = [attempt.created_at - timedelta(days=days) for days in (20, 17)]
     Refund.objects.filter(pk=refund.pk).update(created_at=long_ago[0], submitted_at=long_ago[1])
     went_back = refunded(attempt, 990, refund.out_refund_no)
-    services.fold((replace(went_back, provider_txn_id=refund.out_refund_no),), source=BY_HAND)
+    fold(replace(went_back, provider_txn_id=refund.out_refund_no), source=BY_HAND)
     told = Observation.objects.get(attempt=attempt, kind="paid").observed_at.date()
     began = attempt.created_at.date()
     bank.others[began - timedelta(days=3)] = (line(attempt),)
@@ -231,7 +230,7 @@ def test_what_an_operator_told_is_resolved_by_its_line_when_that_comes(
     open_attempt: OpenAttempt, bank: Bank, days_later: int
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, provider_txn_id=attempt.out_trade_no),), source=BY_HAND)
+    fold(paid(attempt, provider_txn_id=attempt.out_trade_no), source=BY_HAND)
     told = Observation.objects.get().observed_at.date()
     bills.compare(channel="wechat", day=told)
     assert [kind for kind, *_ in listed()] == ["missing_there"]
@@ -244,10 +243,10 @@ def test_what_came_back_of_a_refund_that_an_operator_told_is_a_difference(
     open_attempt: OpenAttempt, bank: Bank
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    fold(paid(attempt, occurred_at=NOON), source="notification")
     refund = asked_back(attempt, bank, "processing")
     went_back = refunded(attempt, 990, refund.out_refund_no)
-    services.fold((replace(went_back, provider_txn_id=refund.out_refund_no, occurred_at=NOON),), source=BY_HAND)
+    fold(replace(went_back, provider_txn_id=refund.out_refund_no, occurred_at=NOON), source=BY_HAND)
     failed = replace(refund_line(attempt, 990, refund.out_refund_no), refund_status=RefundStatus.FAILED)
     came_back = line(
         attempt,
@@ -286,7 +285,7 @@ def asked_back(attempt: Attempt, bank: Bank, status: str) -> Refund:
     assert refunds.submit_refund(refund.id).status == "processing"
     if status == "succeeded":
         fact = refunded(attempt, 990, refund.out_refund_no)
-        services.fold((replace(fact, provider_txn_id="re_1", occurred_at=NOON),), source="notification")
+        fold(replace(fact, provider_txn_id="re_1", occurred_at=NOON), source="notification")
     if status == "failed":
         with pytest.MonkeyPatch.context() as patch:
             failed = RefundResult(status=RefundStatus.FAILED)
@@ -346,7 +345,7 @@ def test_a_refund_in_stripe_s_bill_is_a_fact_once_it_has_succeeded(
     open_attempt: OpenAttempt, bank: Bank, ours: str, theirs: str, found: list[tuple[str, str]], back_minor: int
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    fold(paid(attempt, occurred_at=NOON), source="notification")
     number = asked_back(attempt, bank, ours).out_refund_no if ours else ""
     bank.lines = (line(attempt), of_stripe(attempt, theirs, number))
     compared = bills.compare(channel="wechat", day=DAY)
@@ -362,7 +361,7 @@ def test_what_came_back_of_a_refund_is_for_a_person_if_that_had_counted(
     open_attempt: OpenAttempt, bank: Bank, ours: str, found: list[tuple[str, str]]
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    fold(paid(attempt, occurred_at=NOON), source="notification")
     number = asked_back(attempt, bank, ours).out_refund_no
     both = (of_stripe(attempt, "failed", number), of_stripe(attempt, "failed", number, kind="refund_failure"))
     bank.lines = (line(attempt), *both)
@@ -374,7 +373,7 @@ def test_a_refund_by_hand_that_was_under_way_is_learned_when_its_day_is_compared
     open_attempt: OpenAttempt, bank: Bank
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON),), source="notification")
+    fold(paid(attempt, occurred_at=NOON), source="notification")
     for status, back_minor, still_open in (("pending", 0, 1), ("succeeded", 990, 0)):
         bank.lines = (line(attempt), of_stripe(attempt, status))
         bills.compare(channel="wechat", day=DAY)
@@ -389,7 +388,7 @@ def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted
     """Its bill is never made anew, and says for ever that the refund is under way."""
     attempt = open_attempt()
     accepted = DAY - timedelta(days=days)
-    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=days)),), source="notification")
+    fold(paid(attempt, occurred_at=NOON - timedelta(days=days)), source="notification")
     number = "by-hand-1" if by_hand else asked_back(attempt, bank, "processing").out_refund_no
     bank.others[accepted] = (
         line(attempt),
@@ -398,9 +397,9 @@ def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted
     bills.compare(channel="wechat", day=accepted)
     assert [(kind, moved) for kind, moved, *_ in listed()] == (A_PERSON_LOOKS if by_hand else AGREES)
     missing = open_attempt()
-    services.fold((paid(missing, occurred_at=NOON - timedelta(days=30)),), source="notification")
+    fold(paid(missing, occurred_at=NOON - timedelta(days=30)), source="notification")
     for one, refund_number in ((attempt, number), (missing, "never-listed")):
-        services.fold((replace(refunded(one, 990, refund_number), occurred_at=NOON),), source="notification")
+        fold(replace(refunded(one, 990, refund_number), occurred_at=NOON), source="notification")
     bills.compare(channel="wechat", day=DAY)
     assert [(kind, moved) for kind, moved, *_ in listed()] == [("missing_there", "refunded")]
     assert Difference.objects.get(resolved_at__isnull=True).out_trade_no == missing.out_trade_no
@@ -408,7 +407,7 @@ def test_a_slow_refund_of_wechat_s_is_found_in_the_bill_of_the_day_that_accepted
 
 def test_a_day_made_up_for_looks_into_the_next_one_s_bill_too(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON - timedelta(days=1)),), source="query")
+    fold(paid(attempt, occurred_at=NOON - timedelta(days=1)), source="query")
     bank.lines = (line(attempt),)
     for day in (DAY, DAY - timedelta(days=1)):
         bills.compare(channel="wechat", day=day)
@@ -428,7 +427,7 @@ def test_one_broken_bill_keeps_no_other_from_its_turn(bank: Bank, caplog: pytest
 
 def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: OpenAttempt, bank: Bank) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    fold(paid(attempt, occurred_at=NOON), source="query")
     bank.lines = (
         line(attempt),
         line(attempt, out_trade_no="e" * 65, provider_txn_id="4" * 65, out_refund_no="r" * 65),
@@ -445,7 +444,7 @@ def test_what_is_too_long_for_us_is_cut_and_learned_from_nobody(open_attempt: Op
 
 def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt, bank: Bank) -> None:
     """The newest first, a few in each run, from the first fact on."""
-    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=17)),), source="query")
+    fold(paid(open_attempt(), occurred_at=NOON - timedelta(days=17)), source="query")
     today = DAY + timedelta(days=1)
     compared: list[set[date]] = []
     for _ in range(4):
@@ -458,7 +457,7 @@ def test_days_that_no_bill_was_had_of_are_made_up_for(open_attempt: OpenAttempt,
 
 
 def test_no_bill_is_asked_for_that_is_not_kept_any_more(open_attempt: OpenAttempt, bank: Bank) -> None:
-    services.fold((paid(open_attempt(), occurred_at=NOON - timedelta(days=400)),), source="query")
+    fold(paid(open_attempt(), occurred_at=NOON - timedelta(days=400)), source="query")
     while bills.compare_recent(today=DAY + timedelta(days=1)):
         pass
     assert BillComparison.objects.count() == bills.BILLS_KEPT_DAYS
@@ -468,7 +467,7 @@ def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
     open_attempt: OpenAttempt, bank: Bank, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt, occurred_at=NOON),), source="query")
+    fold(paid(attempt, occurred_at=NOON), source="query")
     bills.compare(channel="wechat", day=DAY)
     assert "is empty, but we have facts of it: 1" in caplog.text
     assert [kind for kind, *_ in listed()] == ["missing_there"]
@@ -479,7 +478,7 @@ def test_an_empty_bill_of_a_day_with_facts_is_asked_for_again(
 
 
 def test_a_person_s_word_ends_the_questions_about_an_empty_bill(open_attempt: OpenAttempt, bank: Bank) -> None:
-    services.fold((paid(open_attempt(), occurred_at=NOON),), source="query")
+    fold(paid(open_attempt(), occurred_at=NOON), source="query")
     assert bills.compare_recent(today=DAY + timedelta(days=1)) == bills.DAYS_BACK
     assert bills.compare_recent(today=DAY + timedelta(days=1)) == 1
     bills.resolve(Difference.objects.get().pk, resolution="looked up in their console")

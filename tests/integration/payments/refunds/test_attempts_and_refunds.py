@@ -31,11 +31,11 @@ from payments.providers.base import RefundResult, RefundStatus, TradeStatus
 from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
 from payments.settlement import anomalies
-from payments.settlement.schedule import delay_seconds
+from payments.settlement.backoff import delay_seconds
 from payments.states import NEXT, PaymentStatus
 from shop.models import Order
 from shop.orders import lifecycle
-from tests.integration.payments.conftest import opened
+from tests.integration.payments.conftest import fold, opened
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,7 +69,7 @@ def test_opening_again_is_the_same_attempt_and_a_paid_order_gets_none(
     first = opened(order)
     assert opened(order) == first
     services.submit_attempt(first.id)
-    services.fold((provider.pay(first.out_trade_no),), source="query")
+    fold(provider.pay(first.out_trade_no), source="query")
     with pytest.raises(OrderAlreadyPaid):
         opened(order)
 
@@ -380,7 +380,7 @@ def test_a_success_that_was_told_before_the_refusal_stands(
     refund, give_back = request(paid_payment, 500), provider.refund
 
     def refuse_after_it_is_done(**arguments: Any) -> RefundResult:
-        services.fold(give_back(**arguments).facts, source="notification")
+        fold(*give_back(**arguments).facts, source="notification")
         raise ProviderRejected("NOT_ENOUGH", "no money")
 
     monkeypatch.setattr(provider, "refund", refuse_after_it_is_done)
@@ -399,7 +399,7 @@ def test_a_success_that_is_told_after_the_refusal_settles_it(
     given = provider.refund(
         out_trade_no=refund.attempt.out_trade_no, out_refund_no=refund.out_refund_no, amount_minor=500
     )
-    services.fold(given.facts, source="notification")
+    fold(*given.facts, source="notification")
     refund.refresh_from_db()
     assert refund.status == "succeeded"
     assert dict(Anomaly.objects.values_list("reference", "resolution")) == {

@@ -33,7 +33,7 @@ from payments.errors import (
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import NOBODY, PayMethod, Provider
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import number_of, paid, payment_of
+from tests.integration.payments.conftest import fold, number_of, paid, payment_of
 from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, company, signed
 from tests.unit.payments.providers.conftest import channels as channels_at
 
@@ -459,7 +459,7 @@ def prepared(open_attempt: OpenAttempt, channel: str, *, status: str = "created"
 
 
 def paid_by(attempt: Attempt) -> Payment:
-    services.fold((paid(attempt),), source="query")
+    fold(paid(attempt), source="query")
     return payment_of(attempt)
 
 

@@ -10,11 +10,11 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
-from payments.attempts import services
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Payment, Refund
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
+from tests.integration.payments.conftest import fold
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,7 +68,7 @@ def test_a_refused_repeat_does_not_free_what_an_earlier_request_may_still_move(
     assert refunds.submit_refund(refund.id).status == "uncertain"
     assert reserved(paid_payment) == 500, "else the same money could be asked for under another number"
     assert Anomaly.objects.get().detail["message"] == "BUSY: under concurrency"
-    services.fold((success(provider, refund),), source="bill")
+    fold(success(provider, refund), source="bill")
     refund.refresh_from_db()
     assert (refund.status, reserved(paid_payment), paid_payment.refunded_minor) == ("succeeded", 0, 500)
     assert Anomaly.objects.get().resolved_at

@@ -11,12 +11,11 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
-from payments.attempts import services
 from payments.models import Attempt, AuditEntry
 from payments.operations import decisions
 from payments.refunds import steps as refunds
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
-from tests.integration.payments.conftest import letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +39,7 @@ def refused(sql: str, *parameters: object) -> str:
 def attempt(open_attempt: OpenAttempt) -> Attempt:
     """One that was paid, and half of it went back."""
     attempt = open_attempt()
-    services.fold((paid(attempt), refunded(attempt, 990, "a" * 32)), source="query")
+    fold(paid(attempt), refunded(attempt, 990, "a" * 32), source="query")
     attempt.refresh_from_db()
     return attempt
 
@@ -99,7 +98,7 @@ def test_a_fact_stays_as_it_was_told(attempt: Attempt, change: str) -> None:
 )
 def test_nothing_about_money_is_deleted(attempt: Attempt, table: str) -> None:
     assert letter(attempt).send().status_code == 204
-    services.fold((paid(attempt, provider_txn_id="again"),), source="query")  # an anomaly
+    fold(paid(attempt, provider_txn_id="again"), source="query")  # an anomaly
     ask_back(attempt)
     assert refused(f"DELETE FROM payments_{table}") == "money_is_append_only"
 
@@ -191,7 +190,7 @@ def test_a_refund_keeps_its_amount_and_its_end(attempt: Attempt) -> None:
 
     with transaction.atomic():
         refund = refunds.request_refund(payment_id=attempt.payment_id, amount_minor=500, reason="")
-    services.fold((refunded(attempt, 500, refund.out_refund_no),), source="query")
+    fold(refunded(attempt, 500, refund.out_refund_no), source="query")
     assert refused("UPDATE payments_refund SET amount_minor = 1 WHERE id = %s", refund.pk) == (
         "refund_identity_is_fixed"
     )
@@ -226,7 +225,7 @@ def test_a_role_that_owns_nothing_sells_and_cannot_forget_money(
     as_web: None, open_attempt: OpenAttempt, shopper: User
 ) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt), refunded(attempt, 990, "a" * 32)), source="query")
+    fold(paid(attempt), refunded(attempt, 990, "a" * 32), source="query")
     assert payment_of(attempt).status == "partially_refunded"
     client = Client()
     client.force_login(shopper)

@@ -10,21 +10,15 @@ from django.db import IntegrityError, transaction
 from django.db.models import Sum
 
 from idempotency.postgres.statements import UnexpectedRows, send
-from payments.attempts import services
 from payments.models import Attempt, JournalEntry, JournalLine, Observation
 from payments.settlement import journal
-from payments.settlement.known import KnownFact
+from payments.settlement.state import FactRow
 from shop.models import Order
-from tests.integration.payments.conftest import closed, paid, payment_of, refunded
+from tests.integration.payments.conftest import closed, fold, paid, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OpenAttempt = Callable[..., Attempt]
-
-
-def fold(*facts: Any) -> None:
-    for fact in facts:
-        services.fold((fact,), source="notification")
 
 
 def balance(currency: str = "CNY") -> dict[str, int]:
@@ -87,14 +81,16 @@ def test_what_is_not_ours_or_moves_nothing_is_not_booked(open_attempt: OpenAttem
     assert JournalEntry.objects.count() == 0
 
 
-def test_a_fact_is_booked_once(open_attempt: OpenAttempt) -> None:
-    fold(paid(open_attempt()))
-    known = KnownFact(*Observation.objects.values_list(*(field.name for field in fields(KnownFact))).get())
-    send(journal.counted(known))
+def test_a_fact_is_booked_and_counted_once(open_attempt: OpenAttempt) -> None:
+    fold(refunded(open_attempt(), 990, "a" * 32))
+    stored = FactRow(*Observation.objects.values_list(*(field.name for field in fields(FactRow))).get())
+    send(journal.counted(stored))
+    with pytest.raises(IntegrityError, match="a fact stays"), transaction.atomic():
+        send(journal.counted(stored))
     with pytest.raises(IntegrityError, match="journal_once_per_fact"), transaction.atomic():
-        send(journal.counted(known))
+        JournalEntry.objects.create(observation=Observation.objects.get(), kind="counted")
     with pytest.raises(UnexpectedRows), transaction.atomic():
-        send(journal.counted(replace(known, id=0)), commit=True)
+        send(journal.counted(replace(stored, provider_txn_id="unknown")), commit=True)
 
 
 def test_whatever_is_told_the_books_agree_with_the_payments(

@@ -10,24 +10,16 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
-from payments.providers.base import Fact
 from payments.settlement import anomalies
-from payments.settlement.observations import Outcome, apply_observation, rederive
+from payments.settlement.decide import Outcome
+from payments.settlement.settle import rederive, settle_here
 from shop.models import Order
-from tests.integration.payments.conftest import closed, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import closed, fold, order_of, paid, payment_of, refunded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OpenAttempt = Callable[..., Attempt]
 ONE, OTHER = "a" * 32, "b" * 32
-
-
-def fold(*facts: Fact, source: str = "notification") -> list[Outcome]:
-    outcomes = []
-    for fact in facts:
-        with transaction.atomic():
-            outcomes.append(apply_observation(fact, source=source))
-    return outcomes
 
 
 def queued(refund: Refund) -> int:
@@ -42,7 +34,7 @@ def queued(refund: Refund) -> int:
 
 def test_a_transaction_is_needed(open_attempt: OpenAttempt) -> None:
     with pytest.raises(RuntimeError, match="transaction"):
-        apply_observation(paid(open_attempt()), source="query")
+        settle_here(paid(open_attempt()), source="query")
 
 
 def test_paid_once_however_often_and_by_whomever_it_is_told(open_attempt: OpenAttempt) -> None:
@@ -340,7 +332,7 @@ def test_each_refund_beyond_what_was_paid_is_open_work_again(open_attempt: OpenA
     anomaly = Anomaly.objects.get()
     settle(anomaly)
     with transaction.atomic():
-        rederive(Payment.objects.select_for_update().get())
+        rederive(Payment.objects.get().pk)
     fold(refunds[1])
     anomaly.refresh_from_db()
     assert anomaly.resolution == "seen"

@@ -8,12 +8,11 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from payments import states
-from payments.attempts import services
 from payments.models import Attempt, Refund
 from payments.refunds import steps as refunds
 from shop.models import Order, OrderStatus
 from shop.orders import lifecycle
-from tests.integration.payments.conftest import opened, paid
+from tests.integration.payments.conftest import fold, opened, paid
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -93,7 +92,7 @@ def attempt(new_order: Callable[[], Order], channels: None) -> Attempt:
 
 
 def refund_of(attempt: Attempt) -> Refund:
-    services.fold((paid(attempt),), source="query")
+    fold(paid(attempt), source="query")
     with transaction.atomic():
         return refunds.request_refund(payment_id=attempt.payment_id, amount_minor=500, reason="")
 

@@ -9,7 +9,6 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from payments.attempts import services
 from payments.models import Anomaly, Attempt, AuditEntry, JournalEntry, Notification, Observation
 from payments.operations import decisions
 from payments.operations.decisions import Operator
@@ -17,7 +16,7 @@ from payments.providers.base import Notice
 from payments.settlement import anomalies
 from payments.webhooks import intake as webhooks
 from shop.models import Product
-from tests.integration.payments.conftest import CHANNELS, letter, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import CHANNELS, fold, letter, order_of, paid, payment_of, refunded
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,7 +60,7 @@ def test_a_held_one_is_released_by_whoever_tells_of_the_payment(open_attempt: Op
     attempt, other = open_attempt(), open_attempt()
     for number, one in enumerate((attempt, other)):
         assert take_in(f"refund {number}", refunded(one, 100, f"{number:032}")) == "held"
-    services.fold((paid(attempt),), source="query")
+    fold(paid(attempt), source="query")
     verdicts = dict(Notification.objects.values_list("notification_id", "verdict"))
     assert verdicts == {"refund 0": "applied", "refund 1": "held"}
 
@@ -93,7 +92,7 @@ def test_a_copy_of_what_an_earlier_version_kept_is_a_copy(
     attempt = open_attempt(channel)
     with monkeypatch.context() as patch:
         if not applied:
-            patch.setattr(webhooks, "observe", broken)
+            patch.setattr(webhooks, "settle_on", broken)
         letter(attempt, notification_id="n").send()
     assert Notification.objects.get().verdict == verdict
     Notification.objects.update(digest="0" * 64)
@@ -153,7 +152,7 @@ def test_another_failure_is_open_work_again_and_the_same_is_not(
 ) -> None:
     note = letter(open_attempt(), notification_id="n")
     for fault, status in ((broken, 500), (refused, 500), (fits_nowhere, 204)):
-        monkeypatch.setattr(webhooks, "observe", fault)
+        monkeypatch.setattr(webhooks, "settle_on", fault)
         assert note.send().status_code == status
         assert is_open(), fault
         resolve_all()
@@ -175,7 +174,7 @@ def test_one_that_fails_beside_a_twin_that_is_applied_alarms_nobody(
             assert twin.status_code == 204
             fault()
 
-        patch.setattr(webhooks, "observe", fail_after_a_twin)
+        patch.setattr(webhooks, "settle_on", fail_after_a_twin)
         assert note.send().status_code == status
     assert note.send().status_code == 204
     assert Notification.objects.get().verdict == "applied"
@@ -188,7 +187,7 @@ def test_a_failed_one_is_processed_again_on_demand(
 ) -> None:
     attempt = open_attempt(channel)
     with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "observe", broken)
+        patch.setattr(webhooks, "settle_on", broken)
         for _ in range(2):
             assert letter(attempt, notification_id="n").send().content != b"success"
         row = Notification.objects.get()
@@ -214,7 +213,7 @@ def test_what_was_put_aside_and_fails_tells_why_and_stays_there(
     aside = Notification.objects.get(verdict="quarantined")
     before = aside.attempts
     with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "observe", fault)
+        patch.setattr(webhooks, "settle_on", fault)
         result = decisions.process_again(aside, by=Operator(user_id=admin_user.pk, reason="it is right"))
     aside.refresh_from_db()
     assert (aside.verdict, aside.attempts, aside.detail != "") == ("quarantined", before + 1, True)
@@ -231,7 +230,7 @@ def test_what_was_applied_and_fails_now_tells_why_and_stays_applied(
 ) -> None:
     letter(open_attempt()).send()
     row = Notification.objects.get()
-    monkeypatch.setattr(webhooks, "observe", broken)
+    monkeypatch.setattr(webhooks, "settle_on", broken)
     result = decisions.process_again(row, by=Operator(user_id=admin_user.pk, reason="to be sure"))
     assert result.sentences == ["It failed, and nothing of it is applied: RuntimeError: a fault of ours"]
     row.refresh_from_db()
@@ -245,12 +244,12 @@ def test_what_fits_in_no_column_is_processed_again_on_demand(
 ) -> None:
     attempt = open_attempt(channel)
     with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "observe", fits_nowhere)
+        patch.setattr(webhooks, "settle_on", fits_nowhere)
         assert letter(attempt, notification_id="n").send().status_code in {200, 204}
         row = Notification.objects.get()
         # the second is asked for by nobody: the provider was told that we have it
         for fault in (fits_nowhere, broken):
-            patch.setattr(webhooks, "observe", fault)
+            patch.setattr(webhooks, "settle_on", fault)
             with pytest.raises(CommandError, match="1 could not be processed"):
                 call_command("notifications", "replay", "--verdict", "anomaly", *BY)
             assert Anomaly.objects.get().detail["acknowledged"] == "yes"
@@ -268,7 +267,7 @@ def test_what_fitted_in_no_column_and_was_told_otherwise_is_done(
 ) -> None:
     attempt = open_attempt()
     with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "observe", fits_nowhere)
+        patch.setattr(webhooks, "settle_on", fits_nowhere)
         assert letter(attempt, notification_id="n").send().status_code == 204
     letter(attempt, notification_id="m").send()
     failed = Notification.objects.get(notification_id="n")
@@ -302,7 +301,7 @@ def test_what_was_put_aside_and_was_told_otherwise_leaves_quarantine(open_attemp
     attempt, other = open_attempt(), open_attempt()
     letter(attempt, notification_id="same").send()
     letter(other, notification_id="same").send()
-    services.fold((paid(other),), source="query")
+    fold(paid(other), source="query")
     aside = Notification.objects.get(verdict="quarantined")
     assert webhooks.replay(aside.pk) == "duplicate"
     aside.refresh_from_db()

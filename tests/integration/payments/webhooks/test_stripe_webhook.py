@@ -11,13 +11,12 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from payments.attempts import services
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.refunds import steps as refunds
 from payments.sandbox import state, stripe_documents
 from payments.webhooks import intake as webhooks
-from tests.integration.payments.conftest import order_of, paid, payment_of
+from tests.integration.payments.conftest import fold, order_of, paid, payment_of
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
@@ -167,7 +166,7 @@ def test_a_payment_beside_a_replay_releases_what_waited(open_attempt: OpenAttemp
         assert send(refund_told(attempt, amount_minor)).status_code == 200
         row = Notification.objects.get(out_trade_no=attempt.out_trade_no)
         fact = paid(attempt, provider_txn_id=f"pi_{attempt.out_trade_no[-20:]}")
-        at_once(partial(webhooks.replay, row.pk), partial(services.fold, (fact,), source="query"))
+        at_once(partial(webhooks.replay, row.pk), partial(fold, fact, source="query"))
         row.refresh_from_db()
         assert (row.verdict, payment_of(attempt).refunded_minor) == ("applied", amount_minor)
 
@@ -343,7 +342,7 @@ def test_when_the_effect_fails_it_is_kept_and_the_next_copy_is_applied(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as broken:
-        broken.setattr(webhooks, "observe", fail)
+        broken.setattr(webhooks, "settle_on", fail)
         answer = send(told(attempt))
     assert (answer.status_code, answer["Retry-After"]) == (500, "1")
     row = Notification.objects.get()

@@ -17,7 +17,6 @@ from django.utils import translation
 from prometheus_client import REGISTRY
 
 from idempotency.postgres.statements import UnexpectedRows
-from payments.attempts import services
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.providers import rsa
@@ -28,7 +27,7 @@ from payments.sandbox import state
 from payments.sandbox.wechat_certificates import encrypted
 from payments.sandbox.wechat_signing import signature_headers
 from payments.webhooks import intake as webhooks
-from tests.integration.payments.conftest import CHANNELS, Letter, letter, order_of, payment_of, refunded
+from tests.integration.payments.conftest import CHANNELS, Letter, fold, letter, order_of, payment_of, refunded
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
 
@@ -286,7 +285,7 @@ def test_any_other_failure_is_asked_for_again(
 ) -> None:
     note = letter(open_attempt(channel), notification_id="n-1")
     with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "observe", raise_what_divides_by_zero if fault is None else failing(fault))
+        patch.setattr(webhooks, "settle_on", raise_what_divides_by_zero if fault is None else failing(fault))
         for _ in range(2):
             assert asked_again(note.send(), channel, 500)
     row, anomaly = Notification.objects.get(), Anomaly.objects.get()
@@ -306,7 +305,7 @@ def failing(fault: Exception) -> Callable[..., None]:
 def test_a_value_that_nobody_told_is_a_fault_of_ours_and_is_asked_for_again(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "observe", failing(ValueError("x")))
+    monkeypatch.setattr(webhooks, "settle_on", failing(ValueError("x")))
     assert letter(open_attempt()).send().status_code == 500
     assert Notification.objects.get().verdict == "error"
 
@@ -315,7 +314,7 @@ def test_a_value_that_nobody_told_is_a_fault_of_ours_and_is_asked_for_again(
 def test_what_may_be_a_fault_of_ours_is_logged(
     open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, caplog: Any, fault: Exception
 ) -> None:
-    monkeypatch.setattr(webhooks, "observe", failing(fault))
+    monkeypatch.setattr(webhooks, "settle_on", failing(fault))
     assert letter(open_attempt(), notification_id="n-1").send().status_code == 204
     (logged,) = [
         one for one in caplog.records if one.name == "payments.webhooks.intake" and one.levelname == "ERROR"
@@ -330,7 +329,7 @@ def test_what_an_earlier_version_asked_for_again_and_again_ends(
 ) -> None:
     note = wechat_letter(open_attempt(), amount={"currency": "YUAN"})
     with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "observe", failing(RuntimeError("an earlier version")))
+        patch.setattr(webhooks, "settle_on", failing(RuntimeError("an earlier version")))
         assert note.send().status_code == 500
     if again == "replay":
         with pytest.raises(webhooks.ProcessingFailed):
@@ -423,7 +422,7 @@ def test_when_the_effect_fails_it_is_kept_and_the_next_copy_is_applied(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as broken:
-        broken.setattr(webhooks, "observe", fail)
+        broken.setattr(webhooks, "settle_on", fail)
         for _ in range(2):
             assert asked_again(letter(attempt, notification_id="n-1").send(), channel, 500)
     row = Notification.objects.get()
@@ -475,7 +474,7 @@ def test_replaying_the_news_of_a_refund_that_has_gone_well_since_leaves_the_anom
         )
     stuck = wechat_letter(attempt, envelope={"event_type": "REFUND.ABNORMAL"}, out_refund_no=number)
     assert stuck.send().status_code == 204
-    services.fold((refunded(attempt, 990, number),), source="refund")
+    fold(refunded(attempt, 990, number), source="refund")
     row = Notification.objects.get(event_type="REFUND.ABNORMAL")
     assert webhooks.replay(row.pk) == "ignored"
     row.refresh_from_db()
@@ -521,10 +520,10 @@ def test_an_amount_that_differs_is_acknowledged_but_never_credited(
 
 
 def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt, tmp_path: Path) -> None:
-    """Round trips and the statements in them, as libpq sees them; a copy is the first of them.
+    """Round trips and the statements in each, as libpq sees them; a duplicate ends after the first.
 
-    Of a first copy: whether it is known; where its payment stands; BEGIN, the payment's lock, all that it writes,
-    COMMIT: the order's step, payment, fact with journal, attempt, event, notification.
+    Of a first copy: is it stored, and what is known of its payment; BEGIN, lock of the payment, step of the order;
+    payment, fact with journal, attempt, event, notification, COMMIT.
     """
     note = letter(open_attempt(), notification_id="n-1")
     connection.close()  # where a plan is made inside a transaction, psycopg has sent its BEGIN before
@@ -537,7 +536,7 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt, tmp_p
             connection.connection.pgconn.untrace()
             traced.seek(0)
             costs.append(round_trips(traced.read()))
-    assert costs == [[1, 1, 9], [1]]
+    assert costs == [[2, 3, 6], [2]]
 
 
 def round_trips(traced: str) -> list[int]:
@@ -595,8 +594,8 @@ def test_what_goes_wrong_outside_of_it_is_answered_all_the_same(
     assert note.send().status_code == 204
 
 
-def listener(*, order_id: object, event: str) -> bool:
-    """Another shop's, that knows what was documented first."""
+def listener(*, order_id: object, event: str, work: object) -> bool:
+    """Another shop's, that does nothing with what the settlement sends."""
     assert event == "paid"
     return True
 

@@ -17,10 +17,11 @@ from shop import sales as flashsale
 from shop import stock
 from shop.catalog import products as catalog
 from shop.models import Coupon, FlashSalePurchase, Like, Order, Product
-from shop.orders import checkout, lifecycle
+from shop.orders import checkout
 from shop.orders import placing as orders
 from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
+from tests.integration.shop.settling import on_payment
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def found(operator: Client, model: str, **query: str) -> list[Any]:
 def test_searches_take_whole_words_and_filters_beside_them(operator: Client, demo: User, order: Order) -> None:
     with transaction.atomic():
         second = orders.create_order(user_id=demo.pk, quantities={"mug": 1})
-        lifecycle.on_payment(order_id=second.id, event="paid")
+        on_payment(order_id=second.id, event="paid")
     for term in ("demo", "mug"):
         assert found(operator, "order", q=term) == [second, order]
         assert found(operator, "order", q=term, status="paid") == [second]
@@ -267,7 +268,7 @@ def test_how_units_are_taken_is_changed_and_they_stay_as_many(
     assert '<td class="field-units">100</td>' in operator.get("/admin/shop/product/?o=4").content.decode()
 
     with transaction.atomic():
-        lifecycle.on_payment(order_id=order.id, event="paid")
+        on_payment(order_id=order.id, event="paid")
     edit(operator, mug, strategy="", segments="")  # a form without them leaves them alone
     assert mug.segments.count() == 4
     edit(operator, mug, strategy="version", segments="4")

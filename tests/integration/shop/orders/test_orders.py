@@ -18,7 +18,7 @@ from shop.errors import OrderNotFound, OutOfStock
 from shop.models import Like, Order, OrderItem, OrderStatus, Product
 from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
-from tests.integration.shop.settling import number_of, settle
+from tests.integration.shop.settling import number_of, on_payment, settle
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def minutes_ago(minutes: int) -> Any:
 
 class TestListener:
     def test_paid_once_however_often_it_is_told(self, order: Order) -> None:
-        answers = [lifecycle.on_payment(order_id=order.id, event="paid") for _ in range(3)]
+        answers = [on_payment(order_id=order.id, event="paid") for _ in range(3)]
 
         order.refresh_from_db()
         assert answers == [True] * 3
@@ -49,16 +49,16 @@ class TestListener:
         assert order.paid_at is not None
 
     def test_refunded_follows_paid_and_stays(self, order: Order) -> None:
-        lifecycle.on_payment(order_id=order.id, event="paid")
-        assert [lifecycle.on_payment(order_id=order.id, event="refunded") for _ in range(2)] == [True, True]
-        assert lifecycle.on_payment(order_id=order.id, event="paid") is True
+        on_payment(order_id=order.id, event="paid")
+        assert [on_payment(order_id=order.id, event="refunded") for _ in range(2)] == [True, True]
+        assert on_payment(order_id=order.id, event="paid") is True
 
         order.refresh_from_db()
         assert (order.status, order.version) == ("refunded", 3)
         assert shelf() == {"mug": 98, "poster": 9}
 
     def test_a_refund_before_its_payment_implies_the_payment(self, order: Order) -> None:
-        assert lifecycle.on_payment(order_id=order.id, event="refunded") is True
+        assert on_payment(order_id=order.id, event="refunded") is True
 
         order.refresh_from_db()
         assert order.status == "refunded"
@@ -67,28 +67,28 @@ class TestListener:
     def test_a_closed_order_takes_no_payment(self, demo: User, order: Order) -> None:
         lifecycle.cancel(order_id=order.id, user_id=demo.pk)
 
-        assert lifecycle.on_payment(order_id=order.id, event="paid") is False
-        assert lifecycle.on_payment(order_id=order.id, event="refunded") is True, "the money went back: fine"
+        assert on_payment(order_id=order.id, event="paid") is False
+        assert on_payment(order_id=order.id, event="refunded") is True, "the money went back: fine"
         order.refresh_from_db()
         assert order.status == "closed"
 
     @pytest.mark.parametrize("event", ["paid", "refunded", "closed"])
     def test_an_unknown_order_takes_nothing(self, transactional_db: None, event: str) -> None:
-        assert lifecycle.on_payment(order_id=new_id(), event=event) is False
+        assert on_payment(order_id=new_id(), event=event) is False
 
     def test_an_unknown_event_is_a_mistake(self, order: Order) -> None:
         with pytest.raises(ValueError, match="unknown payment event"):
-            lifecycle.on_payment(order_id=order.id, event="shipped")
+            on_payment(order_id=order.id, event="shipped")
 
     def test_closed_at_the_provider_alone_leaves_time_for_another_attempt(self, order: Order) -> None:
-        assert lifecycle.on_payment(order_id=order.id, event="closed") is True
+        assert on_payment(order_id=order.id, event="closed") is True
         order.refresh_from_db()
         assert order.status == "pending"
 
     @pytest.mark.parametrize("field", ["expires_at", "closing_at"])
     def test_closed_at_the_provider_ends_an_order_that_is_ending(self, order: Order, field: str) -> None:
         age(order, **{field: minutes_ago(1)})
-        assert [lifecycle.on_payment(order_id=order.id, event="closed") for _ in range(2)] == [True, True]
+        assert [on_payment(order_id=order.id, event="closed") for _ in range(2)] == [True, True]
 
         order.refresh_from_db()
         assert order.status == "closed"

@@ -27,7 +27,7 @@ from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from shop.orders import lifecycle
 from shop.sales import gate
 from tests.integration.shop.conftest import Caller
-from tests.integration.shop.settling import number_of, settle
+from tests.integration.shop.settling import number_of, on_payment, settle
 from tests.running import until
 from tests.system.stores.conftest import use
 from tests.system.stores.stores import STORES, Store
@@ -168,7 +168,7 @@ class TestBuying:
         assert caller.post(f"orders/{order_id}/payment", {"channel": "wechat"}, key="pay").status_code == 201
         settle(channels["wechat"].pay(number_of(order_id, "wechat")))
         with transaction.atomic():
-            assert lifecycle.on_payment(order_id=Order.objects.get().pk, event="refunded")
+            assert on_payment(order_id=Order.objects.get().pk, event="refunded")
         assert state(sale) == (1, 1, 99)
         assert caller.post(PATH, key="k2").json()["code"] == "already_bought"
 

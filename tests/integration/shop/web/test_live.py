@@ -16,10 +16,10 @@ from rest_framework.authtoken.models import Token
 
 from shop.catalog import changes
 from shop.models import Order, OrderStatus, Product
-from shop.orders import lifecycle
 from shop.orders import placing as orders
 from shop.web import live
 from tests.conftest import hanging
+from tests.integration.shop.settling import on_payment
 from tests.running import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -76,7 +76,7 @@ class Reader:
 
 def pay(order: Order) -> None:
     with transaction.atomic():
-        assert lifecycle.on_payment(order_id=order.id, event="paid")
+        assert on_payment(order_id=order.id, event="paid")
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ def test_a_change_that_was_rolled_back_is_not_told(owner: User, order: Order, re
     with changes.topic(order.id, redis_server).listen() as messages:
         assert messages.take(wait_seconds=20) is None  # from now on it hears everything
         with transaction.atomic():
-            assert lifecycle.on_payment(order_id=order.id, event="paid")
+            assert on_payment(order_id=order.id, event="paid")
             transaction.set_rollback(True)
         pay(order)
         assert messages.take(wait_seconds=20) == "changed"

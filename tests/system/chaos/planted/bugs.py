@@ -12,7 +12,7 @@ from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.redis import fastpath, marker
 from payments.models import Payment, Refund
 from payments.providers.base import FactKind
-from payments.settlement.schedule import after
+from payments.settlement.backoff import after
 from shop.models import Product
 from tests.system.chaos.planted import kinds, plant
 
@@ -51,13 +51,13 @@ def take_over(original: Any, entry: Any, **who: Any) -> Any:
     return original(entry, **who)
 
 
-@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.inbox", "find")
-def find_notification(original: Any, came: Any) -> None:
+@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.inbox", "found")
+def find_notification(original: Any, rows: Any) -> None:
     """Every copy is the first."""
 
 
-@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.position:Position", "find")
-def find_fact(original: Any, stands: Any, fact: Any) -> None:
+@plant(kinds.CALLBACK_WITHOUT_UNIQUE_ROW, "payments.settlement.state:PaymentState", "find")
+def find_fact(original: Any, state: Any, fact: Any) -> None:
     """And so is every fact."""
 
 

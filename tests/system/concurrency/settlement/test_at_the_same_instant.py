@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from payments.attempts import services
 from payments.errors import RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
 from payments.refunds import steps as refunds
 from shop.models import Order
-from tests.integration.payments.conftest import CHANNELS, letter, opened, order_of, paid, payment_of
+from tests.integration.payments.conftest import CHANNELS, fold, letter, opened, order_of, paid, payment_of
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,7 +45,7 @@ def test_callback_and_timer_credit_once(open_attempt: OpenAttempt) -> None:
         fact = paid(attempt)
 
         def by_timer(fact: Any = fact) -> None:
-            services.fold((fact,), source="query")
+            fold(fact, source="query")
 
         at_once(letter(attempt).send, by_timer, by_timer)
         payment = payment_of(attempt)
@@ -67,7 +66,7 @@ def test_paid_by_two_channels_at_once_keeps_one(open_attempt: OpenAttempt, new_o
 
 def test_racing_refunds_never_exceed_what_was_paid(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
-    services.fold((paid(attempt),), source="query")
+    fold(paid(attempt), source="query")
 
     def refund() -> bool:
         try:

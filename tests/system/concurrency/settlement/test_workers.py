@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection
 
-from payments.attempts import services
 from payments.models import Attempt, Payment, PaymentEvent
-from payments.settlement import sequence
+from payments.settlement import events
 from shop.models import Fulfilment
-from tests.integration.payments.conftest import paid, payment_of, refunded
+from tests.integration.payments.conftest import fold, paid, payment_of, refunded
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
 
@@ -56,11 +55,11 @@ def payments(open_attempt: OpenAttempt) -> list[Payment]:
         cursor.execute("DELETE FROM procrastinate_jobs")
     attempts = [open_attempt() for _ in range(6)]
     for attempt in attempts:
-        services.fold((paid(attempt),), source="notification")
+        fold(paid(attempt), source="notification")
     for amount, end in ((90, "x"), (1900, "y")):
         for attempt in attempts:
-            services.fold((refunded(attempt, amount, attempt.out_trade_no[:31] + end),), source="notification")
-    assert sequence.queue_waiting() == len(attempts)
+            fold(refunded(attempt, amount, attempt.out_trade_no[:31] + end), source="notification")
+    assert events.queue_waiting() == len(attempts)
     return [payment_of(attempt) for attempt in attempts]
 
 
@@ -86,6 +85,6 @@ def test_a_killed_worker_delays_its_payment_and_nothing_is_done_twice(payments: 
         (kept,) = cursor.fetchone()
     assert kept >= 1, "the queue still believes that the killed worker works"
     PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")  # they are overdue
-    sequence.handle_overdue()
+    events.handle_overdue()
     assert told() == [("recalled", 4)] * len(payments)
     assert PaymentEvent.objects.filter(handled_at__isnull=False, attempts=0).count() == 3 * len(payments)

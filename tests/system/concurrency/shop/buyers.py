@@ -112,6 +112,7 @@ class Line(threading.Thread):
         from django.db import transaction
         from django.utils import timezone
 
+        from idempotency.postgres.unit import UnitOfWork
         from shop.models import Order
         from shop.orders import lifecycle
 
@@ -120,7 +121,7 @@ class Line(threading.Thread):
         order_id = self.orders.pop()
         Order.objects.filter(pk=order_id).update(closing_at=timezone.now())
         with transaction.atomic():
-            lifecycle.on_payment(order_id=order_id, event="closed")
+            lifecycle.on_payment(order_id=order_id, event="closed", work=UnitOfWork())
         return "closed"
 
 

@@ -14,7 +14,7 @@ from shop.models import Like, Order, OrderItem, Product
 from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
 from tests.integration.shop.conftest import Caller
-from tests.integration.shop.settling import number_of, settle
+from tests.integration.shop.settling import number_of, on_payment, settle
 from tests.integration.shop.web.test_pages import form_of
 from tests.threads import at_once
 
@@ -151,7 +151,7 @@ def test_a_local_close_against_a_callback(demo: User, mug: Product, channels: An
 
     def told(event: str) -> bool:
         with transaction.atomic():
-            return lifecycle.on_payment(order_id=order.id, event=event)
+            return on_payment(order_id=order.id, event=event)
 
     paid, _, again = at_once(lambda: told("paid"), lambda: told("closed"), lambda: told("paid"))
 

@@ -12,7 +12,8 @@ from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import Fact
 from payments.refunds import steps as refunds
-from payments.settlement.observations import Outcome, apply_observation
+from payments.settlement.decide import Outcome
+from payments.settlement.settle import settle
 from tests.integration.payments.settlement.facts.bank import Bank, closed, paid, refunded
 from tests.integration.payments.settlement.facts.conftest import PRICE_MINOR, make_attempt
 
@@ -22,8 +23,7 @@ TOO_MANY = ProviderRejected("FREQUENCY_LIMITED", "ask less often")
 
 
 def tell(fact: Fact) -> Outcome:
-    with transaction.atomic():
-        return apply_observation(fact, source="test")
+    return settle(fact, source="test")[0]
 
 
 def ask_back(attempt: Attempt, amount_minor: int) -> Refund:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact
-from payments.settlement.observations import Outcome, apply_observation
+from payments.settlement.decide import Outcome
+from payments.settlement.settle import settle_here
 from shop.models import Order
 from tests.integration.payments.settlement.facts.bank import closed, paid, refunded
 from tests.integration.payments.settlement.facts.conftest import PRICE_MINOR, make_attempt, make_order
@@ -26,7 +27,7 @@ many = settings(
 
 
 def tell(*facts: Fact) -> list[Outcome]:
-    return [apply_observation(fact, source="test") for fact in facts]
+    return [outcome for fact in facts for outcome in settle_here(fact, source="test")]
 
 
 def totals(payment_id: UUID) -> tuple[str, int, int]:
@@ -139,7 +140,7 @@ def test_a_closed_trade_may_turn_out_to_be_paid_and_not_the_other_way() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_it_needs_a_transaction() -> None:
     attempt = make_attempt()
-    with pytest.raises(RuntimeError, match="needs a transaction"):
+    with pytest.raises(RuntimeError, match="needs the caller"):
         tell(paid(attempt.out_trade_no))
     assert not Observation.objects.exists()
 

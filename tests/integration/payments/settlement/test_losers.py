@@ -1,7 +1,7 @@
-"""What happens between the reading of an unlocked payment and the writing of what was decided on it.
+"""Somebody changes a payment between the reading and the writing of a decision about it.
 
-A first notification is decided on before its transaction begins. Whatever others do in between, it must end as if
-they had come first: the same money, the same books, the same anomalies.
+Facts are decided on before their transaction begins. Whatever others do in between, it must end as if they had come
+first: the same money, the same books, the same anomalies.
 """
 
 import threading
@@ -14,9 +14,9 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from payments.attempts import services
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
-from payments.settlement import journal, observations
+from payments.settlement import journal, read, settle
+from payments.settlement.settle import rederive
 from payments.webhooks import intake as webhooks
 from shop.models import Order
 from shop.orders import lifecycle
@@ -24,6 +24,7 @@ from tests.integration.payments.conftest import (
     CHANNELS,
     Letter,
     closed,
+    fold,
     letter,
     opened,
     order_of,
@@ -37,11 +38,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 OpenAttempt = Callable[..., Attempt]
 Happens = Callable[[Attempt], object]
-
-
-def fold(*facts: Any) -> None:
-    for fact in facts:
-        services.fold((fact,), source="query")
 
 
 def cancelled(attempt: Attempt) -> None:
@@ -62,7 +58,7 @@ def other_way_paid(attempt: Attempt) -> None:
 
 def counted_up(attempt: Attempt) -> None:
     with transaction.atomic():
-        observations.rederive(Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id))
+        rederive(attempt.payment_id)
 
 
 def refund_number(attempt: Attempt) -> str:
@@ -96,8 +92,8 @@ HAPPENS: dict[str, Happens] = {
 }
 
 
-LETTERS = {"its twin is applied", "another of its notifications is applied"}  # these are read ahead themselves
-UNCHANGED = {"nothing", "it went to another merchant"}  # only a person has something to look at
+# these change nothing that was read: a person has something to look at; the order is asked later anyhow
+NOT_LOST = {"nothing", "it went to another merchant", "the order was closed"}
 
 
 @dataclass
@@ -145,17 +141,18 @@ def books_agree() -> None:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[str]]:
-    """Has something happen, once, on a connection of its own, when a notification was looked up; how each was."""
+    """Has something happen once, on another connection, when a notification was looked up."""
 
     def between(happens: Callable[[], object]) -> list[str]:
         looked: list[str] = []
-        look = webhooks._look
+        ours, look = threading.current_thread(), webhooks._look
 
-        def found(*about: Any, ahead: bool) -> Any:
-            answer = look(*about, ahead=ahead)
-            looked.append("ahead" if ahead else "not ahead")
-            if len(looked) == 1:
-                at_once(happens)
+        def found(*about: Any) -> Any:
+            answer = look(*about)
+            if threading.current_thread() is ours:
+                looked.append("again" if looked else "first")
+                if len(looked) == 1:
+                    at_once(happens)
             return answer
 
         monkeypatch.setattr(webhooks, "_look", found)
@@ -175,30 +172,28 @@ def test_it_ends_as_if_that_had_come_first(
     looked = meanwhile(lambda: HAPPENS[what](attempt))
     answer = told(attempt).send()
     assert (answer.status_code, answer.content) == ((204, b"") if channel == "wechat" else (200, b"success"))
-    ahead = looked.count("ahead") - (what in LETTERS)
-    assert (ahead, looked.count("not ahead")) == (1, what not in UNCHANGED), (
-        "it was not read ahead, or did not notice"
-    )
+    assert looked == ["first", *(["again"] if what not in NOT_LOST else [])], "it did not notice"
     assert end(attempt) == end(before)
     books_agree()
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-def test_a_twin_that_is_applied_before_its_payment_is_looked_at(
-    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch, channel: str
+def test_who_loses_three_times_reads_with_the_row_locked(
+    open_attempt: OpenAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempt, twins = open_attempt(channel), [lambda: told(attempt).send()]
-    ask = webhooks.ask_ahead
+    attempt, locked = open_attempt(), list[bool]()
+    read_state = read.state_for
 
-    def asked(*about: Any) -> Any:
-        if twins:
-            at_once(twins.pop())
-        return ask(*about)
+    def found(facts: Any, *, lock: bool = False) -> Any:
+        state = read_state(facts, lock=lock)
+        locked.append(lock)
+        if not lock:
+            at_once(lambda: counted_up(attempt))
+        return state
 
-    monkeypatch.setattr(webhooks, "ask_ahead", asked)
-    assert told(attempt).send().status_code in {200, 204}
-    assert (payment_of(attempt).paid_minor, Observation.objects.count()) == (1990, 1)
-    assert Notification.objects.get().verdict == "applied"
+    monkeypatch.setattr(read, "state_for", found)
+    settle.settle(paid(attempt), source="query")
+    assert locked == [False, False, False, True]
+    assert payment_of(attempt).status == "succeeded"
     books_agree()
 
 
@@ -244,7 +239,7 @@ def test_it_waits_for_who_has_the_payment_and_sees_what_that_changed(
     def hold(until: Callable[[], None]) -> None:
         Payment.objects.select_for_update(no_key=True).get(pk=attempt.payment_id)
         if refund:
-            services.fold((refunded(attempt, 990, refund_number(attempt)),), source="query")
+            fold(refunded(attempt, 990, refund_number(attempt)), source="query")
         until()
 
     held: list[Future[None]] = []
@@ -253,24 +248,13 @@ def test_it_waits_for_who_has_the_payment_and_sees_what_that_changed(
     held[0].result(30)
     payment = payment_of(attempt)
     if refund:
-        assert looked == ["ahead", "not ahead"]
+        assert looked == ["first", "again"]
         assert (payment.status, payment.paid_minor, payment.refunded_minor) == ("partially_refunded", 1990, 990)
     else:
-        assert looked == ["ahead"]
+        assert looked == ["first"]
         assert (payment.status, payment.paid_minor) == ("succeeded", 1990)
     assert not Anomaly.objects.exists()
     books_agree()
-
-
-def test_a_payment_that_is_not_untold_is_locked_from_the_beginning(
-    open_attempt: OpenAttempt, meanwhile: Any
-) -> None:
-    attempt = open_attempt()
-    other_way_opened(attempt)
-    looked = meanwhile(lambda: None)
-    assert letter(attempt).send().status_code == 204
-    assert looked == ["ahead"]
-    assert payment_of(attempt).status == "succeeded"
 
 
 def test_checkout_that_has_the_order_does_not_wait_for_it(open_attempt: OpenAttempt, meanwhile: Any) -> None:

@@ -32,7 +32,8 @@ from idempotency.locks.errors import LockTimeout
 from idempotency.locks.postgres import transaction_lock
 from idempotency.postgres.statements import Statement
 from payments.models import Payment, PaymentEvent
-from payments.settlement.known import KnownPayment
+from payments.settlement import queries
+from payments.settlement.state import PaymentRow
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +42,6 @@ OVERDUE_SECONDS = 30
 BATCH, OVERDUE_BATCHES = 100, 20
 QUEUED_AT_ONCE = 1_000
 
-_STAGE = f"""
-INSERT INTO {PaymentEvent._meta.db_table} (payment_id, number, status, paid_minor, refunded_minor, attempts)
-VALUES (%s, %s, %s, %s, %s, 0)
-"""  # noqa: S608  our own table's name
 # with NOT IN the locks are hashed once, whatever the planner expects; a timer's is NULL, and must not be there
 _WAITING = f"""
 SELECT payment_id, lock FROM (
@@ -58,13 +55,13 @@ ORDER BY first LIMIT {QUEUED_AT_ONCE}
 """  # noqa: S608
 
 
-def stage(payment: KnownPayment) -> Statement:
-    """What notes the payment's present status as its next event, which is acted on a second later.
+def stage(payment: PaymentRow) -> Statement:
+    """Number the payment's new status as its next event; a worker acts on it a second later.
 
-    To be sent in the transaction in which the status changes and the version with it.
+    To be sent in the transaction in which status and version change.
     """
     event = (payment.id, payment.version, payment.status, payment.paid_minor, payment.refunded_minor)
-    return Statement(_STAGE, event, rows=1, certain=True)
+    return Statement(queries.STAGE_EVENT, event, rows=1, certain=True)
 
 
 def queue_waiting() -> int:

@@ -11,11 +11,10 @@ from django.test import override_settings
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from payments.attempts import services
 from payments.models import Attempt, Payment, PaymentEvent
-from payments.settlement import sequence
+from payments.settlement import events
 from shop.models import Fulfilment, Order
-from tests.integration.payments.conftest import paid, payment_of, refunded
+from tests.integration.payments.conftest import fold, paid, payment_of, refunded
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,8 +56,8 @@ def settled(open_attempt: OpenAttempt) -> Callable[[], Payment]:
             paid(attempt),
             *(refunded(attempt, n, f"{attempt.out_trade_no[:30]}{n:02}"[:32]) for n in (90,)),
         ):
-            services.fold((fact,), source="notification")
-        services.fold((refunded(attempt, 1900, f"{attempt.out_trade_no[:31]}x"),), source="notification")
+            fold(fact, source="notification")
+        fold(refunded(attempt, 1900, f"{attempt.out_trade_no[:31]}x"), source="notification")
         return payment_of(attempt)
 
     return make
@@ -91,25 +90,25 @@ def test_each_status_is_an_event_and_a_payment_gets_one_job_under_its_lock(settl
     assert numbers(payment) == [2, 3, 4]
     assert list(payment.events.values_list("status", flat=True)) == ["succeeded", "partially_refunded", "refunded"]
     assert jobs(payment) == 0
-    assert [sequence.queue_waiting() for _ in range(2)] == [2, 0]
+    assert [events.queue_waiting() for _ in range(2)] == [2, 0]
     assert (jobs(payment), jobs(other)) == (1, 1)
-    assert sequence.handle(payment.pk) == 3
+    assert events.handle(payment.pk) == 3
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM procrastinate_jobs")
-    assert sequence.queue_waiting() == 1
+    assert events.queue_waiting() == 1
     assert (jobs(payment), jobs(other)) == (0, 1)
 
 
 def test_its_job_is_what_the_queue_runs(settled: Callable[[], Payment]) -> None:
     payment = settled()
-    sequence.queue_waiting()
+    events.queue_waiting()
     job = ProcrastinateJob.objects.get(lock=f"events {payment.id.hex}")
     assert app.tasks[job.task_name](**job.args) == 3
 
 
 def test_workers_that_queue_at_once_make_one_job_each(settled: Callable[[], Payment]) -> None:
     payments = [settled() for _ in range(5)]
-    assert sum(at_once(*[sequence.queue_waiting] * WORKERS)) == 5
+    assert sum(at_once(*[events.queue_waiting] * WORKERS)) == 5
     assert [jobs(payment) for payment in payments] == [1] * 5
 
 
@@ -117,30 +116,30 @@ def test_workers_that_queue_at_once_make_one_job_each(settled: Callable[[], Paym
 def test_who_has_a_job_gets_no_other_one(settled: Callable[[], Payment], status: str) -> None:
     """One that failed waits to be retried under the same lock: a second one must not keep it from that."""
     payment = settled()
-    assert sequence.queue_waiting() == 1
+    assert events.queue_waiting() == 1
     become(payment, status)
-    assert (sequence.queue_waiting(), jobs(payment)) == (0, 1)
+    assert (events.queue_waiting(), jobs(payment)) == (0, 1)
     become(payment, "failed")
-    assert (sequence.queue_waiting(), jobs(payment)) == (1, 2)
+    assert (events.queue_waiting(), jobs(payment)) == (1, 2)
 
 
 def test_the_first_to_wait_get_a_job_first(
     settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sequence, "_WAITING", re.sub(r"LIMIT \d+", "LIMIT 2", sequence._WAITING))
+    monkeypatch.setattr(events, "_WAITING", re.sub(r"LIMIT \d+", "LIMIT 2", events._WAITING))
     payments = [settled() for _ in range(3)]
-    assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
-    assert (sequence.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
+    assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
+    assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
 
 
 def test_what_failed_is_not_queued_every_second(told: Any, settled: Callable[[], Payment]) -> None:
     stuck = settled()
     _failing.add(3)
     with pytest.raises(ValueError, match="closed"):
-        sequence.handle(stuck.pk)
-    assert sequence.queue_waiting() == 0
+        events.handle(stuck.pk)
+    assert events.queue_waiting() == 0
     free = settled()
-    assert (sequence.queue_waiting(), jobs(free), jobs(stuck)) == (1, 1, 0)
+    assert (events.queue_waiting(), jobs(free), jobs(stuck)) == (1, 1, 0)
 
 
 def test_an_event_is_staged_with_its_status_or_not_at_all(open_attempt: OpenAttempt) -> None:
@@ -148,7 +147,7 @@ def test_an_event_is_staged_with_its_status_or_not_at_all(open_attempt: OpenAtte
 
     def cut_off() -> None:
         with transaction.atomic():
-            services.fold((paid(attempt),), source="notification")
+            fold(paid(attempt), source="notification")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -158,7 +157,7 @@ def test_an_event_is_staged_with_its_status_or_not_at_all(open_attempt: OpenAtte
 
 def test_workers_at_once_keep_each_payments_order(told: Any, settled: Callable[[], Payment]) -> None:
     payments = [settled() for _ in range(3)]
-    at_once(*[lambda payment=payment: sequence.handle(payment.pk) for payment in payments for _ in range(WORKERS)])
+    at_once(*[lambda payment=payment: events.handle(payment.pk) for payment in payments for _ in range(WORKERS)])
     assert len(told) == 9
     for payment in payments:
         assert [number for who, number in told if who == payment.id.hex] == [2, 3, 4]
@@ -170,7 +169,7 @@ def test_other_payments_go_on_beside_it(told: Any, settled: Callable[[], Payment
     one, other = settled(), settled()
     PaymentEvent.objects.filter(number__gt=2).delete()
     _meeting.append(threading.Barrier(2))
-    at_once(lambda: sequence.handle(one.pk), lambda: sequence.handle(other.pk))
+    at_once(lambda: events.handle(one.pk), lambda: events.handle(other.pk))
     assert sorted(told) == sorted([(one.id.hex, 2), (other.id.hex, 2)])
 
 
@@ -180,55 +179,55 @@ def test_what_fails_keeps_its_successors_waiting_and_nobody_else(
     stuck = settled()
     _failing.add(3)
     with pytest.raises(ValueError, match="closed"):
-        sequence.handle(stuck.pk)
+        events.handle(stuck.pk)
     assert told == [(stuck.id.hex, 2)]
     assert list(stuck.events.values_list("number", "attempts")) == [(2, 0), (3, 1), (4, 0)]
     free = settled()
     PaymentEvent.objects.filter(payment=free, number=3).update(number=30)
     PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
-    assert sequence.handle_overdue() == 3
+    assert events.handle_overdue() == 3
     assert [number for who, number in told if who == free.id.hex] == [2, 30, 4]
     _failing.clear()
-    assert sequence.handle_overdue() == 2
+    assert events.handle_overdue() == 2
     assert [number for who, number in told if who == stuck.id.hex] == [2, 3, 4]
 
 
 def test_overdue_events_of_many_payments_are_all_acted_on(
     told: Any, settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sequence, "BATCH", 2)
+    monkeypatch.setattr(events, "BATCH", 2)
     stuck = settled()
     _failing.add(2)
     with pytest.raises(ValueError, match="closed"):
-        sequence.handle(stuck.pk)
+        events.handle(stuck.pk)
     PaymentEvent.objects.filter(number=2).update(number=20)
     _failing.add(20)
     payments = [settled() for _ in range(3)]
     _failing.discard(2)
     PaymentEvent.objects.update(created_at="2026-01-01T00:00Z")
-    assert sequence.handle_overdue() == 9
+    assert events.handle_overdue() == 9
     assert {who for who, _ in told} == {payment.id.hex for payment in payments}
     assert stuck.events.first().attempts == 2  # tried once in all that
 
 
 def test_the_warehouse_hears_it_in_order(settled: Callable[[], Payment]) -> None:
     payment = settled()
-    sequence._handle_next(payment.pk)
+    events._handle_next(payment.pk)
     told = Fulfilment.objects.get(order_id=payment.order_id)
     assert (told.status, told.number) == ("released", 2)
-    assert sequence.handle(payment.pk) == 2
+    assert events.handle(payment.pk) == 2
     told.refresh_from_db()
     assert (told.status, told.number) == ("recalled", 4)
     assert told.released_at is not None
-    assert sequence.handle(payment.pk) == 0
+    assert events.handle(payment.pk) == 0
 
 
 def test_an_order_that_was_closed_unpaid_is_no_business_of_the_warehouse(open_attempt: OpenAttempt) -> None:
     from tests.integration.payments.conftest import closed
 
     attempt = open_attempt()
-    services.fold((closed(attempt),), source="close")
+    fold(closed(attempt), source="close")
     payment = payment_of(attempt)
-    assert (payment.status, sequence.handle(payment.pk)) == ("closed", 1)
+    assert (payment.status, events.handle(payment.pk)) == ("closed", 1)
     assert not Fulfilment.objects.exists()
     assert Order.objects.get().status == "pending"

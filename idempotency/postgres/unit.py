@@ -1,0 +1,35 @@
+"""A unit of work: statements of one transaction, collected on the way down and sent together."""
+
+from typing import Any
+
+from idempotency.postgres.statements import Statement, send
+
+
+class UnitOfWork:
+    """Statements waiting for the next round trip of the caller's transaction.
+
+    Sending checks what each must change (`Statement.rows`): `UnexpectedRows` rolls the caller's `atomic` back.
+
+    Transaction: needs the caller's, from the first send on.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[Statement] = []
+
+    def add(self, *statements: Statement) -> None:
+        """Queue statements for the next round trip."""
+        self._waiting += statements
+
+    def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
+        """Send everything that waits and this statement; return its rows."""
+        waiting, self._waiting = self._waiting, []
+        return send(*waiting, statement)[-1]
+
+    def flush(self, *, commit: bool = False) -> None:
+        """Send everything that waits.
+
+        Args:
+            commit: the transaction ends here, and its COMMIT may go along.
+        """
+        waiting, self._waiting = self._waiting, []
+        send(*waiting, commit=commit)

@@ -1,0 +1,157 @@
+"""Write decisions: the only code that changes what is paid, refunded or closed.
+
+All of it goes out in one batch, the payment's row first: its optimistic version makes two decisions about one
+payment follow each other, and the unique identity of a fact refuses a second one. The loser's batch rolls back.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+from procrastinate.contrib.django import app
+
+from idempotency.postgres.statements import Statement
+from idempotency.postgres.unit import UnitOfWork
+from payments.legible import money
+from payments.providers.base import Fact
+from payments.settlement import anomalies, events, journal, queries
+from payments.settlement.decide import Decision, OrderEvent, Outcome, decide, facts_of
+from payments.settlement.state import AttemptRow, PaymentRow, PaymentState, RefundRow
+from payments.states import AnomalyKind, AttemptStatus, attempts_before
+
+
+class OrderListener(Protocol):
+    """The order's side of a settlement, named by `PAYMENT_ORDER_LISTENER`.
+
+    Called inside the settling transaction, before payment and facts are written, so it looks at neither. It sends
+    its own statement through `work`, or calls ``work.flush()`` first: then the payment is locked before the order.
+    """
+
+    def __call__(self, *, order_id: UUID, event: str, work: UnitOfWork) -> bool:
+        """Take a step of the order: ``paid`` (False: the money must go back), ``refunded`` or ``closed``."""
+
+
+def order_listener() -> OrderListener:
+    """Import the function that `PAYMENT_ORDER_LISTENER` names."""
+    listener: OrderListener = import_string(settings.PAYMENT_ORDER_LISTENER)
+    return listener
+
+
+def settle_on(
+    work: UnitOfWork, state: PaymentState | None, facts: Sequence[Fact], *, source: str, is_locked: bool = False
+) -> list[Outcome]:
+    """Decide on facts one after the other, ask the order, and add all writes to `work`.
+
+    Args:
+        state: as read for these facts; None if their number is not ours.
+        is_locked: the payment's row is locked, so nobody can change it meanwhile.
+
+    Raises:
+        UnexpectedRows, IntegrityError: now or when `work` is sent: the payment has changed since `state` was read.
+    """
+    decisions, outcomes, now = list[Decision](), list[Outcome](), state
+    for told in facts:
+        for fact in facts_of(told):
+            decision = decide(now, fact, source=source)
+            if now is not None and OrderEvent.PAID in decision.order_events:
+                _lock(work, state, is_locked=is_locked)
+                if not _ask(work, now.payment, OrderEvent.PAID):
+                    decision = decide(now.with_order_refusing(), fact, source=source)
+            decisions.append(decision)
+            now = decision.state
+        outcomes.append(decisions[-1].outcome)
+    record(work, state, decisions, is_locked=is_locked)
+    return outcomes
+
+
+def record(
+    work: UnitOfWork, before: PaymentState | None, decisions: Sequence[Decision], *, is_locked: bool = False
+) -> None:
+    """Inform the order, and add the writes of decisions about one payment to `work`.
+
+    Args:
+        before: the state that the first was made on.
+    """
+    after = decisions[-1].state if decisions else before
+    if before is not None and after is not None and after.payment.version != before.payment.version:
+        for decision in decisions:
+            for event in decision.order_events:
+                if event is not OrderEvent.PAID:
+                    _lock(work, before, is_locked=is_locked)
+                    work.flush()
+                    _ask(work, after.payment, event)
+        work.add(_settling(before, after.payment))
+    for decision in decisions:
+        work.add(*_writes(decision))
+    policy = [filing.refund for decision in decisions for filing in decision.filings if filing.refund]
+    if policy:
+        work.flush()
+    for refund in policy:
+        # staged in this very transaction: either the refund is known and queued, or neither
+        lock = after.payment.id.hex if after else ""
+        app.configure_task("payments.submit_refund", lock=lock, queueing_lock=refund.id.hex).defer(
+            refund_id=refund.id.hex
+        )
+
+
+def _ask(work: UnitOfWork, payment: PaymentRow, event: OrderEvent) -> bool:
+    return order_listener()(order_id=payment.order_id, event=event.value, work=work)
+
+
+def _lock(work: UnitOfWork, state: PaymentState | None, *, is_locked: bool) -> None:
+    """Lock the payment before its order is.
+
+    Locked, not updated: checkout holds the order and reads the payment; an update here would deadlock with it.
+    """
+    if state is not None and not is_locked:
+        work.add(Statement(queries.LOCK_UNCHANGED, [state.payment.id, state.payment.version], rows=1))
+
+
+def _settling(before: PaymentState, payment: PaymentRow) -> Statement:
+    known = before.payment
+    totals = (payment.paid_minor, payment.refunded_minor, payment.reserved_minor)
+    unchanged = (known.id, known.version, len(before.attempts), known.id)
+    return Statement(queries.SETTLE, [payment.status, payment.version, *totals, *unchanged], rows=1)
+
+
+def _writes(decision: Decision) -> Iterator[Statement]:
+    for booking in decision.bookings:
+        yield journal.stored(booking)
+    for fact in decision.now_counted:
+        yield journal.counted(fact)
+    for filing in decision.filings:
+        yield anomalies.filed(filing)
+    for attempt in decision.ended:
+        before = attempts_before(AttemptStatus(attempt.status))
+        yield Statement(queries.END_ATTEMPT, [attempt.status, attempt.id, before], rows=1)
+    for attempt in decision.to_close:
+        yield Statement(queries.CLOSE_SOON, [attempt.id])
+    for refund in decision.refunded:
+        yield from _refund_ended(refund, _attempt_of(decision, refund))
+    for payment in decision.events:
+        yield events.stage(payment)
+    if decision.now_counted:
+        yield from _released(decision)
+
+
+def _refund_ended(refund: RefundRow, attempt: AttemptRow) -> Iterable[Statement]:
+    """The refund has succeeded, and so is whatever was filed because it had not."""
+    resolution = f"refunded {money(refund.amount_minor, refund.currency)} under {refund.id.hex}"
+    yield Statement(queries.END_REFUND, [refund.id])
+    if refund.anomaly_id is not None:
+        yield Statement(queries.RESOLVE, [resolution, refund.anomaly_id])
+    named = (AnomalyKind.REFUND_FAILED.value, attempt.channel, refund.id.hex)
+    yield Statement(queries.RESOLVE_NAMED, [resolution, *named])
+
+
+def _attempt_of(decision: Decision, refund: RefundRow) -> AttemptRow:
+    assert decision.state is not None  # noqa: S101  for the type checker: a refund of ours has its payment
+    return next(one for one in decision.state.attempts if one.id == refund.attempt_id)
+
+
+def _released(decision: Decision) -> Iterable[Statement]:
+    """The notifications of facts that were held, and count from now on."""
+    for channel, attempt_id in {(fact.channel, fact.attempt_id) for fact in decision.now_counted}:
+        yield Statement(queries.RELEASE_HELD, [channel, attempt_id.hex])

@@ -1,0 +1,399 @@
+"""All rules about money: what follows from a fact, given everything known so far.
+
+Pure: no database, no clock, no network. `decide` answers as if the order takes the money, and says in
+`Decision.order_events` that it must be asked; where it refuses, `decide` is called again with that.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from payments.providers.base import Fact, FactKind
+from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
+from payments.states import (
+    ATTEMPT_NEXT,
+    NEXT,
+    REFUNDED_BY_POLICY,
+    AnomalyKind,
+    AttemptStatus,
+    PaymentStatus,
+    RefundStatus,
+)
+
+# not about money under our number: left to a person, neither stored nor booked; the trade may still be paid
+_NOT_OURS = frozenset({AnomalyKind.MERCHANT_MISMATCH, AnomalyKind.CONTENT_CHANGED})
+
+# the statuses that become events; in the others a payment only waits for a provider
+_EVENTFUL = frozenset(PaymentStatus) - {PaymentStatus.PENDING, PaymentStatus.UNCERTAIN}
+
+
+class Outcome(StrEnum):
+    """What a fact did."""
+
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"
+    ANOMALY = "anomaly"
+    HELD = "held"  # a refund whose payment is not known yet; it counts as soon as that is
+
+
+class OrderEvent(StrEnum):
+    """What the order is asked (`PAID`) or informed of."""
+
+    PAID = "paid"
+    REFUNDED = "refunded"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """A fact to store, and what to book of it, in minor units: money that moved and is not in the books yet."""
+
+    fact: FactRow
+    amount_minor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRefund:
+    """Money to give back at once; `id` follows from the anomaly, so it goes back once."""
+
+    id: uuid.UUID
+    attempt_id: uuid.UUID
+    amount_minor: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filing:
+    """An anomaly to file, once per kind, channel and reference.
+
+    Attributes:
+        refund: what policy gives back because of it.
+    """
+
+    kind: AnomalyKind
+    channel: str
+    reference: str
+    payment_id: uuid.UUID | None
+    detail: Mapping[str, Any]
+    refund: PolicyRefund | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Everything that follows from one fact, and nothing done yet.
+
+    Attributes:
+        state: as it is afterwards; its payment has a higher version where any of its rows changes.
+        bookings: facts to store and book.
+        now_counted: stored facts whose money was held and counts from now on.
+        ended: attempts that end, with their new status.
+        to_close: attempts for the timer to close at once: a shopper must not find them open and pay again.
+        refunded: our refunds that have succeeded.
+        filings: anomalies.
+        events: the payment at each new status, to be staged in this order.
+        order_events: what the order is asked or informed of, in this order.
+    """
+
+    outcome: Outcome
+    state: PaymentState | None
+    bookings: tuple[Booking, ...] = ()
+    now_counted: tuple[FactRow, ...] = ()
+    ended: tuple[AttemptRow, ...] = ()
+    to_close: tuple[AttemptRow, ...] = ()
+    refunded: tuple[RefundRow, ...] = ()
+    filings: tuple[Filing, ...] = ()
+    events: tuple[PaymentRow, ...] = ()
+    order_events: tuple[OrderEvent, ...] = field(default=())
+
+
+def decide(state: PaymentState | None, fact: Fact, *, source: str) -> Decision:
+    """Say what `fact` changes, given everything known so far.
+
+    Args:
+        state: None if the fact's number is not ours.
+        fact: genuine (its bytes were verified) and complete.
+        source: how we learned it: ``notification``, ``query``, ``close``, ``refund``, ``bill``, `BY_HAND`.
+    """
+    if state is None:
+        return Decision(outcome=Outcome.ANOMALY, state=None, filings=(_filing(AnomalyKind.UNKNOWN_TRADE, fact),))
+    if (stored := state.find(fact)) is not None:
+        return _repeated(state, stored, fact)
+    attempt = state.attempt_of(fact)
+    if fact.kind is FactKind.REFUNDED and fact.merchant == attempt.merchant:
+        if state.went_back_whole(
+            attempt
+        ):  # single refunds and their sum are the same money, whichever comes first
+            return _stored_only(state, attempt, fact, source=source)
+        if fact.is_whole:
+            fact = replace(fact, amount_minor=state.unreported_minor(fact, attempt))
+        if fact.is_whole and not fact.amount_minor:
+            return Decision(outcome=Outcome.DUPLICATE, state=state)
+    if (by_hand := state.confirmed_by(fact, attempt)) is not None:
+        return _confirmed(state, attempt, by_hand, fact, source=source)
+    return _new(state, attempt, fact, source=source)
+
+
+def facts_of(fact: Fact) -> tuple[Fact, ...]:
+    """List the fact with what it implies: a refund takes back a payment, so that payment happened."""
+    if fact.kind is not FactKind.REFUNDED or not fact.paid_txn_id or fact.paid_minor is None:
+        return (fact,)
+    implied = replace(
+        fact,
+        kind=FactKind.PAID,
+        provider_txn_id=fact.paid_txn_id,
+        amount_minor=fact.paid_minor,
+        occurred_at=None,
+        out_refund_no="",
+        paid_txn_id="",
+        paid_minor=None,
+    )
+    return implied, fact
+
+
+def refresh(state: PaymentState) -> Decision:
+    """Derive totals and status again after an attempt or refund changed by a call of our own; never a duplicate.
+
+    The version grows in any case: a reader of the payment finds its attempts or refunds changed.
+    """
+    return _settled(state, Decision(outcome=Outcome.APPLIED, state=state), always=True)
+
+
+def reference_of(*, merchant: str, provider_txn_id: str) -> str:
+    """Name an anomaly about a fact."""
+    return f"{merchant}/{provider_txn_id}"
+
+
+def _new(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
+    """Decide on a fact that nothing stored speaks of."""
+    refusal = _refusal(state, attempt, fact)
+    if refusal in _NOT_OURS:
+        return Decision(
+            outcome=Outcome.ANOMALY, state=state, filings=(_refused_filing(refusal, state, attempt, fact),)
+        )
+    if fact.kind is FactKind.PAID:
+        return _paid(state, attempt, fact, refusal, source=source)
+    if refusal is None and fact.kind is FactKind.CLOSED:
+        return _closed(state, attempt, fact, source=source)
+    return _refunded(state, attempt, fact, refusal, source=source)
+
+
+def _paid(
+    state: PaymentState, attempt: AttemptRow, fact: Fact, refusal: AnomalyKind | None, *, source: str
+) -> Decision:
+    asks_order = refusal is None
+    if asks_order and not state.order_accepts_payment:
+        refusal = AnomalyKind.PAID_AFTER_CLOSE
+    row = _row(fact, attempt, credited=refusal is None, source=source)
+    after = state.with_facts(row)
+    late = tuple(replace(one, credited=True) for one in after.uncounted_refunds(attempt))
+    after, ended = _ended(after.with_facts(*late), attempt, AttemptStatus.SUCCEEDED)
+    decision = Decision(
+        outcome=Outcome.APPLIED if refusal is None else Outcome.ANOMALY,
+        state=after,
+        bookings=(Booking(fact=row, amount_minor=fact.amount_minor),),
+        now_counted=late,
+        ended=ended,
+        to_close=tuple(state.others_to_pay(attempt)),
+        filings=() if refusal is None else (_refused_filing(refusal, state, attempt, fact),),
+        order_events=(OrderEvent.PAID,) if asks_order and refusal is None else (),
+    )
+    return _settled(state, decision)
+
+
+def _closed(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
+    row = _row(fact, attempt, credited=False, source=source)
+    after, ended = _ended(state.with_facts(row), attempt, AttemptStatus.CLOSED)
+    booking = Booking(fact=row, amount_minor=0)
+    return _settled(state, Decision(outcome=Outcome.APPLIED, state=after, bookings=(booking,), ended=ended))
+
+
+def _refunded(
+    state: PaymentState, attempt: AttemptRow, fact: Fact, refusal: AnomalyKind | None, *, source: str
+) -> Decision:
+    credited = refusal is None and state.takes_back_credit(fact, attempt)
+    row = _row(fact, attempt, credited=credited, source=source)
+    refunded = _succeeded(state, attempt, fact) if refusal is None else ()
+    outcome = Outcome.APPLIED if state.of(attempt, FactKind.PAID) else Outcome.HELD
+    decision = Decision(
+        outcome=outcome if refusal is None else Outcome.ANOMALY,
+        state=state.with_facts(row).with_refunds(refunded),
+        bookings=(Booking(fact=row, amount_minor=fact.amount_minor),),
+        refunded=refunded,
+        filings=() if refusal is None else (_refused_filing(refusal, state, attempt, fact),),
+    )
+    return _settled(state, decision)
+
+
+def _stored_only(state: PaymentState, attempt: AttemptRow, fact: Fact, *, source: str) -> Decision:
+    """Store a single refund that is part of what went back whole: it is booked and counted already."""
+    row = _row(fact, attempt, credited=False, source=source)
+    refunded = _succeeded(state, attempt, fact)
+    decision = Decision(
+        outcome=Outcome.DUPLICATE,
+        state=state.with_facts(row).with_refunds(refunded),
+        bookings=(Booking(fact=row, amount_minor=0),),
+        refunded=refunded,
+    )
+    return _settled(state, decision)
+
+
+def _confirmed(state: PaymentState, attempt: AttemptRow, by_hand: FactRow, fact: Fact, *, source: str) -> Decision:
+    """Store the provider's fact about money that an operator recorded before: it counts, and is in the books."""
+    row = _row(fact, attempt, credited=False, source=source)
+    booked_minor = by_hand.amount_minor if by_hand.currency == fact.currency else 0
+    agrees = (by_hand.amount_minor, by_hand.currency) == (fact.amount_minor, fact.currency)
+    differs = _filing(
+        AnomalyKind.CONTENT_CHANGED, fact, payment_id=state.payment.id, first_minor=by_hand.amount_minor
+    )
+    decision = Decision(
+        outcome=Outcome.DUPLICATE if agrees else Outcome.ANOMALY,
+        state=state.with_facts(row),
+        bookings=(Booking(fact=row, amount_minor=fact.amount_minor - booked_minor),),
+        filings=() if agrees else (differs,),
+    )
+    return _settled(state, decision)
+
+
+def _repeated(state: PaymentState, stored: FactRow, fact: Fact) -> Decision:
+    same = (stored.amount_minor, stored.currency, stored.attempt_id)
+    if fact.is_whole or same == (fact.amount_minor, fact.currency, as_id(fact.out_trade_no)):
+        return Decision(outcome=Outcome.DUPLICATE, state=state)
+    changed = _filing(AnomalyKind.CONTENT_CHANGED, fact, first_minor=stored.amount_minor)
+    return Decision(outcome=Outcome.ANOMALY, state=state, filings=(changed,))
+
+
+def _refusal(state: PaymentState, attempt: AttemptRow, fact: Fact) -> AnomalyKind | None:
+    """Say why a fact is not credited, as far as the order need not be asked."""
+    if fact.merchant != attempt.merchant:
+        # another account's fact neither pays nor closes our trade, nor gives our money back
+        return AnomalyKind.MERCHANT_MISMATCH
+    if fact.kind is FactKind.PAID:
+        if state.charges(attempt) and fact.channel not in state.recharging:
+            # a refund goes by our number there: it would take back the one charge that there is
+            return AnomalyKind.CONTENT_CHANGED
+        if (fact.amount_minor, fact.currency) != (attempt.amount_minor, attempt.currency):
+            return AnomalyKind.AMOUNT_MISMATCH
+        return AnomalyKind.PAID_TWICE if state.payment.paid_minor else None
+    if fact.kind is FactKind.REFUNDED:
+        # what was charged in another currency goes back in that one; before its charge is known, ours is expected
+        charged_in = {charge.currency for charge in state.charges(attempt, paid_txn_id=fact.paid_txn_id)}
+        return None if fact.currency in (charged_in or {attempt.currency}) else AnomalyKind.AMOUNT_MISMATCH
+    return None
+
+
+def _ended(
+    state: PaymentState, attempt: AttemptRow, status: AttemptStatus
+) -> tuple[PaymentState, tuple[AttemptRow, ...]]:
+    """End an attempt where its status allows it: a closed one may turn out to be paid, a paid one stays so."""
+    if status not in ATTEMPT_NEXT[AttemptStatus(attempt.status)]:
+        return state, ()
+    return state.with_attempt(attempt.id, status), (replace(attempt, status=status.value),)
+
+
+def _succeeded(state: PaymentState, attempt: AttemptRow, fact: Fact) -> tuple[RefundRow, ...]:
+    """Return our refund that the fact is about; it has succeeded, whatever was known of it before."""
+    number = as_id(fact.out_refund_no)
+    return tuple(
+        replace(refund, status=RefundStatus.SUCCEEDED.value)
+        for refund in state.refunds
+        if refund.id == number and refund.attempt_id == attempt.id
+    )
+
+
+def _settled(before: PaymentState, decision: Decision, *, always: bool = False) -> Decision:
+    """Complete a decision with totals, status, version, event and what the order is informed of.
+
+    Args:
+        always: inform the order of its end also where totals and status stay.
+    """
+    after, payment = decision.state, before.payment
+    assert after is not None  # noqa: S101  for the type checker; only an unknown trade has none
+    paid_minor, refunded_minor = after.total_minor(FactKind.PAID), after.total_minor(FactKind.REFUNDED)
+    filings = decision.filings
+    if refunded_minor > paid_minor:
+        filings += (_exceeds(payment, paid_minor, refunded_minor),)
+        refunded_minor = paid_minor
+    status = after.status(paid_minor=paid_minor, refunded_minor=refunded_minor)
+    if status not in NEXT[PaymentStatus(payment.status)]:
+        raise RuntimeError(f"payment {payment.id.hex}: {payment.status} -> {status} is not a step")
+    settled = replace(
+        payment,
+        status=status.value,
+        version=payment.version + 1,
+        paid_minor=paid_minor,
+        refunded_minor=refunded_minor,
+        reserved_minor=min(after.reserved_minor(), paid_minor - refunded_minor),
+    )
+    has_moved = (payment.status, payment.paid_minor, payment.refunded_minor) != (
+        *(settled.status, settled.paid_minor, settled.refunded_minor),
+    )
+    informs = (has_moved or always) and status in {PaymentStatus.REFUNDED, PaymentStatus.CLOSED}
+    return replace(
+        decision,
+        state=replace(after, payment=settled, order_accepts_payment=True),
+        filings=filings,
+        events=(settled,) if has_moved and status in _EVENTFUL else (),
+        order_events=(*decision.order_events, *([OrderEvent(status.value)] if informs else [])),
+    )
+
+
+def _row(fact: Fact, attempt: AttemptRow, *, credited: bool, source: str) -> FactRow:
+    return FactRow(
+        channel=fact.channel,
+        merchant=fact.merchant,
+        provider_txn_id=fact.provider_txn_id,
+        kind=fact.kind.value,
+        attempt_id=attempt.id,
+        amount_minor=fact.amount_minor,
+        currency=fact.currency,
+        out_refund_no=fact.out_refund_no,
+        paid_txn_id=fact.paid_txn_id,
+        credited=credited,
+        source=source,
+        occurred_at=fact.occurred_at,
+    )
+
+
+def _filing(kind: AnomalyKind, fact: Fact, *, payment_id: uuid.UUID | None = None, **more: Any) -> Filing:
+    return Filing(
+        kind=kind,
+        channel=fact.channel,
+        reference=reference_of(merchant=fact.merchant, provider_txn_id=fact.provider_txn_id),
+        payment_id=payment_id,
+        detail={
+            "out_trade_no": fact.out_trade_no,
+            "amount_minor": fact.amount_minor,
+            "currency": fact.currency,
+            "merchant": fact.merchant,
+            **more,
+        },
+    )
+
+
+def _refused_filing(kind: AnomalyKind, state: PaymentState, attempt: AttemptRow, fact: Fact) -> Filing:
+    """File a fact that is not credited; policy refunds exactly what was charged, once."""
+    more: dict[str, Any] = {"expected_minor": attempt.amount_minor} if fact.kind is FactKind.PAID else {}
+    if kind is AnomalyKind.CONTENT_CHANGED:
+        more["charged_as"] = state.charges(attempt)[0].provider_txn_id
+    filing = _filing(kind, fact, payment_id=state.payment.id, **more)
+    if fact.kind is not FactKind.PAID or kind not in REFUNDED_BY_POLICY or not fact.amount_minor:
+        return filing
+    refund = PolicyRefund(
+        id=uuid.uuid5(attempt.id, f"policy refund {kind} {filing.reference}"),
+        attempt_id=attempt.id,
+        amount_minor=fact.amount_minor,
+        reason=kind.replace("_", " "),
+    )
+    return replace(filing, refund=refund)
+
+
+def _exceeds(payment: PaymentRow, paid_minor: int, refunded_minor: int) -> Filing:
+    return Filing(
+        kind=AnomalyKind.REFUND_EXCEEDS_PAID,
+        channel="",
+        reference=payment.id.hex,
+        payment_id=payment.id,
+        detail={"paid_minor": paid_minor, "refunded_minor": refunded_minor},
+    )

@@ -1,0 +1,145 @@
+"""The SQL of settlement: one statement that reads what is known of a payment, and those that write a decision.
+
+A text never changes and its values are parameters, so a session plans each once. Subqueries are walled off by
+OFFSET 0: else a plan made while a table was empty would go on reading all of it when it is not.
+"""
+
+_READ = """
+SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
+    payment.refunded_minor, payment.reserved_minor,
+    (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
+     FROM payments_attempt WHERE payment_id = payment.id),
+    (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, kind, attempt_id,
+            fact.amount_minor, fact.currency, out_refund_no, paid_txn_id, credited, source) ORDER BY fact.id)
+     FROM payments_attempt AS attempt CROSS JOIN LATERAL (
+         SELECT * FROM payments_observation WHERE attempt_id = attempt.id OFFSET 0
+     ) AS fact WHERE attempt.payment_id = payment.id),
+    (SELECT json_agg(json_build_array(refund.id, attempt_id, refund.amount_minor,
+            coalesce(nullif(anomaly.detail ->> 'currency', ''), payment.currency), status, anomaly_id)
+            ORDER BY refund.id)
+     FROM payments_refund AS refund LEFT JOIN payments_anomaly AS anomaly ON anomaly.id = anomaly_id
+     WHERE refund.payment_id = payment.id),
+"""
+
+# what a payment is, by the number of one of its attempts; with the facts of these identities, wherever they are
+READ_BY_NUMBER = (
+    _READ  # noqa: S608  our own texts
+    + """
+    (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, fact.kind, attempt_id,
+            amount_minor, currency, out_refund_no, paid_txn_id, credited, source))
+     FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (merchant, number, kind) CROSS JOIN LATERAL (
+         SELECT * FROM payments_observation
+         WHERE channel = named.channel AND merchant = wanted.merchant AND provider_txn_id = wanted.number
+             AND kind = wanted.kind OFFSET 0
+     ) AS fact)
+FROM payments_attempt AS named JOIN payments_payment AS payment ON payment.id = named.payment_id
+WHERE named.id = %s AND named.channel = %s
+"""
+)
+
+# what a payment is, by its own id
+READ_BY_ID = _READ + " NULL FROM payments_payment AS payment WHERE payment.id = %s"
+
+# wait for the payment, and have others wait, by the number of one of its attempts
+LOCK_BY_NUMBER = """
+SELECT id FROM payments_payment WHERE id = (SELECT payment_id FROM payments_attempt WHERE id = %s)
+FOR NO KEY UPDATE
+"""
+
+# the same by its own id
+LOCK_BY_ID = "SELECT id FROM payments_payment WHERE id = %s FOR NO KEY UPDATE"
+
+# lock a payment that has not changed since it was read; no row where it has
+LOCK_UNCHANGED = "SELECT id FROM payments_payment WHERE id = %s AND version = %s FOR NO KEY UPDATE"
+
+# status and totals, if the payment has neither changed since it was read nor got another attempt
+SETTLE = """
+UPDATE payments_payment SET status = %s, version = %s, paid_minor = %s, refunded_minor = %s, reserved_minor = %s,
+    updated_at = statement_timestamp()
+WHERE id = %s AND version = %s AND %s = (
+    SELECT count(*) FROM (SELECT FROM payments_attempt WHERE payment_id = %s OFFSET 0) AS attempt
+) RETURNING id
+"""
+
+# store a fact; its unique identity refuses a second one
+STORE = """
+INSERT INTO payments_observation (channel, merchant, provider_txn_id, kind, attempt_id, amount_minor, currency,
+    out_refund_no, paid_txn_id, credited, source, occurred_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+# two lines that add up to zero; without the fact there are none, and the division fails, also beside the COMMIT
+_BOOK = """
+, entry AS (
+    INSERT INTO payments_journalentry (observation_id, kind) SELECT id, %s FROM fact RETURNING id
+), line AS (
+    INSERT INTO payments_journalline (entry_id, account, amount_minor, currency)
+    SELECT entry.id, side.account, side.sign * fact.amount_minor, fact.currency
+    FROM fact CROSS JOIN entry CROSS JOIN (VALUES (%s, 1), (%s, -1)) AS side (account, sign)
+    RETURNING id
+)
+SELECT 2 / count(*) FROM line
+"""
+
+# store a fact and book so much of it
+STORE_AND_BOOK = f"WITH fact AS ({STORE} RETURNING id, %s::bigint AS amount_minor, currency){_BOOK}"
+
+# count a stored fact from now on, and book that
+COUNT_AND_BOOK = f"""
+WITH fact AS (
+    UPDATE payments_observation SET credited = true
+    WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = %s
+    RETURNING id, amount_minor, currency
+){_BOOK}"""  # noqa: S608
+
+END_ATTEMPT = (
+    "UPDATE payments_attempt SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s) RETURNING id"
+)
+
+# have the timer close it at once
+CLOSE_SOON = "UPDATE payments_attempt SET next_query_at = statement_timestamp(), query_count = 0 WHERE id = %s"
+
+END_REFUND = "UPDATE payments_refund SET status = 'succeeded', next_query_at = NULL, message = '' WHERE id = %s"
+
+# once per kind, channel and reference; one that says something else is open again, unless policy refunds it
+FILE = """
+INSERT INTO payments_anomaly (kind, channel, reference, payment_id, detail, resolution)
+VALUES (%s, %s, %s, %s, %s, '')
+ON CONFLICT (kind, channel, reference) DO UPDATE
+SET detail = excluded.detail, resolution = '', resolved_at = NULL
+WHERE payments_anomaly.detail <> excluded.detail AND NOT %s
+"""
+
+# file an anomaly together with the refund that policy makes of it
+FILE_AND_REFUND = """
+WITH filed AS (
+    INSERT INTO payments_anomaly (kind, channel, reference, payment_id, detail, resolution)
+    VALUES (%s, %s, %s, %s, %s, '') RETURNING id
+)
+INSERT INTO payments_refund (id, attempt_id, payment_id, amount_minor, reason, status, message, anomaly_id,
+    next_query_at, query_count)
+SELECT %s, %s, %s, %s, %s, 'requested', '', id, statement_timestamp() + make_interval(secs => %s), 0 FROM filed
+"""
+
+RESOLVE = """
+UPDATE payments_anomaly SET resolved_at = statement_timestamp(), resolution = %s
+WHERE id = %s AND resolved_at IS NULL
+"""
+
+RESOLVE_NAMED = """
+UPDATE payments_anomaly SET resolved_at = statement_timestamp(), resolution = %s
+WHERE kind = %s AND channel = %s AND reference = %s AND resolved_at IS NULL
+"""
+
+# what arrived before its payment, and counts from now on
+RELEASE_HELD = """
+UPDATE payments_notification
+SET verdict = 'applied', detail = 'it came before its payment, and was applied after it'
+WHERE channel = %s AND out_trade_no = %s AND verdict = 'held'
+"""
+
+# number a new status, for what follows from it
+STAGE_EVENT = """
+INSERT INTO payments_paymentevent (payment_id, number, status, paid_minor, refunded_minor, attempts)
+VALUES (%s, %s, %s, %s, %s, 0)
+"""

@@ -1,0 +1,73 @@
+"""Read what is known of a payment, in one statement."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from idempotency.postgres.statements import Statement, send
+from payments.channels import configured as channels
+from payments.providers.base import Fact
+from payments.settlement import queries
+from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow, as_id
+
+_PAYMENT_COLUMNS = 8
+
+
+def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | None:
+    """Read the payment that the facts are about; None if their number is not ours.
+
+    Args:
+        facts: at least one, all about one number of ours.
+        lock: have all others wait for its row first; needs the caller's transaction.
+    """
+    reading = reading_for(facts)
+    if reading is None:
+        return None
+    if lock:
+        send(Statement(queries.LOCK_BY_NUMBER, [as_id(facts[0].out_trade_no)]))
+    return state_of(*send(reading))
+
+
+def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
+    """Read a payment.
+
+    Args:
+        lock: have all others wait for its row first; needs the caller's transaction.
+    """
+    locking = [Statement(queries.LOCK_BY_ID, [payment_id])] if lock else []
+    state = state_of(send(*locking, Statement(queries.READ_BY_ID, [payment_id]))[-1])
+    if state is None:
+        raise LookupError(f"there is no payment {payment_id.hex}")
+    return state
+
+
+def reading_for(facts: Sequence[Fact]) -> Statement | None:
+    """Make the statement that reads the payment of the facts, for `state_of`; None if their number is not ours."""
+    number = as_id(facts[0].out_trade_no)
+    if number is None:
+        return None
+    identities = [[fact.merchant, fact.provider_txn_id, fact.kind.value] for fact in facts]
+    columns = [list(column) for column in zip(*identities, strict=True)]
+    return Statement(queries.READ_BY_NUMBER, [*columns, number, facts[0].channel])
+
+
+def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
+    """Make the state of what a reading has found."""
+    if not rows:
+        return None
+    attempts, facts, refunds, same = rows[0][_PAYMENT_COLUMNS:]
+    own = _facts(facts or ())
+    stored = {fact.identity for fact in own}
+    return PaymentState(
+        payment=PaymentRow(*rows[0][:_PAYMENT_COLUMNS]),
+        attempts=tuple(AttemptRow(uuid.UUID(values[0]), *values[1:]) for values in attempts or ()),
+        facts=(*own, *(fact for fact in _facts(same or ()) if fact.identity not in stored)),
+        refunds=tuple(
+            RefundRow(uuid.UUID(values[0]), uuid.UUID(values[1]), *values[2:]) for values in refunds or ()
+        ),
+        recharging=channels.recharging(),
+    )
+
+
+def _facts(found: Iterable[list[Any]]) -> list[FactRow]:
+    return [FactRow(*(*values[:4], uuid.UUID(values[4]), *values[5:])) for values in found]

@@ -1,0 +1,237 @@
+"""What is known about one payment, frozen: all that a decision about its money may look at. Pure: no Django."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from payments.providers.base import Fact, FactKind
+from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, PaymentStatus, derive_status
+
+BY_HAND = "operator"  # the source of a fact that an operator recorded
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentRow:
+    """The columns of a `Payment` that decisions read; its version guards every write."""
+
+    id: uuid.UUID
+    order_id: uuid.UUID
+    currency: str
+    status: str
+    version: int
+    paid_minor: int
+    refunded_minor: int
+    reserved_minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """The columns of an `Attempt` that decisions read."""
+
+    id: uuid.UUID
+    channel: str
+    merchant: str
+    amount_minor: int
+    currency: str
+    status: str
+
+    @property
+    def out_trade_no(self) -> str:
+        """Our number at the provider: 32 characters."""
+        return self.id.hex
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """The columns of an `Observation`, stored or about to be; `occurred_at` is only set on a new one."""
+
+    channel: str
+    merchant: str
+    provider_txn_id: str
+    kind: str
+    attempt_id: uuid.UUID
+    amount_minor: int
+    currency: str
+    out_refund_no: str
+    paid_txn_id: str
+    credited: bool
+    source: str
+    occurred_at: datetime | None = None
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """The columns of its unique constraint."""
+        return (self.channel, self.merchant, self.provider_txn_id, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class RefundRow:
+    """The columns of a `Refund` that decisions read; `currency` is that of the charge it takes back."""
+
+    id: uuid.UUID
+    attempt_id: uuid.UUID
+    amount_minor: int
+    currency: str
+    status: str
+    anomaly_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentState:
+    """Everything `decide` may look at.
+
+    Attributes:
+        attempts: all of the payment's, oldest first.
+        facts: about these attempts, oldest first; and any with the identity of a fact to be decided.
+        recharging: channels where one number of ours can be charged more than once.
+        order_accepts_payment: False once the order has refused; until it is asked, True.
+    """
+
+    payment: PaymentRow
+    attempts: tuple[AttemptRow, ...]
+    facts: tuple[FactRow, ...] = ()
+    refunds: tuple[RefundRow, ...] = ()
+    recharging: frozenset[str] = frozenset()
+    order_accepts_payment: bool = True
+
+    def find(self, fact: Fact) -> FactRow | None:
+        """Return the stored fact of the same identity."""
+        wanted = (fact.channel, fact.merchant, fact.provider_txn_id, fact.kind.value)
+        return next((stored for stored in self.facts if stored.identity == wanted), None)
+
+    def attempt_of(self, fact: Fact) -> AttemptRow:
+        """Return the attempt that the fact names."""
+        wanted = as_id(fact.out_trade_no)
+        return next(attempt for attempt in self.attempts if attempt.id == wanted)
+
+    def of(self, attempt: AttemptRow, kind: FactKind) -> list[FactRow]:
+        """List the attempt's facts of that kind."""
+        return [fact for fact in self.facts if fact.attempt_id == attempt.id and fact.kind == kind]
+
+    def confirmed_by(self, fact: Fact | FactRow, attempt: AttemptRow) -> FactRow | None:
+        """Return the operator's record of the same money; None if the fact is about other money.
+
+        An operator records money under our own number. So the provider's first fact under that number is the same
+        money; a further one, as Stripe may charge, is not.
+        """
+        reported = [
+            one for one in self.of(attempt, FactKind(fact.kind)) if one.out_refund_no == fact.out_refund_no
+        ]
+        by_hand = next((one for one in reported if one.source == BY_HAND), None)
+        by_provider = (one for one in reported if one.source != BY_HAND and one.merchant == attempt.merchant)
+        first = next(by_provider, fact)
+        is_first = fact.merchant == attempt.merchant and fact.provider_txn_id == first.provider_txn_id
+        if by_hand is None or not is_first or fact.provider_txn_id == by_hand.provider_txn_id:
+            return None
+        return by_hand
+
+    def charges(self, attempt: AttemptRow, *, paid_txn_id: str = "") -> list[FactRow]:
+        """List the attempt's charges; of several, the one with that number, or the operator's record of it.
+
+        Empty where a number can be charged again and the named charge is not known yet.
+        """
+        charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.merchant == attempt.merchant]
+        named = [
+            self.confirmed_by(fact, attempt) or fact for fact in charges if fact.provider_txn_id == paid_txn_id
+        ]
+        by_hand_alone = all(fact.source == BY_HAND for fact in charges)  # its number is not known yet
+        if named or (paid_txn_id and not by_hand_alone and attempt.channel in self.recharging):
+            return named
+        return charges
+
+    def uncounted_refunds(self, attempt: AttemptRow) -> list[FactRow]:
+        """List refunds that arrived before their payment, once that is credited.
+
+        Those of another account, currency or charge never count. The number of a charge that an operator recorded
+        is unknown until the provider reports it.
+        """
+        charges = [fact for fact in self.of(attempt, FactKind.PAID) if fact.credited]
+        numbers = {"", *(fact.provider_txn_id for fact in charges)}
+        by_hand = any(fact.source == BY_HAND for fact in charges)
+        return [
+            fact
+            for fact in self.of(attempt, FactKind.REFUNDED)
+            if charges
+            and not fact.credited
+            and (fact.merchant, fact.currency) == (attempt.merchant, attempt.currency)
+            and (fact.paid_txn_id in numbers or (by_hand and self.takes_back_credit(fact, attempt)))
+            and self.confirmed_by(fact, attempt) is None
+        ]
+
+    def takes_back_credit(self, refund: Fact | FactRow, attempt: AttemptRow) -> bool:
+        """Whether a refund is of a credited charge; of two charges in two currencies, of the one in its own."""
+        charges = self.charges(attempt, paid_txn_id=refund.paid_txn_id)
+        return any(charge.credited and charge.currency == refund.currency for charge in charges)
+
+    def went_back_whole(self, attempt: AttemptRow) -> bool:
+        """Whether a fact says that all went back (`Fact.is_whole`): then any single refund is part of that."""
+        refunds = self.of(attempt, FactKind.REFUNDED)
+        return any((one.provider_txn_id, one.out_refund_no) == (attempt.out_trade_no, "") for one in refunds)
+
+    def unreported_minor(self, whole: Fact, attempt: AttemptRow) -> int:
+        """Return what of a credited charge went back unreported, now that all of it has.
+
+        0 where a refund of ours is open: only its own answer says how it ended.
+        """
+        paid_minor = self.total_minor(FactKind.PAID)
+        counts = self.takes_back_credit(whole, attempt) and whole.amount_minor == paid_minor
+        return paid_minor - self.total_minor(FactKind.REFUNDED) if counts and not self.reserved_minor() else 0
+
+    def total_minor(self, kind: FactKind) -> int:
+        """Sum the credited facts of that kind, in minor units."""
+        ours = {attempt.id for attempt in self.attempts}
+        return sum(
+            fact.amount_minor
+            for fact in self.facts
+            if fact.kind == kind and fact.credited and fact.attempt_id in ours
+        )
+
+    def reserved_minor(self) -> int:
+        """Sum the payer's open refunds, in minor units; what policy refunds was never credited."""
+        return sum(
+            refund.amount_minor
+            for refund in self.refunds
+            if refund.anomaly_id is None and refund.status in OPEN_REFUNDS
+        )
+
+    def status(self, *, paid_minor: int, refunded_minor: int) -> PaymentStatus:
+        """Derive the payment's status from totals and attempts."""
+        statuses = [AttemptStatus(attempt.status) for attempt in self.attempts]
+        return derive_status(paid_minor=paid_minor, refunded_minor=refunded_minor, attempts=statuses)
+
+    def others_to_pay(self, paid: AttemptRow) -> list[AttemptRow]:
+        """List the other attempts that a shopper could still pay."""
+        return [one for one in self.attempts if one.status in LIVE_ATTEMPTS and one.id != paid.id]
+
+    def with_attempt(self, attempt_id: uuid.UUID, status: AttemptStatus) -> "PaymentState":
+        """Copy the state with the status of one attempt changed."""
+        return replace(
+            self,
+            attempts=tuple(
+                replace(one, status=status.value) if one.id == attempt_id else one for one in self.attempts
+            ),
+        )
+
+    def with_order_refusing(self) -> "PaymentState":
+        """Copy the state after the order has refused the money."""
+        return replace(self, order_accepts_payment=False)
+
+    def with_facts(self, *facts: FactRow) -> "PaymentState":
+        """Copy the state with facts added, or replaced where their identity is stored."""
+        changed = {fact.identity: fact for fact in facts}
+        stored = [changed.pop(fact.identity, fact) for fact in self.facts]
+        return replace(self, facts=(*stored, *changed.values()))
+
+    def with_refunds(self, refunds: Iterable[RefundRow]) -> "PaymentState":
+        """Copy the state with refunds replaced."""
+        changed = {refund.id: refund for refund in refunds}
+        return replace(self, refunds=tuple(changed.get(refund.id, refund) for refund in self.refunds))
+
+
+def as_id(number: str) -> uuid.UUID | None:
+    """Read our own 32-character number as the key it stands for; None for anybody else's."""
+    try:
+        return uuid.UUID(hex=number) if len(number) == 32 else None
+    except ValueError:
+        return None

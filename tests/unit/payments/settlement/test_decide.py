@@ -1,0 +1,226 @@
+"""All orders, copies and mixtures of the facts of one payment end alike; no server is needed to see it."""
+
+import itertools
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payments.providers.base import Fact, FactKind, closed_fact
+from payments.settlement.decide import Booking, Decision, OrderEvent, Outcome, decide, facts_of, refresh
+from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
+from payments.states import AnomalyKind, AttemptStatus, PaymentStatus, RefundStatus
+
+PAYMENT, ORDER = uuid.UUID(int=1), uuid.UUID(int=2)
+WECHAT, ALIPAY, STRIPE = uuid.UUID(int=3), uuid.UUID(int=4), uuid.UUID(int=5)
+CHANNEL = {WECHAT: "wechat", ALIPAY: "alipay", STRIPE: "stripe"}
+PRICE_MINOR = 1990
+
+
+def payment(*attempts: uuid.UUID, refunds: Sequence[RefundRow] = ()) -> PaymentState:
+    return PaymentState(
+        payment=PaymentRow(PAYMENT, ORDER, "CNY", PaymentStatus.PENDING.value, 1, 0, 0, 0),
+        attempts=tuple(
+            AttemptRow(one, CHANNEL[one], f"merchant of {CHANNEL[one]}", PRICE_MINOR, "CNY", "pending")
+            for one in attempts
+        ),
+        refunds=tuple(refunds),
+        recharging=frozenset({"stripe"}),
+    )
+
+
+def paid(attempt: uuid.UUID = WECHAT, number: str = "4200", amount_minor: int = PRICE_MINOR) -> Fact:
+    channel = CHANNEL[attempt]
+    return Fact(
+        kind=FactKind.PAID,
+        channel=channel,
+        merchant=f"merchant of {channel}",
+        out_trade_no=attempt.hex,
+        provider_txn_id=number,
+        amount_minor=amount_minor,
+        currency="CNY",
+    )
+
+
+def refunded(
+    amount_minor: int, number: str, *, attempt: uuid.UUID = WECHAT, of: str = "4200", implies: bool = False
+) -> Fact:
+    return replace(
+        paid(attempt, number, amount_minor),
+        kind=FactKind.REFUNDED,
+        out_refund_no=number,
+        paid_txn_id=of,
+        paid_minor=PRICE_MINOR if implies else None,
+    )
+
+
+def closed(attempt: uuid.UUID = WECHAT) -> Fact:
+    channel = CHANNEL[attempt]
+    return closed_fact(channel=channel, merchant=f"merchant of {channel}", out_trade_no=attempt.hex)
+
+
+def whole(attempt: uuid.UUID = ALIPAY) -> Fact:
+    """Alipay's word that all went back; it implies the payment."""
+    fact = refunded(PRICE_MINOR, attempt.hex, attempt=attempt, implies=True)
+    return replace(fact, out_refund_no="", is_whole=True)
+
+
+@dataclass
+class Books:
+    """Balances as the journal's statements would make them."""
+
+    balance: Counter[str]
+
+    def book(self, decision: Decision) -> None:
+        for booking in decision.bookings:
+            if booking.amount_minor and booking.fact.kind != FactKind.CLOSED:
+                self._move(booking, there=f"provider:{booking.fact.channel}")
+        for fact in decision.now_counted:
+            sign = 1 if fact.kind == FactKind.PAID else -1
+            self.balance["held"] += sign * fact.amount_minor
+            self.balance["orders"] -= sign * fact.amount_minor
+
+    def _move(self, booking: Booking, *, there: str) -> None:
+        sign = 1 if booking.fact.kind == FactKind.PAID else -1
+        self.balance[there] += sign * booking.amount_minor
+        self.balance["orders" if booking.fact.credited else "held"] -= sign * booking.amount_minor
+
+
+@dataclass(frozen=True)
+class End:
+    """What must not depend on order or copies."""
+
+    totals: tuple[str, int, int, int]
+    attempts: tuple[tuple[str, str], ...]
+    refunds: tuple[tuple[uuid.UUID, str], ...]
+    given_back_minor: int
+    filed: tuple[str, ...]
+    books: tuple[tuple[str, int], ...]
+
+
+def settled(state: PaymentState, told: Iterable[Fact], *, order_takes: bool = True) -> End:
+    """Decide on facts as the shell does; the end."""
+    books, filed, given_back = Books(Counter()), set[str](), dict[uuid.UUID, int]()
+    for fact in [implied for one in told for implied in facts_of(one)]:
+        decision = decide(state, fact, source="query")
+        if OrderEvent.PAID in decision.order_events and not order_takes:
+            decision = decide(state.with_order_refusing(), fact, source="query")
+        books.book(decision)
+        filed |= {filing.kind.value for filing in decision.filings}
+        given_back |= {one.refund.id: one.refund.amount_minor for one in decision.filings if one.refund}
+        assert decision.state is not None
+        state = decision.state
+    row = state.payment
+    balances = {name: minor for name, minor in books.balance.items() if minor}
+    assert sum(balances.values()) == 0
+    assert balances.get("orders", 0) == row.refunded_minor - row.paid_minor
+    return End(
+        totals=(row.status, row.paid_minor, row.refunded_minor, row.reserved_minor),
+        attempts=tuple((one.channel, one.status) for one in state.attempts),
+        refunds=tuple((one.id, one.status) for one in state.refunds),
+        given_back_minor=sum(given_back.values()),
+        filed=tuple(sorted(filed)),
+        books=tuple(sorted(balances.items())),
+    )
+
+
+OURS = RefundRow(uuid.UUID(int=9), WECHAT, 990, "CNY", RefundStatus.PROCESSING.value, None)
+
+POOL = {
+    "one trade": (
+        payment(WECHAT, refunds=[OURS]),
+        [
+            paid(),
+            closed(),
+            refunded(990, OURS.id.hex),
+            refunded(1000, "a" * 32, implies=True),
+            refunded(990, OURS.id.hex, implies=True),
+        ],
+    ),
+    "all of it went back": (payment(ALIPAY), [paid(ALIPAY), closed(ALIPAY), whole(), whole(), paid(ALIPAY)]),
+    "another trade that nobody pays": (
+        payment(WECHAT, ALIPAY),
+        [paid(), closed(), closed(ALIPAY), refunded(990, "a" * 32), refunded(1000, "b" * 32)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POOL)
+def test_every_order_of_up_to_five_facts_ends_alike(name: str) -> None:
+    state, pool = POOL[name]
+    for size in range(1, 6):
+        for chosen in itertools.combinations(range(len(pool)), size):
+            ends = {settled(state, [pool[one] for one in order]) for order in itertools.permutations(chosen)}
+            assert len(ends) == 1, chosen
+
+
+@pytest.mark.parametrize("name", POOL)
+@given(data=st.data())
+@settings(deadline=None)
+def test_any_number_of_copies_in_any_order_ends_alike(name: str, data: st.DataObject) -> None:
+    state, pool = POOL[name]
+    copies = [fact for fact in pool for _ in range(data.draw(st.integers(1, 3)))]
+    assert settled(state, data.draw(st.permutations(copies))) == settled(state, pool)
+
+
+@given(
+    told=st.permutations([paid(), paid(ALIPAY), paid(STRIPE, "pi_1"), paid(STRIPE, "pi_2"), closed(STRIPE)]),
+    copies=st.integers(1, 3),
+    order_takes=st.booleans(),
+)
+@settings(deadline=None)
+def test_one_charge_counts_and_the_others_go_back(told: list[Fact], copies: int, order_takes: bool) -> None:
+    """Which one counts follows from the order of arrival; how much does not."""
+    end = settled(payment(WECHAT, ALIPAY, STRIPE), told * copies, order_takes=order_takes)
+    assert end.totals[1:3] == (PRICE_MINOR if order_takes else 0, 0)
+    assert end.given_back_minor == PRICE_MINOR * (3 if order_takes else 4)
+    assert dict(end.attempts) == dict.fromkeys(("wechat", "alipay", "stripe"), AttemptStatus.SUCCEEDED.value)
+    received = {name: minor for name, minor in end.books if name.startswith("provider:")}
+    assert received == {
+        "provider:wechat": PRICE_MINOR,
+        "provider:alipay": PRICE_MINOR,
+        "provider:stripe": 2 * PRICE_MINOR,
+    }
+
+
+def test_an_unknown_number_is_filed_and_nothing_else() -> None:
+    decision = decide(None, paid(), source="query")
+    assert (decision.outcome, decision.bookings) == (Outcome.ANOMALY, ())
+    assert [filing.kind for filing in decision.filings] == [AnomalyKind.UNKNOWN_TRADE]
+
+
+def test_a_first_payment_asks_the_order_and_changes_nothing_of_the_state_it_was_given() -> None:
+    state = payment(WECHAT, ALIPAY)
+    decision = decide(state, paid(), source="notification")
+    assert state == payment(WECHAT, ALIPAY)
+    assert decision.order_events == (OrderEvent.PAID,)
+    assert [one.id for one in decision.to_close] == [ALIPAY]
+    assert [(one.status, one.version) for one in decision.events] == [("succeeded", 2)]
+
+
+def test_each_decision_counts_the_version_up() -> None:
+    state = payment(WECHAT)
+    for fact in (closed(), paid(), refunded(990, "a" * 32)):
+        decision = decide(state, fact, source="query")
+        assert decision.state is not None
+        assert decision.state.payment.version == state.payment.version + 1
+        state = decision.state
+    again = refresh(state)
+    assert again.state is not None
+    assert again.state.payment == replace(state.payment, version=state.payment.version + 1)
+
+
+def test_an_impossible_step_is_refused() -> None:
+    state = payment(WECHAT)
+    broken = replace(state, payment=replace(state.payment, status="refunded", paid_minor=PRICE_MINOR))
+    with pytest.raises(RuntimeError, match="refunded -> succeeded is not a step"):
+        refresh(replace(broken, facts=(stored(paid(), credited=True),)))
+
+
+def stored(fact: Fact, *, credited: bool) -> FactRow:
+    decision = decide(payment(WECHAT), fact, source="query")
+    return replace(decision.bookings[0].fact, credited=credited)
