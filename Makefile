@@ -80,8 +80,8 @@ nginx:
 cluster: $(VENV)/dev.stamp programs nginx ## the files of deploy/ over several servers, each of which is killed under load
 	$(PY) -m pytest tests/system/cluster -v $(PYTEST_FLAGS)
 
-bench: $(VENV)/dev.stamp wrk ## the benchmarks, as ratios measured side by side; results in bench/results
-	$(PY) -m shop.devserver.embedded --data-dir .data/bench -- $(PY) -m bench
+bench: $(VENV)/dev.stamp wrk ## the benchmarks, as ratios measured side by side (ONLY=keyed for one); results in bench/results
+	$(PY) -m shop.devserver.embedded --data-dir .data/bench -- $(PY) -m bench $(ONLY)
 
 DURATION ?= 60
 RUNS ?= 1

@@ -1,1 +1,1 @@
-"""Every figure that the documents name; `make bench` runs all of it and writes bench/results."""
+"""Benchmarks: what exactly-once costs, as ratios measured side by side. The package is not part of the wheel."""

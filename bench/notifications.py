@@ -1,22 +1,18 @@
 """Ten thousand notifications, three copies of each, shuffled, from four senders to two web processes.
 
-First the proof: every one acknowledged, none lost, none counted twice, and the money in our books equal to what
-the sandbox charged, to the last fen. Then the rates, in short rounds that take turns: first copies, and copies,
-against a view that commits one INSERT and is measured before and after them. The notifications are signed before
-the clock starts, each copy anew, both providers' mixed. No worker runs beside.
+First the proof: every one acknowledged, none lost, none counted twice, books equal to what the sandbox charged.
+Then the rates in short rounds: first copies and later copies against a view that commits one INSERT, measured
+before and after them. Each copy is signed before the clock starts. No worker runs.
 """
 
-import multiprocessing
 import os
 import random
-import socket
 import statistics
 import tempfile
 import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -29,63 +25,53 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from bench import servers
-from bench.plain_http import ask, post
-from bench.report import write
+from bench.harness import FORK, ask, connect, fork_all, options, post, ratio
+from bench.report import compare
 from idempotency.ids import new_id
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
 from payments.sandbox import alipay, state, wechat
 from payments.settlement.journal import trial_balance
 from shop.models import Order
 
-COUNT, COPIES, SENDERS = 10_000, 3, 4
-PROCESSES = 2
-ROUNDS, ROUND_COUNT = 60, 300  # a machine that is shared runs at another speed a few seconds later
+COPIES, SENDERS, PROCESSES = 3, 4, 2
+ROUND_COUNT = 300  # a shared machine runs at another speed a few seconds later
 SIGNED_ROUNDS = 6  # at once: meanwhile the servers' part of the machine's caches gets cold
 SEED = 20261121
-
 CHANNELS = ("wechat", "alipay")
+VIEW = "a view that commits one INSERT"
+NOWHERE = "http://127.0.0.1:1"
 
-_fork = multiprocessing.get_context("fork")
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A request that is ready to be sent.
-
-    Attributes:
-        acknowledged: the answer that says it was taken: status and body.
-    """
-
-    request: bytes
-    acknowledged: tuple[int, bytes]
+Letter = tuple[bytes, tuple[int, bytes]]  # a request, and the status and body that acknowledge it
 
 
-def run(options: Sequence[str] = ()) -> None:
-    """Prove and measure; `--count N` proves with fewer.
+def run(arguments: Sequence[str] = ()) -> None:
+    """Prove and measure, and write bench/results/notifications.*.
 
     Raises:
-        AssertionError: something was lost, or counted twice.
+        AssertionError: a notification was lost, or counted twice.
     """
-    count = int(options[1]) if options[:1] == ["--count"] else COUNT
+    given = options("notifications", arguments, count=10_000, rounds=60)
     servers.require_own_redis()
     call_command("migrate", verbosity=0)
     with tempfile.TemporaryDirectory() as folder, servers.guarded() as guardian:
         state.open_folder(Path(folder))
-        ports = servers.start_shops(guardian, _environment(), name="shop", processes=PROCESSES)
-        seconds = _prove(ports, Path(folder), count)
-        rates = _rates(ports, Path(folder))
-    _report(count, seconds, rates)
-
-
-def _environment() -> dict[str, str]:
-    """The channels with the sandbox's keys; nobody listens at their addresses, and nobody needs to."""
-    nowhere = "http://127.0.0.1:1"
-    addresses = dict.fromkeys(("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL"), nowhere)
-    return {**state.keys().settings, **addresses}
+        addresses = dict.fromkeys(("WECHAT_API_URL", "ALIPAY_GATEWAY_URL", "STRIPE_API_URL"), NOWHERE)
+        environment = {**state.keys().settings, **addresses}
+        ports = servers.start_shops(guardian, environment, name="shop", processes=PROCESSES)
+        seconds = _prove(ports, Path(folder), given.count)
+        rates = _rates(ports, Path(folder), given.rounds)
+    copies = ratio(rates["copy"], rates["first copy"])
+    note = (
+        f"{given.count} notifications × {COPIES}, shuffled (seed {SEED}): none lost, none double, money equal, "
+        f"{given.count * COPIES / seconds:.0f}/s. Then {given.rounds} rounds of {ROUND_COUNT}: a copy against a "
+        f"first copy {copies:.2f}. {SENDERS} senders share the machine with {PROCESSES} web processes of "
+        f"{servers.DEPLOYED_THREADS} threads."
+    )
+    compare("notifications", "Notifications and their copies", {"": rates}, base=VIEW, note=note)
 
 
 def _prove(ports: Sequence[int], folder: Path, count: int) -> float:
-    """Send everything; the seconds it took."""
+    """Send everything, check the books, return the seconds it took."""
     before = _books()
     charged = _charge(folder, count)
     letters = _sign(folder, [number for number in charged for _ in range(COPIES)])
@@ -96,19 +82,19 @@ def _prove(ports: Sequence[int], folder: Path, count: int) -> float:
     assert ours.aggregate(total=Sum("paid_minor"))["total"] == sum(charged.values()), "the money is not equal"
     facts = Observation.objects.filter(attempt__payment__in=ours)
     assert (facts.count(), facts.filter(credited=True).count()) == (count, count), "a fact was counted twice"
-    assert Notification.objects.filter(out_trade_no__in=charged).count() == count, "a notification was kept twice"
+    assert Notification.objects.filter(out_trade_no__in=charged).count() == count, "a copy was stored twice"
     assert not Anomaly.objects.filter(payment__in=ours).exists(), "an anomaly was filed"
     assert _books() - before == sum(charged.values()), "the journal is not equal"
     return seconds
 
 
 def _books() -> int:
-    """What the journal says that we have at all providers."""
+    """Return our balance at all providers, as the journal has it."""
     return sum(row["debit_minor"] for row in trial_balance() if row["account"].startswith("provider:"))
 
 
 def _charge(folder: Path, count: int) -> dict[str, int]:
-    """Orders with open attempts, and the sandbox's charges for them: our number -> minor units."""
+    """Make orders with open attempts and the sandbox's charges for them; return our number -> minor units."""
     user, _ = User.objects.get_or_create(username="bench-shopper")
     later = timezone.now() + timedelta(hours=1)
     dice = random.Random(SEED)
@@ -116,53 +102,38 @@ def _charge(folder: Path, count: int) -> dict[str, int]:
     merchants = {"wechat": settings["WECHAT_MCH_ID"], "alipay": settings["ALIPAY_SELLER_ID"]}
     orders, payments, attempts = [], [], []
     for index in range(count):
-        amount, channel = dice.randrange(1, 100_000), CHANNELS[index % 2]
-        order = Order(id=new_id(), user=user, total_minor=amount, currency="CNY", expires_at=later)
-        payment = Payment(order_id=order.id, owner=user, amount_minor=amount, currency="CNY")
+        channel = CHANNELS[index % 2]
+        price: dict[str, Any] = {"amount_minor": dice.randrange(1, 100_000), "currency": "CNY"}
+        order = Order(id=new_id(), user=user, total_minor=price["amount_minor"], currency="CNY", expires_at=later)
+        payment = Payment(order_id=order.id, owner=user, **price)
+        attempt = Attempt(
+            payment=payment,
+            channel=channel,
+            merchant=merchants[channel],
+            method="native" if channel == "wechat" else "page",
+            description="Mug",
+            status="pending",
+            submitted_at=timezone.now(),
+            expires_at=later,
+            **price,
+        )
         orders.append(order)
         payments.append(payment)
-        attempts.append(
-            Attempt(
-                payment=payment,
-                channel=channel,
-                merchant=merchants[channel],
-                method="native" if channel == "wechat" else "page",
-                amount_minor=amount,
-                currency="CNY",
-                description="Mug",
-                status="pending",
-                submitted_at=timezone.now(),
-                expires_at=later,
-            )
-        )
+        attempts.append(attempt)
     Order.objects.bulk_create(orders, batch_size=2000)
     Payment.objects.bulk_create(payments, batch_size=2000)
     Attempt.objects.bulk_create(attempts, batch_size=2000)
-    _charge_in_sandbox(attempts)
-    with state.store().write() as connection:
-        told = connection.execute(
-            "SELECT out_trade_no, charged_minor FROM trades WHERE created_at >= ?",
-            [attempts[0].expires_at.timestamp()],
-        ).fetchall()
-    return dict(told)
+    _charge_in_sandbox(attempts, marked=later.timestamp())
+    return {attempt.out_trade_no: attempt.amount_minor for attempt in attempts}
 
 
-def _charge_in_sandbox(attempts: list[Attempt]) -> None:
-    """All at once: one transaction of the sandbox's each would take longer than everything else."""
-    marked = attempts[0].expires_at.timestamp()  # a time of this batch alone
+def _charge_in_sandbox(attempts: list[Attempt], *, marked: float) -> None:
+    """Charge all in one transaction of the sandbox; one transaction each would take longer than the rest."""
     rows = [
         (
-            attempt.out_trade_no,
-            attempt.channel,
-            f"4200{attempt.out_trade_no[:24]}",
-            attempt.out_trade_no,
-            attempt.amount_minor,
-            attempt.description,
-            "http://127.0.0.1:1",
-            "SUCCESS",
-            attempt.amount_minor,
-            time.time(),
-            marked,
+            *(attempt.out_trade_no, attempt.channel, f"4200{attempt.out_trade_no[:24]}", attempt.out_trade_no),
+            *(attempt.amount_minor, attempt.description, NOWHERE, "SUCCESS", attempt.amount_minor),
+            *(time.time(), marked),
         )
         for attempt in attempts
     ]
@@ -175,7 +146,7 @@ def _charge_in_sandbox(attempts: list[Attempt]) -> None:
 
 
 def _sign(folder: Path, numbers: list[str]) -> list[Letter]:
-    """A genuine notification for each, by as many processes as there are processors."""
+    """Sign a genuine notification for each number, in as many processes as there are cores."""
     workers = os.cpu_count() or 1
     parts = [numbers[start::workers] for start in range(workers)]
     signed: list[Any] = [None] * len(numbers)
@@ -191,98 +162,47 @@ def _signed(numbers: list[str], folder: str) -> list[Letter]:
     for number in numbers:
         found = state.store().rows("SELECT * FROM trades WHERE out_trade_no = ?", number)
         trade: dict[str, Any] = dict(found[0])
-        told = {"id": number, "event": "paid", "trade": trade, "refund": None, "created_at": trade["paid_at"]}
+        event = {"id": number, "event": "paid", "trade": trade, "refund": None, "created_at": trade["paid_at"]}
         if trade["channel"] == "wechat":
-            headers, body = wechat.notification(told, signed_with="")
-            letters.append(Letter(post("/webhooks/wechat", headers, body), (204, b"")))
+            headers, body = wechat.notification(event, signed_with="")
+            letters.append((post("/webhooks/wechat", headers, body), (204, b"")))
         else:
-            form = urlencode(alipay.notification(told)).encode()
+            form = urlencode(alipay.notification(event)).encode()
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
-            letters.append(Letter(post("/webhooks/alipay", headers, form), (200, b"success")))
+            letters.append((post("/webhooks/alipay", headers, form), (200, b"success")))
     return letters
 
 
 def _send(ports: Sequence[int], letters: Sequence[Letter]) -> float:
-    """By `SENDERS` processes, each over a connection of its own; the seconds from the first request to the last
-    answer.
+    """Send from `SENDERS` processes, a connection each; return the seconds from first request to last answer."""
+    times = FORK.Array("d", 2 * SENDERS)  # begin and end of each: starting a process is no work
 
-    Raises:
-        AssertionError: one was not acknowledged.
-    """
-    ready = _fork.Barrier(SENDERS, timeout=60)
-    times = _fork.Array("d", 2 * SENDERS)  # when each began, and was done: to start and end a process is no work
-
-    def work(number: int) -> None:
-        with socket.create_connection(("127.0.0.1", ports[number % len(ports)]), timeout=60) as line:
+    def work(number: int, ready: Any) -> None:
+        with connect(ports[number % len(ports)]) as connection:
             ready.wait()
             times[number] = time.perf_counter()
-            for letter in letters[number::SENDERS]:
-                assert ask(line, letter.request) == letter.acknowledged, letter.request
+            for request, acknowledged in letters[number::SENDERS]:
+                assert ask(connection, request) == acknowledged, request
             times[SENDERS + number] = time.perf_counter()
 
-    connections.close_all()  # a forked process must not share it
-    senders = [_fork.Process(target=work, args=(number,)) for number in range(SENDERS)]
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
-    assert not any(sender.exitcode for sender in senders), "one was not acknowledged"
+    connections.close_all()  # a forked process must not share them
+    fork_all(SENDERS, work)
     return max(times[SENDERS:]) - min(times[:SENDERS])
 
 
-def _rates(ports: Sequence[int], folder: Path) -> dict[str, list[float]]:
-    """Requests a second of each kind, a figure a round."""
-    rates: dict[str, list[float]] = {"bare": [], "first": [], "copy": [], "bare again": []}
-    bare, dice = [Letter(post("/bare/row", {}), (201, b""))] * ROUND_COUNT, random.Random(SEED)
-    for _ in range(ROUNDS // SIGNED_ROUNDS):
+def _rates(ports: Sequence[int], folder: Path, rounds: int) -> dict[str, list[float]]:
+    """Return the requests a second of each kind, a figure a round."""
+    rates: dict[str, list[float]] = {"before": [], "first copy": [], "copy": [], "after": []}
+    bare: list[Letter] = [(post("/api/bare/row", {}), (201, b""))] * ROUND_COUNT
+    dice = random.Random(SEED)
+    for _ in range(max(rounds // SIGNED_ROUNDS, 1)):
         numbers = list(_charge(folder, SIGNED_ROUNDS * ROUND_COUNT))
         dice.shuffle(numbers)  # else each sender, and so each process, would have one provider's alone
         first, copies = _sign(folder, numbers), _sign(folder, numbers)
         for start in range(0, len(numbers), ROUND_COUNT):
             part = slice(start, start + ROUND_COUNT)
-            turns = {"bare": bare, "first": first[part], "copy": copies[part], "bare again": bare}
+            turns = {"before": bare, "first copy": first[part], "copy": copies[part], "after": bare}
             for name, letters in turns.items():
                 rates[name].append(ROUND_COUNT / _send(ports, letters))
-    rates["view"] = [
-        statistics.harmonic_mean(both) for both in zip(rates["bare"], rates["bare again"], strict=True)
-    ]
-    return rates
-
-
-def _report(count: int, seconds: float, rates: dict[str, list[float]]) -> None:
-    def ratio(name: str, base: str) -> float:
-        return statistics.median(a / b for a, b in zip(rates[name], rates[base], strict=True))
-
-    def row(label: str, name: str, base: str) -> list[str]:
-        return [label, f"{statistics.median(rates[name]):.0f}/s", f"{ratio(name, base):.2f}"]
-
-    write(
-        name="notifications",
-        title="Notifications: first copies and duplicates",
-        columns=["request", "rate", "ratio"],
-        rows=[
-            [
-                "a view that commits one INSERT, before and after",
-                f"{statistics.median(rates['view']):.0f}/s",
-                "1.00",
-            ],
-            row("after against before, as control", "bare again", "bare"),
-            row("first copy of a notification, against the view", "first", "view"),
-            row("a copy of it, against the first copy", "copy", "first"),
-            [
-                f"{count} notifications × {COPIES}, shuffled: none lost, none double, money equal",
-                f"{count * COPIES / seconds:.0f}/s",
-                "",
-            ],
-        ],
-        bars={
-            "requests a second against the bare view": [
-                ("bare view", 1.0),
-                ("first copy", ratio("first", "view")),
-                ("copy", ratio("copy", "view")),
-            ]
-        },
-        note=f"{ROUNDS} rounds of {ROUND_COUNT} in turns, {SENDERS} senders, {PROCESSES} web processes "
-        f"of {servers.DEPLOYED_THREADS} threads, seed {SEED}. The senders share the machine with the servers. No "
-        "worker runs: what follows from a payment later is not in these figures.",
-    )
+    before, after = rates.pop("before"), rates.pop("after")
+    return {VIEW: [statistics.harmonic_mean(pair) for pair in zip(before, after, strict=True)], **rates}

@@ -1,6 +1,5 @@
-"""The peers' venvs under .data/bench-venvs: each package with what it needs, and nothing of ours."""
+"""The peers' venvs under .data/bench-venvs: each package with its own requirements, without ours."""
 
-import re
 import subprocess
 import sys
 from functools import cache
@@ -15,15 +14,15 @@ INSTALL_SECONDS = 300
 
 
 class PeerUnavailableError(Exception):
-    """The package cannot be installed or does not start; the message says why, for the table."""
+    """A package that cannot be installed or does not start; the message is for the table."""
 
 
 @cache
 def python_of(peer: Peer | None) -> Path:
-    """The interpreter that has `peer` installed (ours for None); installs it on first use.
+    """Return the interpreter that has `peer` installed (ours for None); install on first use.
 
     Raises:
-        PeerUnavailableError: pip's last words.
+        PeerUnavailableError: the last line of pip.
     """
     if peer is None:
         return Path(sys.executable)
@@ -44,23 +43,21 @@ def python_of(peer: Peer | None) -> Path:
 
 
 def version_of(peer: Peer) -> str:
-    """The installed version, for the table."""
+    """Return the installed version."""
     ask = f"import importlib.metadata as m; print(m.version({peer.name!r}))"
     return subprocess.run([python_of(peer), "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _constraints_without(names: tuple[str, ...]) -> str:
     lines = CONSTRAINTS.read_text().splitlines()
-    dropped = {name.lower() for name in names}
-    return "\n".join(line for line in lines if line.split("==")[0].lower() not in dropped)
+    return "\n".join(line for line in lines if line.split("==")[0].lower() not in names)
 
 
 def _run(command: list[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=INSTALL_SECONDS)
     except subprocess.TimeoutExpired:
         raise PeerUnavailableError(f"not installed: pip took more than {INSTALL_SECONDS} s") from None
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if re.match(r"ERROR|error", line)]
-        last = (errors or done.stderr.splitlines() or ["no message"])[-1]
-        raise PeerUnavailableError(f"not installed: {last.strip()[:160]}")
+    except subprocess.CalledProcessError as error:
+        reasons = [line for line in error.stderr.splitlines() if line.lower().startswith("error")]
+        raise PeerUnavailableError(f"not installed: {reasons[-1][:160] if reasons else error}") from None

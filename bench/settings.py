@@ -1,4 +1,4 @@
-"""The project's settings with the bare twin of its order view beside it."""
+"""The project's settings, with the bare views of `bench.urls`."""
 
 from shop.settings import *  # noqa: F403
 

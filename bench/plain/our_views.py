@@ -13,13 +13,13 @@ from idempotency.views import idempotent
 
 @idempotent(mode=ATOMIC)
 def keyed(request: HttpRequest) -> JsonResponse:
-    """The transaction is the decorator's: the row, the ledger's row and the answer commit together."""
+    """Commit the row, the ledger's row and the answer together, in the transaction of the decorator."""
     return created(insert(request))
 
 
 @idempotent(mode=PHASED)
 def phased(request: HttpRequest) -> JsonResponse:
-    """A handler with a transaction of its own. The mode asks that it resumes, so it looks for its row first."""
+    """Insert in a transaction of its own. The mode asks that a handler resumes, so look for the row first."""
     if request.idempotency.resumed:  # type: ignore[attr-defined]
         reference = json.loads(request.body)["reference"]
         found = Purchase.objects.filter(reference=reference).first()

@@ -39,9 +39,9 @@ def decorated_view() -> Any:
 def powertools_view() -> Any:
     """aws-lambda-powertools outside Lambda: `idempotent_function` over its Redis layer.
 
-    Its documentation asks for the context of the function, which tells how long a run may last; without it a crash
-    blocks the key until the record expires. Its validation of the payload is off: with Redis, version 3.37 loses
-    the stored hash when it stores the answer, and then refuses every replay.
+    Its documentation asks for the context of the function, which has the time that a run may take; without it a
+    crash blocks the key until the record expires. Its validation of the payload is off: with Redis, version 3.37
+    loses the stored hash when it stores the answer, and then refuses every replay.
     """
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
     from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError

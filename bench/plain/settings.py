@@ -1,6 +1,6 @@
 """Settings of one variant, named by BENCH_SETUP: the plain project, and what that package's own README adds to it.
 
-Every lock or lease that has a time is set to `HELD_SECONDS`, ours and the peers': longer ones only put off what a
+Every lock or lease that has a time is set to `HELD_SECONDS`, ours and the peers': longer ones only delay what a
 retry finds after a crash.
 """
 
@@ -21,8 +21,7 @@ LOGGING_CONFIG = None
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ROOT_URLCONF = "bench.plain.urls"
-# as `django-admin startproject` writes them, because that is what stands around a view in a user's project; only
-# without the admin, which no request here meets
+# as `django-admin startproject` writes them, without the admin, which no request here meets
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
@@ -38,10 +37,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "bench.plain.caller.CallerMiddleware",
+    "bench.plain.caller.caller_middleware",
 ]
-if os.environ.get("BENCH_MIDDLEWARE") == "none":
-    MIDDLEWARE = MIDDLEWARE[-1:]
 DATABASE: dict[str, Any] = {
     "ENGINE": "django.db.backends.postgresql",
     "NAME": _address.path.lstrip("/"),
@@ -53,11 +50,6 @@ DATABASE: dict[str, Any] = {
 }
 DATABASES = {"default": DATABASE}
 REDIS_CACHE = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL}
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["bench.plain.drf_caller.CallerAuthentication"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-}
 
 
 def _ours(**changed: Any) -> None:
@@ -87,11 +79,6 @@ def _drf_idempotency(backend: str, *, middleware: bool = True, **options: Any) -
     globals().update(IDEMPOTENCY=wanted)
 
 
-def _asgi() -> None:
-    # Django advises against persistent connections under ASGI; its pool is the equal
-    DATABASE.update(CONN_MAX_AGE=0, OPTIONS={"pool": {"min_size": 4, "max_size": 8}})
-
-
 CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
 if SETUP in {"ours", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
     CACHES["default"] = REDIS_CACHE
@@ -99,10 +86,6 @@ if SETUP in {"ours", "django-idempotency-key-thread", "django-idempotency-key-re
 match SETUP:
     case "bare" | "aws-lambda-powertools":
         pass
-    case "bare-drf":
-        INSTALLED_APPS.append("rest_framework")
-    case "bare-asgi" | "asgi-idempotency-header":
-        _asgi()
     case "ours":
         _ours()
     case "ours-no-redis":
@@ -119,13 +102,5 @@ match SETUP:
     case "drf-idempotency-database-atomic":
         _drf_idempotency("database.DatabaseBackend", middleware=False)
         DATABASE["ATOMIC_REQUESTS"] = True
-    case "djangorestframework-idempotency-key":
-        INSTALLED_APPS += ["rest_framework", "rest_framework_idempotency_key"]
-        MIDDLEWARE.append("rest_framework_idempotency_key.middleware.IdempotencyKeyMiddleware")
-        IDEMPOTENCY_KEY_LOCK_TIMEOUT = HELD_SECONDS
-    case "drf-idempotencykey" | "drf-idempotencykey-atomic":
-        INSTALLED_APPS += ["rest_framework", "drf_idempotencykey"]
-        IDEMPOTENCY_KEY_REQUIRED = True
-        DATABASE["ATOMIC_REQUESTS"] = SETUP.endswith("-atomic")
     case _:
         raise RuntimeError(f"BENCH_SETUP {SETUP!r} is unknown")

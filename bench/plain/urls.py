@@ -1,4 +1,4 @@
-"""/bare and /up everywhere; beside them what the variant's package needs: /keyed, and /phased for ours."""
+"""/bare everywhere; beside it the view of the variant's package: /keyed, and /phased for ours."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,15 +16,6 @@ def _keyed() -> dict[str, Any]:
         from bench.plain import our_views
 
         return {"keyed": our_views.keyed, "phased": our_views.phased}
-    if setup == "bare-drf":
-        from bench.plain import drf_views
-
-        return {"keyed": drf_views.Bare.as_view()}
-    if setup in {"djangorestframework-idempotency-key", "drf-idempotencykey", "drf-idempotencykey-atomic"}:
-        from bench.plain import drf_views
-
-        is_mixin = setup.startswith("drf-idempotencykey")
-        return {"keyed": drf_views.mixin_view() if is_mixin else drf_views.simple_method_view()}
     from bench.plain import peer_views
 
     makers: dict[str, Callable[[], Any]] = {
@@ -38,7 +29,6 @@ def _keyed() -> dict[str, Any]:
 
 
 urlpatterns = [
-    path("up", views.up),
     path("bare", csrf_exempt(views.bare)),
     *(path(name, csrf_exempt(view)) for name, view in _keyed().items()),
 ]

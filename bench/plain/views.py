@@ -1,4 +1,4 @@
-"""The business, and the view without a key. Every other view, ours and the peers', calls `insert` or `bare`."""
+"""The business, and the view without a key. Every other view calls one of the two."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from bench.plain.models import Purchase
 
 
 def insert(request: HttpRequest) -> dict[str, Any]:
-    """Insert the row that the body asks for; the answer's content. The transaction is the caller's.
+    """Insert the row that the body asks for, in the transaction of the caller; return the content of the answer.
 
     With the header `X-Die: after-commit` the process ends itself by SIGKILL as soon as the business transaction
-    has committed, whoever commits it: nothing that a view or a middleware would do after that is done.
+    has committed: nothing that a view or a middleware would do after that is done.
     """
     body = json.loads(request.body)
     purchase = Purchase.objects.create(reference=body["reference"], amount=body["amount"])
@@ -25,22 +25,17 @@ def insert(request: HttpRequest) -> dict[str, Any]:
 
 
 def content(purchase: Purchase) -> dict[str, Any]:
-    """What is answered about a row."""
+    """Return the content of the answer about a row."""
     return {"id": purchase.pk, "reference": purchase.reference, "amount": purchase.amount}
 
 
 def created(answer: dict[str, Any]) -> JsonResponse:
-    """201 with the row and where it is."""
+    """Answer 201 with the row and its address."""
     return JsonResponse(answer, status=201, headers={"Location": f"/purchases/{answer['id']}"})
 
 
 def bare(request: HttpRequest) -> JsonResponse:
-    """The work without a key, in one transaction of its own."""
+    """Do the work without a key, in one transaction of its own."""
     with transaction.atomic():
         answer = insert(request)
     return created(answer)
-
-
-def up(request: HttpRequest) -> JsonResponse:
-    """Whether the server answers."""
-    return JsonResponse({})

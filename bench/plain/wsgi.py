@@ -1,4 +1,4 @@
-"""What gunicorn's threads serve."""
+"""The application of gunicorn's threads."""
 
 from django.core.wsgi import get_wsgi_application
 
