@@ -111,7 +111,7 @@ class TestMetrics:
     def test_every_metric_is_documented(self) -> None:
         import pathlib
 
-        documented = pathlib.Path("docs/operations.md").read_text()
+        documented = pathlib.Path("docs/reference/metrics.md").read_text()
         names = {family.name for family in REGISTRY.collect() if family.name.startswith("idempotency_")}
         assert len(names) == 9
         assert [name for name in names if f"`{name}" not in documented] == []

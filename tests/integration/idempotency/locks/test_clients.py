@@ -73,7 +73,7 @@ class TestPermissions:
             yield client
 
     def test_what_the_docs_say_suffices(self, bench: Bench) -> None:
-        assert f"`{ACL}`" in re.sub(r"\s+", " ", Path("docs/locks.md").read_text())
+        assert f"`{ACL}`" in re.sub(r"\s+", " ", Path("docs/how-to/take-a-lock.md").read_text())
         first, second = bench.actors(2)
         with self.user(bench, *ACL.split()) as client:
             lock = bench.locks.ReadWriteLock("thing", client=client).write

@@ -201,9 +201,9 @@ def test_a_refund_keeps_its_amount_and_its_end(attempt: Attempt) -> None:
 
 @pytest.fixture
 def as_web(transactional_db: None) -> Iterator[None]:
-    """From here on the connection has the rights that docs/operations.md gives the role of web and worker."""
+    """From here on the connection has the rights that docs/how-to/database-roles.md gives the role of web and worker."""
     role = f"web_{os.getpid()}"
-    told = (Path(__file__).resolve().parents[4] / "docs" / "operations.md").read_text()
+    told = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "database-roles.md").read_text()
     grants = re.findall(r"^((?:ALTER DEFAULT PRIVILEGES )?GRANT .* TO )payonce;$", told, re.MULTILINE)
     assert len(grants) == 4
     with connection.cursor() as cursor:
