@@ -8,7 +8,7 @@ PARALLEL ?= -n 2
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-django6 cluster nginx bench chaos fuzz lint sbom fmt clean programs wrk
+.PHONY: help run test test-django6 cluster nginx bench chaos fuzz lint docs sbom fmt clean programs wrk
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -22,7 +22,7 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/pip
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded,test,lint,bench,fuzz]' -c constraints.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded,test,lint,bench,fuzz,docs]' -c constraints.txt
 	@touch $@ $(VENV)/run.stamp
 
 run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
@@ -47,13 +47,20 @@ programs:
 MEASURED = tests/unit tests/integration
 UNMEASURED = tests/system --ignore=tests/system/cluster --ignore=tests/system/protocol
 
-test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own
+ifdef ROOM
+test: $(VENV)/dev.stamp
+	@rooms="$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))"; \
+	[ -n "$$rooms" ] || { echo "make test: neither tests/unit/$(ROOM) nor tests/integration/$(ROOM) exists" >&2; exit 2; }; \
+	$(PY) -m pytest $(PARALLEL) $(BY_FILE) $$rooms $(PYTEST_FLAGS)
+else
+test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own (ROOM=payments/settlement for one room)
 	@failed=; \
 	part() { name=$$1; shift; $(PY) -m pytest $(PARALLEL) "$$@" $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
 	part measured $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED); \
 	part unmeasured $(BY_FILE) $(UNMEASURED); \
 	part protocol tests/system/protocol; \
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
+endif
 
 $(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)-django6
@@ -94,13 +101,15 @@ SECONDS ?= 20
 fuzz: $(VENV)/dev.stamp ## bytes that nobody would send, to every reader of strangers' bytes: SECONDS=20 for each
 	@$(PY) -m tests.system.fuzz --seconds "$(SECONDS)"
 
-lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, pins, deployment check
+lint: $(VENV)/dev.stamp ## format, lint, types, import contracts, migrations, pins, deployment, docs, commit subjects
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PY) -m shop.devserver.embedded --fast --data-dir .data/lint -- $(MAKE) --no-print-directory lint-django
 	$(BIN)/lint-imports
 	$(PY) -m pip check --disable-pip-version-check
 	$(PY) deploy/dependencies.py check
+	$(PY) deploy/check_docs.py
+	$(PY) deploy/check_commits.py
 
 .PHONY: lint-django
 lint-django:
@@ -110,6 +119,9 @@ lint-django:
 	DEBUG=1 $(PY) manage.py spectacular --validate --fail-on-warn --file /dev/null
 	DEBUG=1 $(BIN)/mypy
 
+docs: $(VENV)/dev.stamp ## the documentation as a site in site/; fails on a broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 sbom: $(VENV)/dev.stamp ## what the shop runs on in production, as sbom.cdx.json (CycloneDX)
 	$(PY) deploy/dependencies.py sbom sbom.cdx.json
 
@@ -118,4 +130,4 @@ fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove what was made, data included
-	rm -rf $(VENV) $(VENV)-django6 .data staticfiles .import_linter_cache sbom.cdx.json .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-django6 .data site staticfiles .import_linter_cache sbom.cdx.json .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

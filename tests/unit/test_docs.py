@@ -1,0 +1,72 @@
+"""`deploy/check_docs.py` and `deploy/check_commits.py`: the documentation holds, and planted faults are found."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deploy import check_commits, check_docs
+
+ROOT = check_docs.ROOT
+
+
+def test_links_menu_and_names_hold() -> None:
+    assert check_docs.faults() == []
+
+
+def test_planted_faults_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# A heading, with `code`\n")
+    page = tmp_path / "page.md"
+    text = "[a](nowhere.md) [b](other.md#missing) [c](other.md#a-heading-with-code) [d](https://example.org)"
+    assert list(check_docs.broken_links(page, text)) == [
+        "link nowhere.md leads nowhere",
+        "link other.md#missing names no heading of other.md",
+    ]
+    text = "`idempotency/views.py` `idempotency/nothing.py` `idempotency.views.idempotent` `payments.nothing`"
+    assert list(check_docs.unknown_names(ROOT, text)) == [
+        "idempotency/nothing.py does not exist",
+        "payments.nothing is no module, nor a name in one",
+    ]
+
+
+def test_every_test_that_guarantees_names_exists() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    named = set(re.findall(r"`(tests/[\w/.]+)`", text))
+    assert len(named) > 40
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_row_of_guarantees_names_a_test_or_a_measurement() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text().partition("## Failures of a keyed call")[0]
+    rows = re.findall(r"^\|? ?([A-H]\d\w*.*)$", text, re.MULTILINE)
+    assert len(rows) > 50
+    assert [row for row in rows if "`tests/" not in row and "`bench/" not in row] == []
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason"),
+    [
+        ("redis: use one Script class", ""),
+        ("tests/system: feed the chaos lab", ""),
+        ('Revert "redis: use one Script class"', ""),
+        ("redis: " + "a" * 66, "has 73 characters"),
+        ("Use one Script class", "is not of the form"),
+        ("redis: used one Script class", "begins with 'used'"),
+        ("redis: using one Script class", "begins with 'using'"),
+    ],
+)
+def test_commit_subjects(subject: str, reason: str) -> None:
+    assert check_commits.fault(subject).startswith(reason)
+    assert bool(reason) == bool(check_commits.fault(subject))
+
+
+def test_a_message_is_checked_by_the_hook(tmp_path: Path) -> None:
+    message = tmp_path / "message"
+    message.write_text("what is the same in every statement\n\nThe body.\n")
+    assert check_commits.main([str(message)]) == 1
+    message.write_text("docs: name the checks\n")
+    assert check_commits.main([str(message)]) == 0
+
+
+def test_without_git_there_is_nothing_to_check(tmp_path: Path) -> None:
+    assert check_commits.subjects(tmp_path) == []
