@@ -93,7 +93,7 @@ bench: $(VENV)/dev.stamp wrk ## the benchmarks, as ratios measured side by side 
 DURATION ?= 60
 RUNS ?= 1
 
-chaos: $(VENV)/dev.stamp ## a fault run: DURATION=60 SEED=1, or RUNS=10 seeds one after the other; tells the seed of a violation
+chaos: $(VENV)/dev.stamp ## a fault run: DURATION=60 SEED=1, or RUNS=10 seeds one after the other; prints the seed of a violation
 	@$(PY) -m tests.system.chaos --duration "$(DURATION)" --seed "$(SEED)" --runs "$(RUNS)"
 
 SECONDS ?= 20

@@ -38,7 +38,7 @@ RETRY_SECONDS = 10.0
 PAUSE_SECONDS = 0.25
 RETRIERS = 10
 BROKEN = 0
-# the control stands farthest from the bare view, so that it shows the most that a round can drift
+# the control runs farthest from the bare view, so that it shows the most that a round can drift
 VARIANTS = (BARE, *OURS, *PEERS, CONTROL)
 # replays repeat the fresh variants; the bare view shows that the faults happen
 FAULTED = (BARE, *(variant for variant in OURS if not variant.replays), *PEERS)
