@@ -133,6 +133,6 @@ def _ending_certificates(channel: str, fields: Mapping[str, str]) -> list[CheckM
         ends = max((one.not_valid_after_utc for one in leaves(held) or held[:1]), default=None)
         if ends is not None and datetime.now(UTC) < ends < datetime.now(UTC) + ENDS_SOON:
             told = f"{channel.upper()}_{field}: {file} expires on {ends:%Y-%m-%d}."
-            hint = "docs/operations.md, Rotating keys"
+            hint = "docs/how-to/rotate-keys.md"
             found.append(checks.Warning(told, hint=hint, id="payments.W002"))
     return found

@@ -1,4 +1,4 @@
-"""Settings, from the environment alone (names: docs/settings.md).
+"""Settings, from the environment alone (names: docs/reference/settings.md).
 
 A mistake stops the start with a sentence that names the setting. With `DEBUG` off there are no defaults for
 secrets; with `DEBUG` on (only `make run` and tests) a fixed key is used and demo logins may exist.

@@ -1,4 +1,4 @@
-"""Distributed locks and their kin. See docs/locks.md for what each promises, and what none of them can.
+"""Distributed locks and their kin. See docs/reference/locks.md for what each promises, and what none of them can.
 
 For asyncio the same names stand in `idempotency.locks.aio`; ZooKeeper and PostgreSQL have modules of their own.
 """

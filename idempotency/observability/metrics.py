@@ -1,4 +1,4 @@
-"""Prometheus metrics of keyed requests (docs/operations.md lists them); nothing at all without prometheus-client.
+"""Prometheus metrics of keyed requests (docs/reference/metrics.md); nothing at all without prometheus-client.
 
 Counters live in the process that counted; the gauges of `LedgerCollector` are read from the ledger when asked for.
 """

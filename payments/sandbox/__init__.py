@@ -1,5 +1,6 @@
 """The other side, for development and tests: WeChat Pay v3 and Alipay in a process of their own.
 
 Speaks the true wire protocols with real signatures both ways, keeps its own store and is the witness of what was
-really charged. Never imported by the project; `python -m payments.sandbox` runs it (docs/sandbox.md).
+really charged. Never imported by the project; run it with `python -m payments.sandbox`
+(docs/how-to/use-the-sandbox.md).
 """

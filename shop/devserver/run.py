@@ -2,7 +2,7 @@
 
 Everything it starts ends with it, however it ends (see `shop.devserver.guardian`); the data stays for the next
 start. Environment: PORT, SANDBOX_PORT, WEB, DATA_DIR, the two server URLs and the channel settings
-(docs/settings.md).
+(docs/reference/settings.md).
 """
 
 import os

@@ -1,6 +1,6 @@
 """Stock: the only writer of a product's units. Every step is conditional in the database; no network, no HTTP.
 
-A product says how its units are taken (`Product.stock_strategy`; which one is for what, docs/benchmarks.md):
+A product says how its units are taken (`Product.stock_strategy`; see docs/decisions/stock-strategies.md):
 
 - `conditional`, the default: one row, ``UPDATE … WHERE stock >= n``;
 - `version`: one row, ``UPDATE … WHERE version = v``, tried again some times, then under the row's lock;

@@ -1,4 +1,4 @@
-// payonce.post(url, body): one effect, however often it is sent; see docs/client.md
+// payonce.post(url, body): one effect, however often it is sent; see docs/how-to/retry-from-the-browser.md
 (() => {
   "use strict";
   const running = new Map();

@@ -56,7 +56,7 @@ class Pair:
         self._guardian.stop(self._primary)
 
     def promote(self) -> None:
-        """The standby is the primary now, and goes on alone (docs/operations.md, "The primary is lost")."""
+        """The standby is the primary now, and goes on alone (docs/how-to/fail-over.md)."""
         with self._connect(1, "postgres") as connection:
             connection.execute("SELECT pg_promote()")
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")

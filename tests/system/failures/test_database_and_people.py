@@ -1,4 +1,4 @@
-"""Rows F21–F30 of docs/failure-matrix.md: PostgreSQL goes away, handlers break, time passes, people decide."""
+"""Rows F21–F30 of docs/guarantees.md: PostgreSQL goes away, handlers break, time passes, people decide."""
 
 import contextlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rows F01–F12 of docs/failure-matrix.md: processes that die, callers that do not hear, copies that meet."""
+"""Rows F01–F12 of docs/guarantees.md: processes that die, callers that do not hear, copies that meet."""
 
 import threading
 from typing import Any

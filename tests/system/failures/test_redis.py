@@ -1,4 +1,4 @@
-"""Rows F13–F20 of docs/failure-matrix.md: Redis forgets, hangs, goes away, comes back, lies."""
+"""Rows F13–F20 of docs/guarantees.md: Redis forgets, hangs, goes away, comes back, lies."""
 
 from typing import Any
 
