@@ -120,7 +120,7 @@ lint-django:
 	DEBUG=1 $(BIN)/mypy
 
 docs: $(VENV)/dev.stamp ## the documentation as a site in site/; fails on a broken link
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 sbom: $(VENV)/dev.stamp ## what the shop runs on in production, as sbom.cdx.json (CycloneDX)
 	$(PY) deploy/dependencies.py sbom sbom.cdx.json

@@ -1,5 +1,6 @@
 """`deploy/check_docs.py` and `deploy/check_commits.py`: the documentation holds, and planted faults are found."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -27,6 +28,19 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
         "idempotency/nothing.py does not exist",
         "payments.nothing is no module, nor a name in one",
     ]
+
+
+def test_every_python_example_is_python() -> None:
+    examples = [
+        (page.name, example)
+        for page in check_docs.pages(ROOT)
+        for example in re.findall(
+            r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
+    ]
+    assert len(examples) > 5
+    for name, example in examples:
+        ast.parse(example, filename=name)
 
 
 def test_every_test_that_guarantees_names_exists() -> None:
