@@ -19,7 +19,12 @@ FOLDERS = "idempotency|payments|shop|tests|bench|deploy|docs"
 PATH = re.compile(rf"(?<![\w./-])(?:{FOLDERS})/[\w./-]*[\w/]")
 MODULE = re.compile(r"`((?:idempotency|payments|shop|tests|bench)(?:\.[a-z_]\w*)+)")
 # dotted names that are no modules: permissions, and attributes of spans
-NO_MODULES = {"idempotency.close_ledgerentry", "payments.tell_outcome", "idempotency.mode"}
+NO_MODULES = {
+    "idempotency.close_ledgerentry",
+    "payments.tell_outcome",
+    "idempotency.mode",
+    "idempotency.protocol.exchange",
+}
 
 
 def pages(root: Path) -> list[Path]:
