@@ -1,11 +1,11 @@
 """Refunds: reserved on the payment's row if so much is left, so that together they never exceed what was captured.
 
-The row is committed before the provider hears of it; its id is the refund's number there, so asking twice moves
-nothing twice, and a notification that arrives before our own call returned finds its row.
+The row is committed before the provider is called; its id is the refund's number there, so asking twice moves
+money once, and a notification that arrives before our own call returned finds its row.
 
-`submitted_at` is when the last request began of whose outcome nothing is known. It is the compare-and-set between
-processes that make requests, and keeps a refusal of one from being taken for a word about another: what an earlier
-request may still move stays reserved, or the same money could be asked for under a second number.
+`submitted_at` is when the last request began whose outcome is unknown. It is the compare-and-set between processes
+that make requests, and keeps the refusal of one from ending another: what an earlier request may still move stays
+reserved, or the same money could be asked for under a second number.
 """
 
 import logging
@@ -34,21 +34,21 @@ from payments.states import OPEN_REFUNDS, AnomalyKind, RefundStatus
 
 log = logging.getLogger(__name__)
 
-# what a person must look at, and where our refund stands then: open is reserved and asked for again
+# what a person must look at, and the status of our refund then: an open one is reserved and asked for again
 _TROUBLES = {
     AtProvider.FAILED: RefundStatus.FAILED,
     AtProvider.UNFUNDED: RefundStatus.REQUESTED,
     AtProvider.STUCK: RefundStatus.PROCESSING,
 }
 
-# for so long a request without an answer may still be carried out; longer than a provider takes for one
+# how long a request without an answer may still be carried out; longer than a provider takes for one
 IN_DOUBT = timedelta(minutes=10)
 
 _OPEN = [status.value for status in OPEN_REFUNDS]
 
 
 def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_id: UUID | None = None) -> Refund:
-    """Reserve a refund of what was captured and is not yet reserved or refunded.
+    """Reserve a refund of what was captured and is neither reserved nor refunded yet.
 
     Args:
         payment_id: of a paid payment.
@@ -64,7 +64,7 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     """
     if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
         return known
-    # what has succeeded is in the refunded total, and so is what went back by hand at the provider
+    # a succeeded refund is in the refunded total, and so is money that went back by hand at the provider
     reserved = Payment.objects.filter(
         pk=payment_id, paid_minor__gte=F("refunded_minor") + F("reserved_minor") + amount_minor
     ).update(reserved_minor=F("reserved_minor") + amount_minor, version=F("version") + 1, updated_at=Now())
@@ -86,13 +86,13 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
     """Have the provider give the money back, or find out what became of an earlier request.
 
     Args:
-        refund_id: which refund. by_shopper: a caller of ours retries: what became of an earlier request is asked
-        within `payments.attempts.asking`
+        refund_id: which refund.
+        by_shopper: a caller of ours retries: an earlier request is asked about within `payments.attempts.asking`
             alone, else the refund is returned as it is known.
 
     Returns:
         The refund: succeeded, uncertain, processing, requested (our account there has too little), or failed. An
-        anomaly is filed where it failed or waits for a person.
+        anomaly is filed if it failed or waits for a person.
 
     Raises:
         ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
@@ -104,76 +104,115 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
     refund = Refund.objects.select_related("attempt", "anomaly").annotate(now=Now()).get(pk=refund_id)
     if refund.status not in _OPEN:
         return refund
-    channel = services.provider_of(refund.attempt)
-    charged, before, began = charge_of(refund), refund.submitted_at, refund.now
+    before, began = refund.submitted_at, refund.now
     try:
-        result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)
-        if before is not None:
-            ask = partial(_ask, channel, refund, charged)
-            with follow_up():  # where the question fails, the refund stays as unknown, and as reserved, as it was
-                result = asking.for_shopper(refund.attempt_id, ask) if by_shopper else ask()
-        to_make = result is not None and result.status is AtProvider.NOT_FOUND
-        ours = to_make and _still_open(refund).filter(submitted_at=before).update(submitted_at=began)
-        if result is None or (to_make and not ours):
-            # not asked; or withdrawn, ended by another's question, or another's request goes out
-            refund.refresh_from_db()
-            return refund
-        if ours:
-            result = _request(channel, refund, charged)
-        _must_match(result, refund, charged)
+        result = _asked_or_requested(refund, began=began, by_shopper=by_shopper)
     except OutcomeUnknown as error:
         log.warning("refund %s: outcome unknown: %s", refund.out_refund_no, error)
-        return _set(refund, RefundStatus.UNCERTAIN)
+        _still_open(refund).update(status=RefundStatus.UNCERTAIN.value, message="")
+        result = None
     except ProviderUnavailable:
         _still_open(refund).filter(submitted_at=began).update(submitted_at=before)  # ours was none
         raise
     except ProviderRejected as error:
         return _refused(refund, began=began, before=before, message=str(error))
-    settle(*result.facts, source="refund")
-    if result.status in _TROUBLES:
-        why = result.message or "the provider closed it without moving money"
-        return _stand(refund, _still_open(refund), status=_TROUBLES[result.status], message=why)
-    if result.status is AtProvider.PROCESSING:
-        _end_or_go_on(refund, RefundStatus.PROCESSING)
-    refund.refresh_from_db()
-    return refund
+    return _concluded(refund, result)
 
 
 def withdraw_refund(refund_id: UUID, *, message: str) -> Refund:
-    """End a refund of which its provider has not been told, so that it never will be; its reservation goes back.
+    """End a refund that was never submitted, so that it never will be; its reservation is free again.
 
     Returns:
-        The refund: failed, with `message`; or as it was, where it has been submitted.
+        The refund: failed, with `message`; or as it was, if it has been submitted.
 
-    Transaction: needs the caller's; locks the payment's row. Whoever submits the refund first updates its row, on
-    the condition that it is open, so only one of both can.
+    Transaction: needs the caller's; locks the payment's row. Submitting updates the refund's row first, on the
+    condition that it is open, so only one of both can.
     """
     refund = Refund.objects.get(pk=refund_id)
     Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
-    never_told = _still_open(refund).filter(submitted_at__isnull=True)
-    if never_told.update(status=RefundStatus.FAILED.value, message=message):
+    unsubmitted = _still_open(refund).filter(submitted_at__isnull=True)
+    if unsubmitted.update(status=RefundStatus.FAILED.value, message=message):
         rederive(refund.payment_id)
     refund.refresh_from_db()
     return refund
 
 
 def end_unmoved(refund: Refund, *, message: str) -> Refund:
-    """End a refund of which a person knows that no money moved, as one that its provider refused; if it is open.
+    """End an open refund of which a person knows that no money moved, as one that its provider refused.
 
-    Transaction: needs the caller's, and the refund's row locked, so that nobody submits it meanwhile; locks the
+    Transaction: needs the caller's, and the refund's row locked, so that it is not submitted meanwhile; locks the
     payment's row.
     """
-    return _stand(refund, _still_open(refund), status=RefundStatus.FAILED, message=message)
+    return _set_troubled(refund, _still_open(refund), status=RefundStatus.FAILED, message=message)
 
 
 def charge_of(refund: Refund) -> Observation:
-    """The charge it takes back: the credited one, or the one that its anomaly is about."""
+    """Return the charge it takes back: the credited one, or the one that its anomaly is about."""
     charges = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value)
     if refund.anomaly is None:
         return charges.get(credited=True)
     about = refund.anomaly.reference
     named = {reference_of(merchant=one.merchant, provider_txn_id=one.provider_txn_id): one for one in charges}
     return named[about]
+
+
+def take_notice(result: RefundResult, *, channel: str) -> bool:
+    """File what a notification says of a refund in trouble.
+
+    "Stuck" counts for an open refund only: it may be older than the refund's success. "Failed" counts for a
+    succeeded one only: the timer finds the failure of an open one, and frees its reservation.
+
+    Returns:
+        Whether a person must look.
+
+    Transaction: needs the caller's; locks the payment's row.
+    """
+    number = as_id(result.out_refund_no)
+    ours = Refund.objects.select_related("attempt").filter(attempt__channel=channel)
+    refund = number and ours.filter(pk=number).first()
+    if not refund:
+        return False
+    Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
+    refund.refresh_from_db(fields=["status"])
+    stuck = result.status is AtProvider.STUCK and refund.status in _OPEN
+    came_back = result.status is AtProvider.FAILED and refund.status == RefundStatus.SUCCEEDED
+    if stuck or came_back:
+        _file(refund, message=result.message)
+    return stuck or came_back
+
+
+def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) -> RefundResult | None:
+    """Ask about an earlier request, or make one if the provider has none; None if another process is at it.
+
+    Args:
+        began: when this request begins; the compare-and-set on `submitted_at` lets one process make it.
+    """
+    channel, charged, before = services.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
+    result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)
+    if before is not None:
+        ask = partial(_ask, channel, refund, charged)
+        with follow_up():  # if the question fails, the refund stays as unknown, and as reserved, as it was
+            result = asking.for_shopper(refund.attempt_id, ask) if by_shopper else ask()
+    if result is not None and result.status is AtProvider.NOT_FOUND:
+        if not _still_open(refund).filter(submitted_at=before).update(submitted_at=began):
+            return None  # withdrawn, ended by another's question, or another's request goes out
+        result = _request(channel, refund, charged)
+    if result is not None:
+        _must_match(result, refund, charged)
+    return result
+
+
+def _concluded(refund: Refund, result: RefundResult | None) -> Refund:
+    """Settle what the provider said, and return the refund as it is now."""
+    if result is not None:
+        settle(*result.facts, source="refund")
+        if result.status in _TROUBLES:
+            why = result.message or "the provider closed it without moving money"
+            return _set_troubled(refund, _still_open(refund), status=_TROUBLES[result.status], message=why)
+        if result.status is AtProvider.PROCESSING:
+            _still_open(refund).update(status=RefundStatus.PROCESSING.value, message="")
+    refund.refresh_from_db()
+    return refund
 
 
 def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
@@ -189,17 +228,7 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
     )
 
 
-def _number_of(refund: Refund, charged: Observation) -> str:
-    """The provider's own: of the charge, and not of the attempt, whose number may have been charged twice."""
-    if charged.source != BY_HAND:
-        return charged.provider_txn_id
-    told = Observation.objects.filter(attempt=refund.attempt, kind=FactKind.PAID.value, merchant=charged.merchant)
-    confirmed = told.exclude(source=BY_HAND).order_by("id").first()  # as of `Position.confirms`
-    return refund.attempt.reference if confirmed is None else confirmed.provider_txn_id
-
-
 def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResult:
-    """Ask what became of it."""
     return channel.query_refund(
         out_trade_no=refund.attempt.out_trade_no,
         out_refund_no=refund.out_refund_no,
@@ -207,63 +236,46 @@ def _ask(channel: Provider, refund: Refund, charged: Observation) -> RefundResul
     )
 
 
+def _number_of(refund: Refund, charged: Observation) -> str:
+    """Return the provider's number of the charge: the attempt's number may have been charged twice."""
+    if charged.source != BY_HAND:
+        return charged.provider_txn_id
+    charges = Observation.objects.filter(
+        attempt=refund.attempt, kind=FactKind.PAID.value, merchant=charged.merchant
+    )
+    confirmed = charges.exclude(source=BY_HAND).order_by("id").first()  # as of `PaymentState.confirmed_by`
+    return refund.attempt.reference if confirmed is None else confirmed.provider_txn_id
+
+
 def _must_match(result: RefundResult, refund: Refund, charged: Observation) -> None:
-    """A question names no amount, so its answer is compared here; raises OutcomeUnknown."""
+    """Compare an answer with our refund, for a question names no amount; raises OutcomeUnknown."""
     asked = {"amount_minor": refund.amount_minor, "currency": charged.currency}
     for fact in result.facts:
         told = {"amount_minor": fact.amount_minor, "currency": fact.currency}
         must_match(refund.attempt.channel, asked=asked, told=told)
 
 
-def _set(refund: Refund, status: RefundStatus) -> Refund:
-    _end_or_go_on(refund, status)
-    refund.refresh_from_db()
-    return refund
-
-
-def take_news(told: RefundResult, *, channel: str) -> bool:
-    """What a notification tells of a refund that does not go its way; whether a person must look.
-
-    "Stuck" counts for an open refund only: the word may be older than its success. "Failed" counts for one that
-    had succeeded only: the failure of an open one is found by the timer, which frees what is reserved.
-
-    Transaction: needs the caller's; locks the payment's row.
-    """
-    number = as_id(told.out_refund_no)
-    ours = Refund.objects.select_related("attempt").filter(attempt__channel=channel)
-    refund = number and ours.filter(pk=number).first()
-    if not refund:
-        return False
-    Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
-    refund.refresh_from_db(fields=["status"])
-    stuck = told.status is AtProvider.STUCK and refund.status in _OPEN
-    came_back = told.status is AtProvider.FAILED and refund.status == RefundStatus.SUCCEEDED
-    if stuck or came_back:
-        _file(refund, message=told.message)
-    return stuck or came_back
-
-
 def _refused(refund: Refund, *, began: datetime, before: datetime | None, message: str) -> Refund:
-    """Our request was refused: that ends the refund, unless another request may still be carried out.
+    """End the refund, unless another request may still be carried out.
 
     Args:
-        began: when ours did; where another one began since, that one's outcome counts.
+        began: when our request did; if another one began since, that one's outcome counts.
         before: when one began that has had no answer, if one has.
     """
     ours = _still_open(refund).filter(submitted_at=began)
     if before is not None and began - before < IN_DOUBT:
-        return _stand(refund, ours, status=RefundStatus.UNCERTAIN, submitted_at=before, message=message)
-    return _stand(refund, ours, status=RefundStatus.FAILED, message=message)
+        return _set_troubled(refund, ours, status=RefundStatus.UNCERTAIN, submitted_at=before, message=message)
+    return _set_troubled(refund, ours, status=RefundStatus.FAILED, message=message)
 
 
-def _stand(refund: Refund, row: QuerySet[Refund], *, message: str, **after: object) -> Refund:
-    """It has failed, or stays open and waits for a person; nothing, if it is not `row` any more."""
+def _set_troubled(refund: Refund, row: QuerySet[Refund], *, message: str, **columns: object) -> Refund:
+    """Set the columns of a refund that failed or waits for a person, and file that; nothing if `row` is gone."""
     with transaction.atomic():
         Payment.objects.select_for_update(no_key=True).get(pk=refund.payment_id)
-        # whoever folds a success holds the same lock: it stands, or comes after and resolves what is filed here
-        if row.update(message=message[:255], **after):
+        # settling a success holds the same lock: it stands, or comes after and resolves what is filed here
+        if row.update(message=message[:255], **columns):
             _file(refund, message=message)
-            rederive(refund.payment_id)  # what was reserved for one that failed is free again
+            rederive(refund.payment_id)  # what a failed one had reserved is free again
     refund.refresh_from_db()
     return refund
 
@@ -279,11 +291,6 @@ def _file(refund: Refund, *, message: str) -> None:
     )
 
 
-def _end_or_go_on(refund: Refund, status: RefundStatus, *, message: str = "") -> bool:
-    """Whether it was still open, and has that status now."""
-    return bool(_still_open(refund).update(status=status.value, message=message))
-
-
 def _still_open(refund: Refund) -> QuerySet[Refund]:
-    """Its row, unless it is over: for conditional updates."""
+    """Select its row unless it is over, for conditional updates."""
     return Refund.objects.filter(pk=refund.pk, status__in=_OPEN)

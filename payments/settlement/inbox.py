@@ -1,12 +1,11 @@
-"""Notifications as they were received: the only writer of their table.
+"""Notifications as received: the only writer of their table.
 
-A row is the raw word of a provider and what became of it. `verdict` says that; a row that is there was not
-therefore applied. The unique (channel, notification id) makes copies one row. What comes under a known id with
-other content is kept beside it, in quarantine, under the id and the beginning of its digest.
+A row is the raw notification of a provider and its `verdict`: what became of it. A stored row was not therefore
+applied. The unique (channel, notification id) makes copies one row. Other content under a known id is stored
+beside it, in quarantine, under the id and the beginning of its digest.
 
-One that failed has `detail`, which says why: as an `error` it is processed again when its next copy arrives, as an
-`anomaly` only when a person asks for it. An anomaly without `detail` was processed, and is one by what it tells.
-One in quarantine is processed when a person asks for it, and has `detail` if that failed.
+`detail` says why one failed: as an `error` it is processed again when its next copy arrives, as an `anomaly` or in
+quarantine only when a person asks for it. An anomaly without `detail` was processed.
 """
 
 import json
@@ -21,6 +20,7 @@ from django.db.models.functions import Now
 from idempotency.postgres.statements import Statement
 from idempotency.response.redaction import without_details
 from payments.models import Notification
+from payments.settlement import queries
 from payments.settlement.anomalies import file_anomaly, resolve_named
 from payments.states import AnomalyKind
 
@@ -30,21 +30,13 @@ _CHANGED_NOTHING = frozenset({Verdict.DUPLICATE, Verdict.IGNORED})
 _FAILED = Q(verdict=Verdict.ERROR) | (Q(verdict=Verdict.ANOMALY) & ~Q(detail=""))
 _NOT_PROCESSED = _FAILED | Q(verdict=Verdict.QUARANTINED)
 
-_TABLE = Notification._meta.db_table
-_FIND = f"SELECT digest, verdict FROM {_TABLE} WHERE channel = %s AND notification_id = %s"  # noqa: S608  our own names
-_KEEP = f"""
-INSERT INTO {_TABLE} (channel, notification_id, event_type, headers, body, digest, verdict, out_trade_no,
-    detail, attempts, processed_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
-"""  # noqa: S608
-
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A notification as it came: genuine, new or not.
+    """A genuine notification as it arrived, new or not.
 
     Attributes:
-        digest: of what it says.
+        digest: SHA-256 of what it says, hexadecimal.
         out_trade_no: what its row is searched by; may be empty.
     """
 
@@ -58,7 +50,7 @@ class Received:
 
 
 class Stored(NamedTuple):
-    """What is known of the one that was kept under its id."""
+    """What is stored under a notification's id."""
 
     digest: str
     verdict: str
@@ -66,114 +58,114 @@ class Stored(NamedTuple):
 
 def finding(received: Received) -> Statement:
     """Make the statement that looks for the notification stored under its id, for `found`."""
-    return Statement(_FIND, [received.channel, received.notification_id])
+    return Statement(queries.FIND_NOTIFICATION, [received.channel, received.notification_id])
 
 
 def found(rows: Sequence[tuple[Any, ...]]) -> Stored | None:
-    """Make of what `finding` returned the notification that is stored."""
+    """Read the stored notification from the rows of `finding`."""
     return Stored(*rows[0]) if rows else None
 
 
-def row(came: Received) -> Notification:
-    """The one that was kept under its id.
+def row(received: Received) -> Notification:
+    """Get the row stored under its id.
 
     Raises:
         Notification.DoesNotExist: there is none.
     """
-    return Notification.objects.get(channel=came.channel, notification_id=came.notification_id)
+    return Notification.objects.get(channel=received.channel, notification_id=received.notification_id)
 
 
 def as_received(row: Notification) -> Received:
-    """A kept one as it came."""
+    """Turn a stored row into the notification that arrived."""
     values = {field.name: getattr(row, field.name) for field in fields(Received)}
     return Received(**{**values, "body": bytes(row.body)})
 
 
-def keep(came: Received, *, verdict: Notification.Verdict) -> Statement:
-    """What keeps it with what became of it; its unique id refuses it if a twin was faster.
+def storing(received: Received, *, verdict: Notification.Verdict) -> Statement:
+    """Make the statement that stores it with its verdict; the unique id refuses a concurrent duplicate.
 
     To be sent in the transaction of its effect.
     """
-    what = (came.channel, came.notification_id, came.event_type, json.dumps(came.headers), came.body)
-    return Statement(_KEEP, [*what, came.digest, verdict.value, came.out_trade_no], rows=1, certain=True)
+    values = (
+        *(received.channel, received.notification_id, received.event_type, json.dumps(received.headers)),
+        *(received.body, received.digest, verdict.value, received.out_trade_no),
+    )
+    return Statement(queries.STORE_NOTIFICATION, values, rows=1, certain=True)
 
 
-def settle(came: Received, *, verdict: Notification.Verdict) -> None:
-    """One that was kept before has been processed again, and is done now.
+def finish(received: Received, *, verdict: Notification.Verdict) -> None:
+    """Record that a stored notification has been processed again.
 
-    Where that changed nothing, one that had been processed stays what it was then: what waits for its payment goes
-    on waiting, and an anomaly is still one. Only what had failed or was put aside takes the verdict in any case.
+    Where that changed nothing, a processed one keeps its verdict: a refund goes on waiting for its payment, and an
+    anomaly is still one. Only what had failed or was in quarantine takes the new verdict in any case.
 
-    Transaction: the one of its effect; what waits is released under the payment's lock, which it holds.
+    Transaction: the one of its effect, which holds the payment's lock.
     """
-    kept = Notification.objects.filter(channel=came.channel, notification_id=came.notification_id)
-    kept.update(processed_at=Now(), attempts=F("attempts") + 1)
+    rows = Notification.objects.filter(channel=received.channel, notification_id=received.notification_id)
+    rows.update(processed_at=Now(), attempts=F("attempts") + 1)
     if verdict in _CHANGED_NOTHING:
-        kept = kept.filter(_NOT_PROCESSED)
-    kept.update(verdict=verdict, detail="")
+        rows = rows.filter(_NOT_PROCESSED)
+    rows.update(verdict=verdict, detail="")
     resolve_named(
         AnomalyKind.NOTIFICATION_FAILED,
-        channel=came.channel,
-        reference=came.notification_id,
+        channel=received.channel,
+        reference=received.notification_id,
         resolution="processed later",
     )
 
 
 def why(error: Exception) -> str:
-    """What a failure is kept as: without the values that PostgreSQL tells."""
+    """Describe a failure without the values that PostgreSQL quotes."""
     return f"{type(error).__name__}: {without_details(str(error))}"[:2000]
 
 
-def keep_failed(came: Received, *, error: Exception, for_good: bool) -> None:
-    """Keep its bytes although its effect failed and was rolled back, and file that.
+def store_failed(received: Received, *, error: Exception, for_good: bool) -> None:
+    """Store a notification although its effect failed and was rolled back, and file an anomaly.
 
-    One that was processed meanwhile, or before, stays as it is, and nobody is called to it.
+    One that has been processed before or meanwhile stays as it is, without an anomaly.
 
     Args:
-        for_good: so would every copy. It is acknowledged, and from now on an anomaly.
+        for_good: every copy would fail alike. It is acknowledged, and an anomaly from now on.
 
     Transaction: opens its own.
     """
     detail = why(error)
     failed = Notification.objects.filter(
-        _NOT_PROCESSED, channel=came.channel, notification_id=came.notification_id
+        _NOT_PROCESSED, channel=received.channel, notification_id=received.notification_id
     )
+    new = Notification(**asdict(received), verdict=Verdict.ERROR, detail=detail, attempts=0)
     with transaction.atomic():
-        _keep_new(came, verdict=Verdict.ERROR, detail=detail, attempts=0)
-        # under the row's lock: a copy that settles it meanwhile comes before, or after and resolves what is filed
+        Notification.objects.bulk_create([new], ignore_conflicts=True)
+        # under the row's lock: a copy that succeeds meanwhile comes before, or after and resolves what is filed
         row = failed.select_for_update(no_key=True).first()
         if row is None:
             return
         acknowledged = for_good or row.verdict != Verdict.ERROR
-        aside = row.verdict == Verdict.QUARANTINED
-        done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged and not aside else {}
+        in_quarantine = row.verdict == Verdict.QUARANTINED
+        done = {"verdict": Verdict.ANOMALY, "processed_at": Now()} if acknowledged and not in_quarantine else {}
         failed.update(detail=detail, attempts=F("attempts") + 1, **done)
         file_anomaly(
             AnomalyKind.NOTIFICATION_FAILED,
-            channel=came.channel,
-            reference=came.notification_id,
-            # the row has all of it; further lines name rows and times, and each copy would be other work by them
+            channel=received.channel,
+            reference=received.notification_id,
+            # the first line: further ones name rows and times, so each copy would be new work
             detail={"error": detail.partition("\n")[0]} | ({"acknowledged": "yes"} if acknowledged else {}),
         )
 
 
-def quarantine(came: Received) -> bool:
-    """Keep what came under an id that we know with other content, once; a person decides about it.
+def quarantine(received: Received) -> bool:
+    """Store other content that arrived under a known id, once; a person decides about it.
 
     Returns:
         Whether it is new; a further copy of it is not.
 
     Transaction: needs the caller's.
     """
-    aside = asdict(replace(came, notification_id=f"{came.notification_id[:100]}#{came.digest[:24]}"))
+    number = f"{received.notification_id[:100]}#{received.digest[:24]}"
+    values = asdict(replace(received, notification_id=number))
     _, is_new = Notification.objects.get_or_create(
-        channel=aside.pop("channel"),
-        notification_id=aside.pop("notification_id"),
-        defaults={**aside, "verdict": Verdict.QUARANTINED, "processed_at": Now()},
+        channel=values.pop("channel"),
+        notification_id=values.pop("notification_id"),
+        defaults={**values, "verdict": Verdict.QUARANTINED, "processed_at": Now()},
     )
     return is_new
-
-
-def _keep_new(came: Received, **known: Any) -> None:
-    """Its row with these columns too, unless there is one under its id."""
-    Notification.objects.bulk_create([Notification(**asdict(came), **known)], ignore_conflicts=True)

@@ -143,3 +143,12 @@ STAGE_EVENT = """
 INSERT INTO payments_paymentevent (payment_id, number, status, paid_minor, refunded_minor, attempts)
 VALUES (%s, %s, %s, %s, %s, 0)
 """
+
+FIND_NOTIFICATION = "SELECT digest, verdict FROM payments_notification WHERE channel = %s AND notification_id = %s"
+
+# store a notification with what became of it; its unique id refuses a second one
+STORE_NOTIFICATION = """
+INSERT INTO payments_notification (channel, notification_id, event_type, headers, body, digest, verdict,
+    out_trade_no, detail, attempts, processed_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, '', 1, statement_timestamp())
+"""

@@ -78,7 +78,7 @@ def test_nor_has_that_of_several_at_once() -> None:
 def test_no_failed_notification_keeps_them(kind: str) -> None:
     error = refused(REFUSED[kind])
     assert PAYER in str(error)
-    inbox.keep_failed(CAME, error=error, for_good=False)
+    inbox.store_failed(CAME, error=error, for_good=False)
     for kept in (Notification.objects.get().detail, json.dumps(Anomaly.objects.get().detail)):
         assert "Error: " in kept
         assert PAYER not in kept

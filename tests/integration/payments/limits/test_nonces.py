@@ -10,6 +10,7 @@ from idempotency.locks import ExpiringSet
 from payments.channels.sharing import UNSHARED, shared
 from payments.models import Notification
 from payments.webhooks import intake as webhooks
+from payments.webhooks import nonces
 from tests.integration.payments.conftest import letter, payment_of
 from tests.integration.payments.limits.conftest import OpenAttempt, counted
 
@@ -21,7 +22,7 @@ def replayed() -> float:
     shared(
         "a question", lambda client: ExpiringSet("any", ttl_seconds=1, client=client).add("any"), otherwise=True
     )
-    return counted(webhooks.REPLAYED, channel="wechat")
+    return counted(nonces.REPLAYED, channel="wechat")
 
 
 def duplicates() -> float:

@@ -538,7 +538,7 @@ class TestWhatIsToldLater:
         told(admin_client, refund, True)
         news = RefundResult(status=RefundStatus.FAILED, message="bounced", out_refund_no=refund.out_refund_no)
         with transaction.atomic():
-            assert refunds.take_news(news, channel="wechat")
+            assert refunds.take_notice(news, channel="wechat")
         anomaly = Anomaly.objects.get()
         assert (anomaly.kind, anomaly.resolved_at) == ("refund_failed", None)
         assert totals(refund) == ("partially_refunded", 1990, 500, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from payments.providers.base import Fact, FactKind, Notice, RefundResult, RefundStatus
-from payments.webhooks.intake import _digest
+from payments.webhooks.digest import digest_of
 
 FACT = Fact(
     kind=FactKind.PAID,
@@ -32,7 +32,7 @@ NEWS = RefundResult(status=RefundStatus.STUCK, message="ABNORMAL", out_refund_no
 
 
 def digest(*facts: Fact, event_type: str = "TRANSACTION.SUCCESS", refund: RefundResult | None = None) -> str:
-    return _digest(Notice(notification_id="n", event_type=event_type, facts=facts, refund=refund))
+    return digest_of(Notice(notification_id="n", event_type=event_type, facts=facts, refund=refund))
 
 
 def test_it_does_not_follow_from_how_the_code_looks() -> None:

@@ -1,0 +1,50 @@
+"""Nonces of handled notifications, remembered for their replay window. They decide nothing but a metric.
+
+They tell a copy that the provider signed again from the very bytes that somebody on the way sent again.
+"""
+
+import contextvars
+import hashlib
+import logging
+from functools import partial
+
+from prometheus_client import Counter
+
+from idempotency.locks import ExpiringSet
+from payments.channels.sharing import shared
+
+log = logging.getLogger(__name__)
+
+SIGNED_HEADERS = ("Wechatpay-Serial", "Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Signature")
+
+# a genuine time stamp may be 300 s ahead, and is good until it is 300 s old
+TTL_SECONDS = 600.0
+
+REPLAYED = Counter(
+    "payonce_notifications_replayed",
+    "Genuine notifications whose very bytes and signature had been handled before.",
+    ["channel"],
+)
+
+
+def remember(channel: str, *, headers: dict[str, str], body: bytes) -> None:
+    """Remember a handled notification, and count it if it was remembered before.
+
+    Redis' reply is not awaited: it is read, and counted, before a later command of this process. Without Redis,
+    none is counted.
+    """
+    if "Wechatpay-Nonce" not in headers:
+        return  # Alipay and Stripe sign no nonce
+    signed = "\n".join(headers.get(name, "") for name in SIGNED_HEADERS).encode()
+    member = hashlib.sha256(signed + b"\n" + body).hexdigest()
+    this_request = contextvars.copy_context()  # the reply may be read in another one, the log line belongs here
+
+    def replayed() -> None:
+        REPLAYED.labels(channel).inc()
+        log.info("a %s notification arrived again byte for byte, not signed again", channel)
+
+    def note(redis: object) -> None:
+        nonces = ExpiringSet(f"{channel}-nonce", ttl_seconds=TTL_SECONDS, client=redis)
+        nonces.note(member, known=partial(this_request.run, replayed))
+
+    shared("notification nonces", note, otherwise=None)
