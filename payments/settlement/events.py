@@ -1,16 +1,14 @@
-"""What follows from a payment's new status, done once and in the order in which it happened.
+"""Ordered events of a payment: what follows from a new status, done once and in order (a transactional outbox).
 
 A change is staged in its own transaction as a numbered event. Once a second a worker gives each payment with
-waiting events a job, and the queue's lock of the payment lets one worker at a time act for it, while other
-payments go on beside it. What keeps the order is not that lock but the rows: an event is acted on under its
-payment's row lock, its predecessors first, and marked in the same transaction. So a worker that is killed, or a
-job that is lost, delays events and never doubles or swaps them.
+waiting events a job; the queue's lock of the payment lets one worker at a time act for it. The rows keep the
+order, not that lock: an event is handled under its payment's row lock, its predecessors first, and marked in the
+same transaction. So a killed worker or a lost job delays events, and never doubles or swaps them.
 
-The job is not made in the transaction that takes money in: it was a sixth of what a notification costs the
-database, and its NOTIFY has all such commits of a database wait for each other, down to the disk. Nobody waits for
-it: what a shopper sees of a payment, its order's step, is in that transaction.
+The settling transaction makes no job: that was a sixth of a notification's cost to the database, and its NOTIFY
+makes all such commits wait for each other, down to the disk. The order's step, which a shopper sees, is in it.
 
-`PAYMENT_EVENT_HANDLER` names what acts: ``(event: PaymentEvent) -> None``, called inside that transaction. It
+`PAYMENT_EVENT_HANDLER` names the handler: ``(event: PaymentEvent) -> None``, called inside that transaction. It
 must not call out; what it raises leaves the event and all later ones of its payment waiting.
 """
 
@@ -25,7 +23,6 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
-from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Job
 
 from idempotency.locks.errors import LockTimeout
@@ -37,22 +34,10 @@ from payments.settlement.state import PaymentRow
 
 log = logging.getLogger(__name__)
 
-# a job is there within a second or two; who waits for longer was left by a worker that died, or failed before
+# a job is there within a second or two; what waits longer was left by a dead worker, or failed before
 OVERDUE_SECONDS = 30
 BATCH, OVERDUE_BATCHES = 100, 20
 QUEUED_AT_ONCE = 1_000
-
-# with NOT IN the locks are hashed once, whatever the planner expects; a timer's is NULL, and must not be there
-_WAITING = f"""
-SELECT payment_id, lock FROM (
-    SELECT payment_id, min(id) AS first, 'events ' || replace(payment_id::text, '-', '') AS lock
-    FROM {PaymentEvent._meta.db_table} WHERE handled_at IS NULL GROUP BY payment_id HAVING max(attempts) = 0
-) AS waiting
-WHERE lock NOT IN (
-    SELECT lock FROM {ProcrastinateJob._meta.db_table} WHERE status IN ('todo', 'doing') AND lock LIKE 'events %'
-)
-ORDER BY first LIMIT {QUEUED_AT_ONCE}
-"""  # noqa: S608
 
 
 def stage(payment: PaymentRow) -> Statement:
@@ -65,18 +50,18 @@ def stage(payment: PaymentRow) -> Statement:
 
 
 def queue_waiting() -> int:
-    """Give each payment with waiting events a job, unless it has one; how many got one.
+    """Give each payment with waiting events a job, unless it has one; return how many got one.
 
-    What failed before is left to the retries of its job, and then to `handle_overdue`. While another one is at it,
-    none gets any from us.
+    Events that failed before are left to the retries of their job, and then to `handle_overdue`. While another
+    process is at it, this one does nothing.
 
-    Transaction: NONE may be open, so that a job is seen by the workers. Any number may run at once.
+    Transaction: NONE may be open, so that workers see the jobs. Any number may run at once.
     """
     with suppress(LockTimeout), transaction.atomic():
-        # a backlog may take it longer than until the next one begins
+        # a backlog may take longer than until the next run begins
         transaction_lock("payments.queue_events", wait_seconds=0)
         with connection.cursor() as cursor:
-            cursor.execute(_WAITING)
+            cursor.execute(queries.WAITING_EVENTS, [QUEUED_AT_ONCE])
             found = cursor.fetchall()
         if found:
             app.job_manager.batch_defer_jobs([_job(payment_id, lock) for payment_id, lock in found])
@@ -85,10 +70,10 @@ def queue_waiting() -> int:
 
 
 def handle(payment_id: UUID) -> int:
-    """Act on the payment's waiting events, oldest first, each in a transaction of its own; how many there were.
+    """Handle the payment's waiting events, oldest first, each in a transaction of its own; return how many.
 
     Raises:
-        Exception: whatever the handler raised; that event and the later ones wait.
+        Exception: as the handler does; that event and the later ones wait.
 
     Transaction: NONE may be open. Any number may run at once.
     """
@@ -99,9 +84,9 @@ def handle(payment_id: UUID) -> int:
 
 
 def handle_overdue() -> int:
-    """Act on events that no job got to; how many there were. One that fails keeps only its own payment waiting.
+    """Handle events that no job got to; return how many. One that fails keeps only its own payment waiting.
 
-    Goes on from batch to batch, so that what had failed for hours is soon done when its cause is gone.
+    Goes on from batch to batch, so that events that failed for hours are soon done when the cause is gone.
 
     Transaction: NONE may be open.
     """
@@ -110,7 +95,7 @@ def handle_overdue() -> int:
     )
     done, failed = 0, set[UUID]()
     for _ in range(OVERDUE_BATCHES):
-        # those that failed less often first, so that a batch of hopeless ones does not keep the others waiting
+        # least failed first, so that a batch of hopeless ones does not keep the others waiting
         waiting = overdue.exclude(payment_id__in=failed).order_by("attempts", "id")
         payments = dict.fromkeys(waiting.values_list("payment_id", flat=True)[:BATCH])
         if not payments:
@@ -133,7 +118,7 @@ def _handle_next(payment_id: UUID) -> bool:
     event = None
     try:
         with transaction.atomic():
-            # the row lock makes all workers take turns, so the first event that waits is the next one in order
+            # the row lock makes workers take turns, so the first waiting event is the next one in order
             Payment.objects.select_for_update(no_key=True).get(pk=payment_id)
             event = PaymentEvent.objects.filter(payment_id=payment_id, handled_at__isnull=True).first()
             if event is None:

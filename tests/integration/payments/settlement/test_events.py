@@ -1,6 +1,5 @@
 """What follows from a payment's statuses: once, in order, over any number of workers, whatever dies in between."""
 
-import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -126,7 +125,7 @@ def test_who_has_a_job_gets_no_other_one(settled: Callable[[], Payment], status:
 def test_the_first_to_wait_get_a_job_first(
     settled: Callable[[], Payment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "_WAITING", re.sub(r"LIMIT \d+", "LIMIT 2", events._WAITING))
+    monkeypatch.setattr(events, "QUEUED_AT_ONCE", 2)
     payments = [settled() for _ in range(3)]
     assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (2, [1, 1, 0])
     assert (events.queue_waiting(), [jobs(payment) for payment in payments]) == (1, [1, 1, 1])
