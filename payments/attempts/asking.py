@@ -1,9 +1,9 @@
 """Questions to a provider because a shopper looks, comes back or retries: seldom, few, and after everything else.
 
-Anyone can fetch a page or repeat a call without end, and the rate that a provider grants is everybody's. So one
-question an attempt goes out in `AGAIN`, by a conditional UPDATE of `Attempt.asked_at`, so over all processes; and
-shoppers' questions together have a share of the channel's limits (`payments.channels.limits`). Where none goes
-out, the shopper sees what is known: the notification, or the timer, brings the rest.
+Anyone can fetch a page or repeat a call without end, and all share the rate that a provider grants. So one
+question an attempt goes out in `AGAIN`, by a conditional UPDATE of `Attempt.asked_at`, over all processes; and
+shoppers' questions together have a share of the channel's limits (`payments.channels.limits`). If none goes out,
+the shopper sees what is stored: the notification, or the timer, brings the rest.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 def for_shopper(attempt_id: UUID, ask: Callable[[], T]) -> T | None:
-    """Ask, unless a shopper's question about this attempt went out within `AGAIN` or there is no room for one.
+    """Ask, unless a question about this attempt went out within `AGAIN` or there is no room for one.
 
     Args:
         attempt_id: the attempt that is asked about, or whose refund is.
-        ask: calls the provider for what could be asked or closed as well later: it gives way to everything else.
+        ask: calls the provider for something that can wait: it gives way to everything else.
 
     Returns:
-        What `ask` returns; None where nobody was asked.
+        What `ask` returns; None if nobody was asked.
 
     Raises:
         ProviderError: as `ask` does.

@@ -1,4 +1,4 @@
-"""The platform's certificates, kept before it signs with them. Never on the path of a request or notification."""
+"""The platform's certificates, stored before it signs with them; never on the path of a request."""
 
 import logging
 from pathlib import Path
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 
 
 def refresh() -> int:
-    """Ask WeChat Pay which certificates it has, and keep the new ones beside those we hold; how many were new.
+    """Ask WeChat Pay for its certificates, and store the new ones beside those we hold; return how many were new.
 
-    What the answer is verified with is a key that we hold already. The running processes use a new file within
-    seconds (`payments.channels.configured`). A platform that does not answer is asked again by the next run. What
-    cannot be written to the folder is logged as an error with the setting's name, and tried again then.
+    A key that we hold already verifies the answer. The running processes use a new file within seconds
+    (`payments.channels.configured`). A platform that does not answer is asked again by the next run. A file that
+    cannot be written is logged as an error with the setting's name, and tried again then.
 
     Transaction: NONE may be open.
     """

@@ -1,4 +1,4 @@
-"""Committing to a number: the attempt under which a provider is asked to open a trade, before anyone is called."""
+"""Commit to a number: the attempt under which a provider will be asked to open a trade, before it is called."""
 
 from datetime import datetime
 from uuid import UUID
@@ -27,10 +27,10 @@ def open_attempt(
     method: PayMethod | None = None,
     payer: Payer = NOBODY,
 ) -> Attempt:
-    """Commit to a number: the live attempt of this order by this channel and method, made if there is none.
+    """Get the live attempt of this order by this channel and method, or make one.
 
     Args:
-        order_id: the shop's; one payment each.
+        order_id: the shop's; it has one payment.
         owner_id: the user who may see the payment.
         amount_minor: what is to be paid, in minor units.
         currency: ISO 4217.
@@ -38,7 +38,7 @@ def open_attempt(
         description: what the shopper's wallet shows, at most 127 bytes.
         expires_at: aware; the provider takes no money after it.
         method: one of the channel's; None is its first.
-        payer: what the method must know of the shopper; kept until the attempt is open.
+        payer: what the method must know of the shopper; stored until the attempt is open.
 
     Raises:
         OrderAlreadyPaid: money has been credited.
@@ -54,7 +54,7 @@ def open_attempt(
     if currency not in found.currencies:
         raise ChannelUnavailable(f"This payment channel takes no {currency}.")
     chosen = _chosen(found, method)
-    # the insert that loses to a twin's committed payment leaves the twin's to be used
+    # an insert that loses to a concurrent duplicate leaves the committed payment to be used
     Payment.objects.bulk_create(
         [Payment(order_id=order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
         ignore_conflicts=True,
@@ -80,7 +80,7 @@ def open_attempt(
 
 
 def live_attempt(*, order_id: UUID, channel: str, method: PayMethod | None) -> Attempt | None:
-    """The order's attempt by this channel and method that may still be paid.
+    """Find the order's attempt by this channel and method that may still be paid.
 
     Args:
         method: one of the channel's; None is its first.

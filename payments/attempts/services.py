@@ -1,8 +1,8 @@
 """Opening, asking about and closing payment attempts.
 
-Every function that talks to a provider goes: commit what we are about to do under our own number, call with no
-transaction and no row lock, commit what was said. So at any point where the process may die, the number to ask
-for is known, and asking under it is all that is ever needed.
+Every function that calls a provider commits what it is about to do under our own number, calls with no transaction
+and no row lock, and commits what the provider said. So wherever the process dies, the number is known, and asking
+under it is all that is ever needed.
 """
 
 import logging
@@ -42,14 +42,14 @@ from payments.states import LIVE_ATTEMPTS, AttemptStatus, attempts_before
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: who has begun to pay before it has done so by then
+LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: a payment begun before it has ended by then
 
 _LIVE = [status.value for status in LIVE_ATTEMPTS]
 _UNOPENED = attempts_before(AttemptStatus.PENDING)
 
 
 class CloseResult(StrEnum):
-    """How `close_payment` ended."""
+    """Outcome of `close_payment`."""
 
     NONE = "none"  # there was no payment
     CLOSED = "closed"
@@ -58,7 +58,7 @@ class CloseResult(StrEnum):
 
 
 def provider(channel: str) -> Provider:
-    """The configured provider of `channel`.
+    """Return the configured provider of `channel`.
 
     Raises:
         ChannelUnavailable: it is not configured here.
@@ -70,7 +70,7 @@ def provider(channel: str) -> Provider:
 
 
 def provider_of(attempt: Attempt) -> Provider:
-    """The provider at which it was opened, and where its money is.
+    """Return the provider at which an attempt was opened, and where its money is.
 
     Raises:
         ChannelOff: nothing can be asked until it is on again.
@@ -82,7 +82,7 @@ def provider_of(attempt: Attempt) -> Provider:
 
 
 def must_be_outside_transactions() -> None:
-    """A provider may take seconds to answer; no row of ours may be locked for so long.
+    """Refuse to call a provider inside a transaction: it may take seconds, with our rows locked.
 
     Raises:
         RuntimeError: a transaction is open.
@@ -95,19 +95,19 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
     """Open the attempt at its provider, or go on where an earlier run was cut off.
 
     Args:
-        attempt_id: which attempt. payer: what the method must know of the shopper, to get a fresh link or code
-        where the open one is over. by_shopper: a shopper retries: what became of an earlier run is asked within
-        `payments.attempts.asking` alone.
+        attempt_id: which attempt.
+        payer: what the method must know of the shopper, to get a fresh link or code if the open one has expired.
+        by_shopper: a shopper retries: an earlier run is asked about within `payments.attempts.asking` alone.
 
     Returns:
-        The payment. An attempt whose outcome is not known is `uncertain`, and so is its payment.
+        The payment. An attempt whose outcome is unknown is `uncertain`, and so is its payment.
 
     Raises:
         ProviderRejected: refused; the attempt has failed.
         ProviderUnavailable: the provider cannot be reached; the attempt stays to be submitted again.
 
     Transaction: NONE may be open. May run any number of times, also at once: the provider opens one trade a
-    number. One that nobody may pay any more is closed there instead.
+    number. An attempt that may no longer be paid is closed there instead.
     """
     must_be_outside_transactions()
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
@@ -131,7 +131,7 @@ def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
         log.warning("attempt %s: outcome unknown: %s", attempt.out_trade_no, error)
         return _set(attempt, AttemptStatus.UNCERTAIN)
     except ProviderRejected as error:
-        if may_have_left:  # this is no word about the earlier request, which may have opened it
+        if may_have_left:  # says nothing about the earlier request, which may have opened it
             return _set(attempt, AttemptStatus.UNCERTAIN, message=str(error)[:255])
         _set(attempt, AttemptStatus.FAILED, message=str(error)[:255])
         raise
@@ -139,7 +139,7 @@ def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
 
 
 def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Payment | None:
-    """Ask what became of an earlier request; None where the attempt is to be opened now."""
+    """Ask what became of an earlier request; None if the attempt is to be opened now."""
     ask = partial(_ask, channel, attempt)
     with follow_up():
         asked = asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
@@ -150,7 +150,7 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
         if attempt.status not in _UNOPENED:
             return Payment.objects.get(pk=attempt.payment_id)
     if _may_be_paid(attempt):
-        if asked is TradeStatus.PAID:  # its number is used up there, and our money is not
+        if asked is TradeStatus.PAID:  # its number is used up there, by another account's money
             raise OutcomeUnknown("it was paid to another account")
         return None
     with follow_up():  # a refused closing leaves it open, or as unknown as it was
@@ -158,7 +158,7 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
 
 
 def query_attempt(attempt_id: UUID) -> Payment:
-    """Ask the provider what became of the attempt, and fold what it says.
+    """Ask the provider what became of the attempt, and settle what it says.
 
     Raises:
         ProviderError: no trustworthy answer; nothing changed.
@@ -169,7 +169,7 @@ def query_attempt(attempt_id: UUID) -> Payment:
 
 
 def close_attempt(attempt_id: UUID) -> Payment:
-    """Close the attempt at its provider, and fold what that says: it may have been paid.
+    """Close the attempt at its provider, and settle what that says: it may have been paid.
 
     Raises:
         ProviderError: no trustworthy answer; nothing changed.
@@ -180,10 +180,10 @@ def close_attempt(attempt_id: UUID) -> Payment:
 
 
 def look_again(attempt_id: UUID) -> None:
-    """Ask about an attempt whose time is over, also if it counts as closed: it may have been paid by its link.
+    """Ask about an attempt whose time is over, even a closed one: it may have been paid by its link.
 
-    What was paid goes back by policy if the order is closed; a notification mostly has told it before. Who has
-    begun to pay there, and not done so yet, finds it closed.
+    Such a payment goes back by policy if the order is closed; mostly a notification has reported it before. A
+    shopper who has begun to pay there and not finished finds it closed.
 
     Raises:
         ProviderError: no trustworthy answer; nothing changed.
@@ -198,7 +198,7 @@ def look_again(attempt_id: UUID) -> None:
 
 
 def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
-    """Close every live attempt of the order at its provider, and fold what the providers say.
+    """Close every live attempt of the order at its provider, and settle what the providers say.
 
     Args:
         order_id: which order.
@@ -224,7 +224,7 @@ def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
 
 
 def _renew(attempt: Attempt, payer: Payer) -> Payment:
-    """Get a fresh link or code for the trade that is open under the same number."""
+    """Get a fresh link or code for the open trade, under the same number."""
     needed = NEEDED.get(PayMethod(attempt.method))
     if (needed and not getattr(payer, needed)) or not _may_be_paid(attempt):
         return attempt.payment
@@ -252,10 +252,10 @@ def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
 
 
 def _may_be_paid(attempt: Attempt) -> bool:
-    """Whether it is still to be opened: its order unpaid and open, its time not over.
+    """Whether an attempt may still be opened: its order unpaid and open, its time not over.
 
-    Not under the order's lock: who closes the order at this moment closes its live attempts after that, and
-    `_opened` closes again what was opened in between.
+    Not under the order's lock: closing the order closes its live attempts afterwards, and `_opened` closes again
+    what was opened in between.
     """
     payment = Payment.objects.get(pk=attempt.payment_id)
     if payment.paid_minor or attempt.expires_at <= timezone.now():
@@ -280,12 +280,12 @@ def _close(channel: Provider, attempt: Attempt) -> None:
     if trade.status is TradeStatus.PAID and not trade.facts:
         trade = _query(channel, attempt)
     if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
-        # before it counts as closed, so that no crash comes between
+        # staged before it counts as closed, so that no crash comes between
         app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
     settle(*trade.facts, source="close")
     paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
     if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
-        # its own number was paid to another account: nobody can pay it to ours any more
+        # its number was paid to another account, so it cannot be paid to ours any more
         ended = closed_fact(
             channel=attempt.channel,
             merchant=attempt.merchant,
@@ -302,7 +302,7 @@ def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
 
 
 def _as_known(attempt: Attempt) -> Payment:
-    """The payment without a question; one that may be open, but which nobody knows to be, cannot be shown."""
+    """Return the payment as stored, without a question; refuse if it is unknown whether it is open."""
     attempt.refresh_from_db(fields=["status"])
     if attempt.status == AttemptStatus.CREATED:
         raise NoRoom("it was asked about a moment ago, and it is not known yet whether it is open")
@@ -315,7 +315,7 @@ def _set(attempt: Attempt, status: AttemptStatus, *, message: str = "") -> Payme
 
 
 def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: Sequence[str]) -> Payment:
-    """Keep how the shopper goes on, unless the attempt's status is none of `among` any more."""
+    """Store how the shopper goes on, if the attempt's status is still one of `among`."""
     if step_attempt(
         attempt,
         among=among,
@@ -330,12 +330,12 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: S
         return Payment.objects.get(pk=attempt.payment_id)
     attempt.refresh_from_db()
     if attempt.status == AttemptStatus.CLOSED:
-        # it was closed while our call was on its way, which opened it again: nobody may pay it now
+        # closed while our call, which opened it again, was on its way: nobody may pay it now
         log.warning("attempt %s was opened after it had been closed; closing it again", attempt.out_trade_no)
         attempt.reference = action.reference
         try:
             _close(channel, attempt)
-        except ProviderError as error:  # it counts as closed, so the timer does not ask about it any more
+        except ProviderError as error:  # it counts as closed, so the timer no longer asks about it
             log.warning("attempt %s could not be closed again: %s", attempt.out_trade_no, error)
             app.configure_task("payments.look_again").defer(attempt_id=attempt.out_trade_no)
     return Payment.objects.get(pk=attempt.payment_id)
