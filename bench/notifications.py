@@ -29,7 +29,9 @@ from bench.harness import FORK, ask, connect, fork_all, options, post, ratio
 from bench.report import compare
 from idempotency.ids import new_id
 from payments.models import Anomaly, Attempt, Notification, Observation, Payment
-from payments.sandbox import alipay, state, wechat
+from payments.sandbox import state
+from payments.sandbox.alipay import gateway as alipay
+from payments.sandbox.wechat import api as wechat
 from payments.settlement.journal import trial_balance
 from shop.models import Order
 

@@ -13,7 +13,10 @@ from typing import Any
 import httpx
 
 from idempotency.observability.background import Worker
-from payments.sandbox import alipay, faults, state, stripe_documents, wechat
+from payments.sandbox import faults, state
+from payments.sandbox.alipay import gateway
+from payments.sandbox.stripe import documents as stripe_documents
+from payments.sandbox.wechat import api as wechat_api
 
 RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 120, 300, 600)
 STATES = ("due", "done", "lost", "given up")
@@ -63,13 +66,13 @@ def _send(client: httpx.Client, row: sqlite3.Row) -> None:
     notification: dict[str, Any] = json.loads(row["notification"])
     try:
         if row["channel"] == "wechat":
-            headers, body = wechat.notification(notification, signed_with=row["signed_with"])
+            headers, body = wechat_api.notification(notification, signed_with=row["signed_with"])
             acknowledged = client.post(row["url"], content=body, headers=headers).is_success
         elif row["channel"] == "stripe":
             headers, body = stripe_documents.notification(notification)
             acknowledged = client.post(row["url"], content=body, headers=headers).is_success
         else:
-            answer = client.post(row["url"], data=alipay.notification(notification))
+            answer = client.post(row["url"], data=gateway.notification(notification))
             acknowledged = answer.text == "success"
     except httpx.HTTPError:
         acknowledged = False

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from payments.providers.rsa import load_private_key, load_public_key
-from payments.sandbox import alipay_keys
+from payments.sandbox.alipay import keys as alipay_keys
 
 CERTIFICATE_DAYS = 1825
 

@@ -11,8 +11,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from payments import money
-from payments.sandbox import alipay, alipay_codes, delivery, faults, state, stripe_documents, trades
+from payments.sandbox import delivery, faults, state, trades
+from payments.sandbox.alipay import codes, gateway
 from payments.sandbox.store import expired, paid_elsewhere
+from payments.sandbox.stripe import documents as stripe_documents
 
 _SHOWN = 50
 
@@ -49,7 +51,7 @@ def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
             if trade["channel"] == "wechat":  # its redirect_url carries nothing
                 return redirect(trade["return_url"])
             mark = "&" if "?" in trade["return_url"] else "?"
-            carried = stripe_documents if trade["channel"] == "stripe" else alipay
+            carried = stripe_documents if trade["channel"] == "stripe" else gateway
             return redirect(trade["return_url"] + mark + urlencode(carried.return_parameters(trade)))
         return redirect(f"/pay/{out_trade_no}")
     return render(request, "pay.html", {"trade": _shown(trade)})
@@ -60,7 +62,7 @@ def control_pay(request: HttpRequest) -> JsonResponse:
     """``POST /_control/pay``: the shopper pays."""
     try:
         number = json.loads(request.body)["out_trade_no"]
-        alipay_codes.scan(number)  # who pays has scanned
+        codes.scan(number)  # who pays has scanned
         _come_from_the_shop(number)
         trade = trades.pay(number)
     except (ValueError, KeyError, TypeError):

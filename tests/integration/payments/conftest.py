@@ -20,7 +20,8 @@ from payments.attempts import services
 from payments.channels import configured
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
-from payments.sandbox import alipay, wechat
+from payments.sandbox.alipay import gateway as alipay
+from payments.sandbox.wechat import api as wechat
 from payments.settlement.decide import Outcome
 from payments.settlement.settle import settle
 from shop.models import Order, Product

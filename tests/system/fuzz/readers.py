@@ -31,9 +31,9 @@ from payments.providers.base import BillLine, Notice
 from payments.providers.documents import is_keepable
 from payments.providers.wechat import bill as wechat_bill
 from payments.sandbox import state
-from payments.sandbox.stripe_documents import signature
-from payments.sandbox.wechat_certificates import encrypted
-from payments.sandbox.wechat_signing import signature_headers
+from payments.sandbox.stripe.documents import signature
+from payments.sandbox.wechat.certificates import encrypted
+from payments.sandbox.wechat.signing import signature_headers
 from shop.platform.clientip import client_ip
 from tests.sandbox import channels_at
 

@@ -29,7 +29,7 @@ from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import rsa
 from payments.providers.alipay.signing import signed_text
 from payments.providers.wechat.signing import answer_message
-from payments.sandbox import stripe_documents
+from payments.sandbox.stripe import documents as stripe_documents
 
 API_V3_KEY = "a" * 16 + "1" * 16
 

@@ -23,7 +23,7 @@ import psycopg
 import pytest
 
 from payments.providers import registry, rsa
-from payments.sandbox import stripe_documents
+from payments.sandbox.stripe import documents as stripe_documents
 from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop, until
 from tests.system.secrets.scanner import Scanner, luhn, payer_needles, private_key_needles

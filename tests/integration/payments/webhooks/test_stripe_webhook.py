@@ -14,7 +14,8 @@ from django.test import Client
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, Notification, Observation
 from payments.refunds import steps as refunds
-from payments.sandbox import state, stripe_documents
+from payments.sandbox import state
+from payments.sandbox.stripe import documents as stripe_documents
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import fold, order_of, paid, payment_of
 from tests.threads import at_once

@@ -24,8 +24,8 @@ from payments.providers.alipay.signing import signed_text
 from payments.providers.wechat.client import answer_message
 from payments.refunds import steps as refunds
 from payments.sandbox import state
-from payments.sandbox.wechat_certificates import encrypted
-from payments.sandbox.wechat_signing import signature_headers
+from payments.sandbox.wechat.certificates import encrypted
+from payments.sandbox.wechat.signing import signature_headers
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import CHANNELS, Letter, fold, letter, order_of, payment_of, refunded
 

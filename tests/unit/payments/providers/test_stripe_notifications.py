@@ -12,7 +12,7 @@ from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.providers import registry
 from payments.providers.base import Fact, FactKind, Notice, RefundStatus
 from payments.providers.stripe.client import StripeIntents
-from payments.sandbox.stripe_documents import signature
+from payments.sandbox.stripe.documents import signature
 
 SENT_AT = 1_790_000_000
 NOW = datetime.fromtimestamp(SENT_AT, UTC)

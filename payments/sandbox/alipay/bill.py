@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET
 
 from payments.providers.documents import CHINA
 from payments.sandbox import state, trades
-from payments.sandbox.alipay_wire import Call, told, yuan
+from payments.sandbox.alipay.wire import Call, told, yuan
 
 ADDRESS_SECONDS = 30
 _SALT = "alipay bill"

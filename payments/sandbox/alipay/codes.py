@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
 from payments.sandbox import state, trades
-from payments.sandbox.alipay_wire import Call, wanted_trade
+from payments.sandbox.alipay.wire import Call, wanted_trade
 
 
 def precreate(call: Call) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from django.views.decorators.http import require_GET, require_POST
 
 from payments.providers.documents import CHINA
 from payments.sandbox import faults, state, trades
-from payments.sandbox.wechat_certificates import documents, encrypted
-from payments.sandbox.wechat_documents import china_time, refund_document, refund_notice, trade_document
-from payments.sandbox.wechat_signing import Error, merchant_only, signature_headers, to_json
+from payments.sandbox.wechat.certificates import documents, encrypted
+from payments.sandbox.wechat.documents import china_time, refund_document, refund_notice, trade_document
+from payments.sandbox.wechat.signing import Error, merchant_only, signature_headers, to_json
 
 _NUMBER = re.compile(r"[0-9A-Za-z_\-|*]{6,32}")
 _PREPAY = re.compile(r"wx([0-9]{14})([0-9A-Za-z]{12})[0-9]{8}")

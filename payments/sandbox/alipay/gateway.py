@@ -15,8 +15,9 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from payments import money
-from payments.sandbox import alipay_bill, alipay_codes, faults, state, trades
-from payments.sandbox.alipay_wire import (
+from payments.sandbox import faults, state, trades
+from payments.sandbox.alipay import bill, codes
+from payments.sandbox.alipay.wire import (
     Call,
     signed_answer,
     signed_form,
@@ -132,12 +133,12 @@ def _refund_query(call: Call) -> dict[str, Any]:
 
 
 _METHODS: dict[str, Callable[[Call], dict[str, Any]]] = {
-    _PRECREATE: alipay_codes.precreate,
+    _PRECREATE: codes.precreate,
     "alipay.trade.query": _query,
     "alipay.trade.close": _close,
     "alipay.trade.refund": _refund,
     "alipay.trade.fastpay.refund.query": _refund_query,
-    "alipay.data.dataservice.bill.downloadurl.query": alipay_bill.query,
+    "alipay.data.dataservice.bill.downloadurl.query": bill.query,
 }
 _CHANGING = frozenset({_PRECREATE, "alipay.trade.close", "alipay.trade.refund"})
 

@@ -16,9 +16,10 @@ from typing import Any
 from django.http import HttpRequest
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from payments.sandbox import state, stripe_documents, trades
-from payments.sandbox.stripe_documents import Document
-from payments.sandbox.stripe_wire import MOST, Entry, Error, Invalid, account_only, expanded, nested, page_of
+from payments.sandbox import state, trades
+from payments.sandbox.stripe import documents
+from payments.sandbox.stripe.documents import Document
+from payments.sandbox.stripe.wire import MOST, Entry, Error, Invalid, account_only, expanded, nested, page_of
 
 SEARCH_LAG_SECONDS = 60
 _METADATA = re.compile(r"metadata\[['\"]([^'\"]+)['\"]\]\s*:\s*['\"]([^'\"]*)['\"]")
@@ -35,7 +36,7 @@ def intents(request: HttpRequest) -> Document:
     return page_of(
         given,
         [
-            Entry(trade["transaction_id"], int(trade["created_at"]), partial(stripe_documents.intent, trade))
+            Entry(trade["transaction_id"], int(trade["created_at"]), partial(documents.intent, trade))
             for trade in found
         ],
         url="/v1/payment_intents",
@@ -77,7 +78,7 @@ def _create(request: HttpRequest) -> Document:
         notify_url=metadata.get("notify_url", ""),
         return_url=given.get("return_url", ""),
     )
-    return stripe_documents.intent(trade, expand=expanded(given))
+    return documents.intent(trade, expand=expanded(given))
 
 
 def _next_action(method: str, *, page: str, prepay: str, return_url: str) -> Document:
@@ -112,7 +113,7 @@ def search(request: HttpRequest) -> Document:
         "url": "/v1/payment_intents/search",
         "has_more": False,
         "next_page": None,
-        "data": [stripe_documents.intent(trade, expand=expand) for trade in found],
+        "data": [documents.intent(trade, expand=expand) for trade in found],
     }
 
 
@@ -120,7 +121,7 @@ def search(request: HttpRequest) -> Document:
 @account_only
 def intent(request: HttpRequest, *, number: str) -> Document:
     """``GET /v1/payment_intents/{id}``"""
-    return stripe_documents.intent(_trade(number), expand=expanded(nested(request.GET)))
+    return documents.intent(_trade(number), expand=expanded(nested(request.GET)))
 
 
 @require_POST
@@ -139,7 +140,7 @@ def cancel(request: HttpRequest, *, number: str) -> Document:
             f"You cannot cancel this PaymentIntent because it has a status of {status}.",
             code="payment_intent_unexpected_state",
         ) from refused
-    return stripe_documents.intent(_trade(number), expand=expanded(nested(request.POST)))
+    return documents.intent(_trade(number), expand=expanded(nested(request.POST)))
 
 
 @require_http_methods(["GET", "POST"])
@@ -155,10 +156,7 @@ def refunds(request: HttpRequest) -> Document:
     )
     return page_of(
         given,
-        [
-            Entry(one["refund_id"], int(one["created_at"]), partial(stripe_documents.refund, one, trade))
-            for one in made
-        ],
+        [Entry(one["refund_id"], int(one["created_at"]), partial(documents.refund, one, trade)) for one in made],
         url="/v1/refunds",
     )
 
@@ -191,7 +189,7 @@ def _refund(given: dict[str, Any]) -> Document:
         )
     except trades.Refused as refused:
         raise Error(400, f"Refund amount ({amount}) is greater than unrefunded amount ({left})") from refused
-    return stripe_documents.refund(made, _trade(trade["transaction_id"]), expand=expanded(given))
+    return documents.refund(made, _trade(trade["transaction_id"]), expand=expanded(given))
 
 
 @require_GET
@@ -202,7 +200,7 @@ def refund(request: HttpRequest, *, number: str) -> Document:
     trade = state.store().trade("stripe", made[0]["out_trade_no"]) if made else None
     if trade is None:
         raise Error(404, f"No such refund: '{number}'", code="resource_missing")
-    return stripe_documents.refund(made[0], trade, expand=expanded(nested(request.GET)))
+    return documents.refund(made[0], trade, expand=expanded(nested(request.GET)))
 
 
 @require_GET
@@ -222,9 +220,9 @@ def balance_transactions(request: HttpRequest) -> Document:
     ]
     entries = []
     for moment, trade, made in sorted(moved, key=lambda one: one[0], reverse=True):
-        kind, number = stripe_documents.kind_of(trade, made)
+        kind, number = documents.kind_of(trade, made)
         if given.get("type") in (None, kind):
-            build = partial(stripe_documents.balance_transaction, trade, made)
+            build = partial(documents.balance_transaction, trade, made)
             entries.append(Entry(number, int(moment), build))
     return page_of(given, entries, url="/v1/balance_transactions")
 

@@ -17,8 +17,8 @@ from django.views.decorators.http import require_GET
 from payments import money
 from payments.providers.documents import CHINA
 from payments.sandbox import faults, state
-from payments.sandbox.wechat_documents import opened_by
-from payments.sandbox.wechat_signing import Error, merchant_only
+from payments.sandbox.wechat.documents import opened_by
+from payments.sandbox.wechat.signing import Error, merchant_only
 
 KEPT_SECONDS = 600
 _COLUMNS = (

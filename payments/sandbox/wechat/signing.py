@@ -18,7 +18,7 @@ from payments.providers.wechat.signing import (
     request_message,
 )
 from payments.sandbox import state, trades
-from payments.sandbox.wechat_certificates import signing
+from payments.sandbox.wechat.certificates import signing
 
 _PART = re.compile(r'(\w+)="([^"]*)"')
 

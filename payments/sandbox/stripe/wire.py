@@ -17,7 +17,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, QueryDict
 
 from payments.sandbox import state
-from payments.sandbox.stripe_documents import Document
+from payments.sandbox.stripe.documents import Document
 
 MOST, _FEWEST = 100, 10
 

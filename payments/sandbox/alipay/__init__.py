@@ -1,0 +1,1 @@
+"""Alipay as the platform speaks it: the gateway, its signatures, codes and bills."""

@@ -1,0 +1,1 @@
+"""Stripe as the platform speaks it: the API and its documents."""
