@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
 from payments.providers import registry
-from payments.providers.alipay.certificates import leaves
+from payments.providers.alipay.keys import leaves
 from payments.providers.settings_fields import is_loopback
 from payments.providers.stripe import settings as stripe_settings
 

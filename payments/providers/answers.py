@@ -17,7 +17,7 @@ MISMATCHED = Counter(
 )
 
 
-def must_match(channel: str, *, asked: Mapping[str, object], told: Mapping[str, object]) -> None:
+def must_match(channel: str, *, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
     """Compare each member of `asked` with the answer's, which must be there.
 
     A genuine answer about another trade is still genuine: only this keeps it from becoming a fact about ours.
@@ -29,11 +29,11 @@ def must_match(channel: str, *, asked: Mapping[str, object], told: Mapping[str, 
     Raises:
         OutcomeUnknown: they differ; counted and logged.
     """
-    wrong = [name for name, value in asked.items() if told.get(name) != value]
+    wrong = [name for name, value in asked.items() if answer.get(name) != value]
     if not wrong:
         return
     MISMATCHED.labels(channel).inc()
-    differences = "; ".join(f"{name} is {told.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
+    differences = "; ".join(f"{name} is {answer.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
     log.error("An answer of %s is not about what was asked: %s", channel, differences)
     raise OutcomeUnknown(f"the answer is not about what was asked: {differences}")
 

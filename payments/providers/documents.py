@@ -35,6 +35,19 @@ def text_of(document: Mapping[str, Any], name: str) -> str:
     return value
 
 
+def amount_of(document: Mapping[str, Any], name: str) -> int:
+    """Return the amount `name` in minor units.
+
+    Raises:
+        KeyError: missing.
+        ValueError: not an integer, or below zero.
+    """
+    value = document[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} is not an amount")
+    return value
+
+
 def in_utc(moment: datetime) -> datetime:
     """The same moment. Raises ValueError for one without a zone, or one that UTC's calendar has no day for."""
     if moment.tzinfo is None:

@@ -4,21 +4,19 @@ Source: Alipay open platform, "signing" and "common error codes" (read 2026-11).
 """
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import rsa
-from payments.providers.alipay.certificates import CertificatePems, CertificateTrust
+from payments.providers.account import Account, Options
 from payments.providers.alipay.facts import CHANNEL
-from payments.providers.alipay.signing import KeyTrust, Trust, genuine_answer, signed_text
-from payments.providers.answers import must_match
+from payments.providers.alipay.keys import CertificatePems, CertificateTrust, KeyTrust, Trust
+from payments.providers.alipay.signing import genuine_answer, signed_text
 from payments.providers.documents import CHINA, TIME_FORMAT, text_of
-from payments.providers.transport import Limits, client, reading, send
+from payments.providers.transport import reading, send
 
 SUCCESS = "10000"
 # too many calls, not allowed to call: the gateway's own words, and none about a trade or refund.
@@ -47,39 +45,25 @@ class AlipayConfig:
     certificates: CertificatePems | None = None
 
 
-class SignedCalls:
-    """The signed calls of one application. Thread-safe.
-
-    Args:
-        config: the application.
-        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
-        clock: seconds since the epoch; for tests.
-        limits: around every call that goes out.
+class AlipayCalls(Account):
+    """Signed calls of one application. Thread-safe.
 
     Raises:
         ValueError: a key is none.
-        CertificateError: a certificate is none of those that we can go by.
+        CertificateError: a certificate cannot be used.
     """
 
-    def __init__(
-        self,
-        config: AlipayConfig,
-        *,
-        timeout_seconds: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        limits: Limits = nullcontext,
-    ) -> None:
+    channel = CHANNEL
+
+    def __init__(self, config: AlipayConfig, **options: Unpack[Options]) -> None:
+        super().__init__(config.seller_id, **options)
         self.config = config
-        self.merchant = config.seller_id
-        self._clock = clock
-        self._limits = limits
         self._key = rsa.load_private_key(config.app_private_key_pem)
         self._trust: Trust = (
             KeyTrust(config.alipay_public_key_pem)
             if config.certificates is None
-            else CertificateTrust(config.certificates, app_key=self._key.public_key(), now=clock())
+            else CertificateTrust(config.certificates, app_key=self._key.public_key(), now=self._clock())
         )
-        self._http = client(timeout_seconds=timeout_seconds)
 
     def _signed(self, method: str, content: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
         parameters = {
@@ -118,16 +102,16 @@ class SignedCalls:
         """
         parameters = self._signed(method, content, more or {})
         request = self._http.build_request("POST", self.config.gateway_url, data=parameters)
-        came = send(self._http, request, limits=self._limits)
-        answer = genuine_answer(came.content, method, self._trust, now=self._clock())
+        received = send(self._http, request, limits=self._limits)
+        answer = genuine_answer(received.content, method, self._trust, now=self._clock())
         with reading("code"):
-            told = text_of(answer, "code")
-        if told == SUCCESS:
-            must_match(CHANNEL, asked={name: content[name] for name in repeats}, told=answer)
+            gateway_code = text_of(answer, "code")
+        if gateway_code == SUCCESS:
+            self._must_match({name: content[name] for name in repeats}, answer)
             return answer
-        code = str(answer.get("sub_code") or told)
-        if told in _TURNED_AWAY or code == _NOT_OUR_SIGNATURE:
-            raise ProviderUnavailable(f"the gateway turned the call away: {told} {code}")
-        if told not in _REFUSED or code.endswith("SYSTEM_ERROR"):
+        code = str(answer.get("sub_code") or gateway_code)
+        if gateway_code in _TURNED_AWAY or code == _NOT_OUR_SIGNATURE:
+            raise ProviderUnavailable(f"the gateway turned the call away: {gateway_code} {code}")
+        if gateway_code not in _REFUSED or code.endswith("SYSTEM_ERROR"):
             raise OutcomeUnknown(f"the platform answered {code}")
         raise ProviderRejected(code, str(answer.get("sub_msg") or answer.get("msg")))

@@ -10,23 +10,17 @@ A refund has no number of Alipay's own: ours (`out_request_no`) identifies it.
 
 from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
+from functools import partial
 from urllib.parse import urlencode
 
 from payments import money
-from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
+from payments.providers.account import unfunded_if, unless_refused
 from payments.providers.alipay import bill as alipay_bill
-from payments.providers.alipay.calls import SignedCalls
-from payments.providers.alipay.facts import (
-    CHANNEL,
-    CURRENCY,
-    ended_unpaid,
-    notified_facts,
-    refund_of,
-    refunded_fact,
-    trade_of,
-)
+from payments.providers.alipay.calls import AlipayCalls
+from payments.providers.alipay.facts import CURRENCY, notified_facts, refund_of, refunded_fact, trade_of
 from payments.providers.alipay.signing import genuine_form
-from payments.providers.answers import follow_up, must_match
+from payments.providers.answers import follow_up
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -40,17 +34,17 @@ from payments.providers.base import (
     Trade,
     TradeStatus,
 )
-from payments.providers.documents import CHINA, TIME_FORMAT, UNREADABLE, text_of
+from payments.providers.documents import CHINA, TIME_FORMAT, text_of
+from payments.providers.notifications import readable
 from payments.providers.transport import download, reading
 
 NOT_EXIST = "ACQ.TRADE_NOT_EXIST"
 _UNFUNDED = "ACQ.SELLER_BALANCE_NOT_ENOUGH"
 
 
-class Alipay(SignedCalls):
+class Alipay(AlipayCalls):
     """One application at Alipay; implements `payments.providers.base.Provider`. Thread-safe."""
 
-    channel = CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
@@ -73,9 +67,7 @@ class Alipay(SignedCalls):
 
         Either way Alipay has no trade until the shopper arrives, so a query of it says `NOT_FOUND` until then.
         """
-        chosen = self.methods[0] if method is None else method
-        if chosen not in self.methods:
-            raise ValueError(f"Alipay has no method {chosen!r}; it has {', '.join(self.methods)}")
+        chosen = self._method(method)
         content = {
             "out_trade_no": out_trade_no,
             "total_amount": money.to_decimal(amount_minor, currency),
@@ -95,29 +87,22 @@ class Alipay(SignedCalls):
             return NextAction(type=NextActionType.QR_CODE, url=text_of(answer, "qr_code"))
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        try:
-            answer = self._call("alipay.trade.query", {"out_trade_no": out_trade_no})
-        except ProviderRejected as refused:
-            if refused.code == NOT_EXIST:
-                return Trade(status=TradeStatus.NOT_FOUND)  # the shopper has not arrived yet
-            raise
+        ask = partial(self._call, "alipay.trade.query", {"out_trade_no": out_trade_no})
+        answer = unless_refused(ask, codes={NOT_EXIST})
+        if answer is None:
+            return Trade(status=TradeStatus.NOT_FOUND)  # the shopper has not arrived yet
         with reading("trade"):
             return trade_of(answer, out_trade_no=out_trade_no, seller_id=self.merchant)
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        unheard_of = False
         try:
             self._call("alipay.trade.close", {"out_trade_no": out_trade_no})
         except ProviderRejected as refused:
-            unheard_of = refused.code == NOT_EXIST  # the shopper has not arrived yet, and has the link or code
-            if not unheard_of:
-                with follow_up():
-                    trade = self.query(out_trade_no=out_trade_no)  # paid, or closed before
-                if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
-                    return trade
-                raise
-        fact = ended_unpaid(out_trade_no=out_trade_no, seller_id=self.merchant)
-        return Trade(status=TradeStatus.CLOSED, facts=(fact,), may_yet_begin=unheard_of)
+            if refused.code != NOT_EXIST:
+                return self._after_refused_close(refused, out_trade_no)
+            # the shopper has not arrived yet, and still has the link or code
+            return self._closed(out_trade_no, may_yet_begin=True)
+        return self._closed(out_trade_no)
 
     def refund(
         self,
@@ -140,15 +125,13 @@ class Alipay(SignedCalls):
         try:
             answer = self._call("alipay.trade.refund", content)
         except ProviderRejected as refused:
-            if refused.code == _UNFUNDED:
-                return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
-            raise
+            return unfunded_if(refused, code=_UNFUNDED)
         if answer.get("fund_change") != "Y":
             return self._refund_in_doubt(out_trade_no, out_refund_no)
         with reading("refund"):
             so_far_minor = money.from_decimal(answer.get("refund_fee", content["refund_amount"]), CURRENCY)
             if not amount_minor <= so_far_minor <= paid_minor:  # all refunds of the trade, this one among them
-                must_match(CHANNEL, asked={"amount_minor": amount_minor}, told={"amount_minor": so_far_minor})
+                self._must_match({"amount_minor": amount_minor}, {"amount_minor": so_far_minor})
             fact = refunded_fact(
                 answer,
                 seller_id=self.merchant,
@@ -165,23 +148,20 @@ class Alipay(SignedCalls):
         That one may know nothing yet: Alipay recommends ten seconds between a refund and its query.
         """
         with follow_up():
-            told = self.query_refund(out_trade_no=out_trade_no, out_refund_no=out_refund_no)
-        if told.status is RefundStatus.NOT_FOUND:
+            found = self.query_refund(out_trade_no=out_trade_no, out_refund_no=out_refund_no)
+        if found.status is RefundStatus.NOT_FOUND:
             raise OutcomeUnknown("the refund was taken, and its query does not know it yet")
-        return told
+        return found
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
         number = {"out_trade_no": out_trade_no, "out_request_no": out_refund_no}
         content = {**number, "query_options": ["gmt_refund_pay"]}
-        try:
-            answer = self._call("alipay.trade.fastpay.refund.query", content, repeats=())
-        except ProviderRejected as refused:
-            if refused.code == NOT_EXIST:
-                return RefundResult(status=RefundStatus.NOT_FOUND)
-            raise
-        # nothing need be said of a number under which nothing went back
-        told = answer if "refund_status" in answer else {**number, **answer}
-        must_match(CHANNEL, asked=number, told=told)
+        ask = partial(self._call, "alipay.trade.fastpay.refund.query", content, repeats=())
+        answer = unless_refused(ask, codes={NOT_EXIST})
+        if answer is None:
+            return RefundResult(status=RefundStatus.NOT_FOUND)
+        # an answer about a number under which nothing went back may leave the numbers out
+        self._must_match(number, answer if "refund_status" in answer else {**number, **answer})
         with reading("refund"):
             return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
 
@@ -207,11 +187,9 @@ class Alipay(SignedCalls):
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         """See `Provider`. Alipay's notifications carry no time; only its certificates are judged by `now`."""
         given = genuine_form(body, self._trust, app_id=self.config.app_id, now=now.timestamp())
-        try:
+        with readable("notification"):
             return Notice(
                 notification_id=text_of(given, "notify_id"),
                 event_type=text_of(given, "trade_status"),
                 facts=notified_facts(given, seller_id=self.merchant),
             )
-        except UNREADABLE as error:
-            raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from None

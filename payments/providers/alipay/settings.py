@@ -1,10 +1,13 @@
 """Alipay from its settings."""
 
+from collections.abc import Callable
+from functools import partial
+
 from payments.providers import key_files
 from payments.providers import settings_fields as fields
 from payments.providers.alipay.calls import AlipayConfig
-from payments.providers.alipay.certificates import APP, PLATFORM, ROOT, CertificateError, CertificatePems
 from payments.providers.alipay.client import Alipay
+from payments.providers.alipay.keys import APP, PLATFORM, ROOT, CertificateError, CertificatePems
 from payments.providers.base import Provider
 from payments.providers.settings_fields import ConfigError, Settings
 from payments.providers.transport import Limits
@@ -76,3 +79,12 @@ def certificates(settings: Settings) -> CertificatePems | None:
         return fields.content(fields.env_name("alipay", field), settings[field])
 
     return CertificatePems(app=read(APP), platform=read(PLATFORM), root=read(ROOT))
+
+
+# each read by itself, so that one mistake does not hide another
+PARTS: tuple[Callable[[Settings], object], ...] = (
+    partial(fields.url, "alipay", "GATEWAY_URL"),
+    app_key,
+    platform_keys,
+    certificates,
+)

@@ -5,13 +5,14 @@ Source: Alipay open platform, "signing" and "asynchronous notification" (read 20
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from payments.errors import NotificationMalformed, OutcomeUnknown, SignatureInvalid
 from payments.providers import rsa
+from payments.providers.alipay.keys import Trust
 from payments.providers.documents import UNREADABLE
 
 _NOT_NOTIFIED = frozenset({"sign", "sign_type"})
@@ -50,43 +51,6 @@ def signed_member(answer: str, name: str) -> str:
         start += 1
     _, length = json.JSONDecoder().raw_decode(answer[start:])
     return answer[start : start + length]
-
-
-class Trust(Protocol):
-    """Whose signatures count as Alipay's.
-
-    Attributes:
-        parameters: what every request tells of it.
-    """
-
-    parameters: Mapping[str, str]
-
-    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """The keys that an answer naming certificate `cert_sn` (or none, empty) may be signed with."""
-        ...
-
-    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """Every key that is Alipay's at `now`, in seconds since the epoch."""
-        ...
-
-
-class KeyTrust:
-    """Key mode: Alipay's public keys are held, today's and the one that comes after it. A signature may be by any.
-
-    Raises:
-        ValueError: `pem` holds no RSA public key, or something else beside.
-    """
-
-    parameters: Mapping[str, str] = {}
-
-    def __init__(self, pem: bytes) -> None:
-        self._keys = rsa.load_public_keys(pem)
-
-    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        return self._keys
-
-    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
-        return self._keys
 
 
 def any_verifies(message: bytes, signature: str, keys: Iterable[RSAPublicKey]) -> bool:

@@ -7,22 +7,20 @@ second call from opening a second one. Stripe's intents do not expire by themsel
 Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds", "Errors" (read 2026-11).
 """
 
-import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Any
+from datetime import UTC, date, datetime, tzinfo
+from typing import Any, Unpack
 
 import stripe
 
 from payments.errors import ProviderRejected
 from payments.money import EXPONENTS
-from payments.providers.answers import follow_up, must_match
+from payments.providers.account import Account, Options
+from payments.providers.answers import follow_up
 from payments.providers.base import (
     NOBODY,
     BillLine,
-    FactKind,
     NextAction,
     NextActionType,
     Notice,
@@ -32,42 +30,33 @@ from payments.providers.base import (
     RefundStatus,
     Trade,
     TradeStatus,
-    closed_fact,
 )
 from payments.providers.documents import text_of
-from payments.providers.stripe.events import read_event
+from payments.providers.stripe.bill import bill_lines
 from payments.providers.stripe.facts import (
-    REFUND_FAILURE,
+    CHANNEL,
     about,
-    bill_line,
     canceled_fact,
     number_of,
     paid_fact,
     refund_status_of,
     refunded_fact,
 )
-from payments.providers.stripe.lookup import Document, Lookup, answered, as_any, born_at_of, listed
+from payments.providers.stripe.lookup import Document, Lookup, answered, as_any, born_at_of
+from payments.providers.stripe.signing import read_event
 from payments.providers.stripe.transport import Transport
-from payments.providers.transport import Limits, client, reading
+from payments.providers.transport import reading
 
-# whose documents `stripe_facts` reads; without it the account's own version would answer
+# whose documents `facts` reads; without it the account's own version would answer
 API_VERSION = "2026-10-28.endive"
 
 # CNY is taken by both, and neither needs anything from the shopper before the redirect or the code
 METHODS = ("alipay", "wechat_pay")
 
-BILL_PAGES = 1000
 # Stripe forgets an Idempotency-Key after 24 hours at the earliest
 KEY_SECONDS = 12 * 3600
 
 _STATES = {"succeeded": TradeStatus.PAID, "canceled": TradeStatus.CLOSED}
-_BILL_TYPES = {
-    "charge": FactKind.PAID,
-    "payment": FactKind.PAID,
-    "refund": FactKind.REFUNDED,
-    "payment_refund": FactKind.REFUNDED,
-    REFUND_FAILURE: FactKind.PAID,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,42 +78,26 @@ class StripeConfig:
     account: str = "stripe"
 
 
-class StripeIntents:
-    """One Stripe account; implements `payments.providers.base.Provider`. Thread-safe.
+class StripeIntents(Account):
+    """One Stripe account; implements `payments.providers.base.Provider`. Thread-safe."""
 
-    Args:
-        config: the account.
-        timeout_seconds: for one call in all its parts.
-        clock: seconds since the epoch; for tests.
-        limits: around every call that goes out.
-    """
-
-    channel = "stripe"
+    channel = CHANNEL
     methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)
     currencies = frozenset(EXPONENTS)
     zone: tzinfo = UTC
     charges_again = True
 
-    def __init__(
-        self,
-        config: StripeConfig,
-        *,
-        timeout_seconds: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        limits: Limits = nullcontext,
-    ) -> None:
+    def __init__(self, config: StripeConfig, **options: Unpack[Options]) -> None:
+        super().__init__(config.account, **options)
         self.config = config
-        self.merchant = config.account
-        self._clock = clock
-        self._http = client(timeout_seconds=timeout_seconds)
         self._v1 = stripe.StripeClient(
             config.secret_key,
             base_addresses={"api": config.api_url},
             stripe_version=API_VERSION,
-            http_client=Transport(self._http, limits),
+            http_client=Transport(self._http, self._limits),
             max_network_retries=0,
         ).v1
-        self._lookup = Lookup(self._v1, clock=clock)
+        self._lookup = Lookup(self._v1, clock=self._clock)
 
     def create(
         self,
@@ -139,8 +112,7 @@ class StripeIntents:
         method: PayMethod | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
-        if method not in (None, *self.methods):
-            raise ValueError(f"{method} is not a method of {self.channel}")
+        self._method(method)
         wanted: Document = {
             "amount": amount_minor,
             "currency": currency.lower(),
@@ -157,7 +129,7 @@ class StripeIntents:
         with answered():
             intent = self._v1.payment_intents.create(as_any(wanted), _once(out_trade_no)).to_dict()
             asked = {"out_trade_no": out_trade_no, "amount_minor": amount_minor, "currency": currency}
-            must_match(self.channel, asked=asked, told=about(intent))
+            self._must_match(asked, about(intent))
             return _next_action(intent)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
@@ -174,8 +146,7 @@ class StripeIntents:
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
         intent = self._lookup.intent(out_trade_no, reference)
         if intent is None:
-            fact = closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)
-            return Trade(status=TradeStatus.CLOSED, facts=(fact,))
+            return self._closed(out_trade_no)
         return self._trade(intent) if intent["status"] in _STATES else self._cancel(intent)
 
     def _cancel(self, intent: Document) -> Trade:
@@ -184,7 +155,7 @@ class StripeIntents:
             with answered():
                 canceled = self._v1.payment_intents.cancel(intent["id"]).to_dict()
                 asked = {"id": intent["id"], "out_trade_no": number}
-                must_match(self.channel, asked=asked, told=about(canceled))
+                self._must_match(asked, about(canceled))
                 return self._trade(canceled)
         except ProviderRejected as refused:
             if refused.code != "payment_intent_unexpected_state":
@@ -238,15 +209,7 @@ class StripeIntents:
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
         """As `Provider.bill`; of a day that is not over, what moved so far."""
-        start = datetime(day.year, day.month, day.day, tzinfo=self.zone)
-        window = {"gte": int(start.timestamp()), "lt": int((start + timedelta(days=1)).timestamp())}
-        lines = []
-        for name, kind in _BILL_TYPES.items():
-            wanted = {"type": name, "created": window, "expand": ["data.source.payment_intent"]}
-            for entry in listed(self._v1.balance_transactions.list, wanted, most_pages=BILL_PAGES):
-                with reading("balance transaction"):
-                    lines.append(bill_line(entry, kind))
-        return tuple(lines)
+        return tuple(bill_lines(self._v1.balance_transactions.list, day=day, zone=self.zone))
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         return read_event(
@@ -273,7 +236,7 @@ class StripeIntents:
 
     def _refund_result(self, refund: Document, intent_id: str, asked: Document) -> RefundResult:
         with reading("refund"):
-            must_match(self.channel, asked={**asked, "payment_intent": intent_id}, told=about(refund))
+            self._must_match({**asked, "payment_intent": intent_id}, about(refund))
             status = refund_status_of(refund)
             if status is not RefundStatus.SUCCEEDED:
                 return RefundResult(status=status)

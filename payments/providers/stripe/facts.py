@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from payments.providers.base import BillLine, Fact, FactKind, RefundResult, RefundStatus, closed_fact
-from payments.providers.documents import is_keepable, text_of
+from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus, closed_fact
+from payments.providers.documents import amount_of, is_keepable, text_of
 
 CHANNEL = "stripe"
 # `charge.refund.updated` tells what `refund.updated` does; endpoints of older versions get only the former
 REFUND_EVENTS = frozenset({"refund.created", "refund.updated", "charge.refund.updated"})
 # a bank may send money back that had gone out: the refund has succeeded, and fails days after
 FAILURE_EVENTS = REFUND_EVENTS | {"refund.failed"}
-REFUND_FAILURE = "refund_failure"  # the balance transaction that takes a refund back
 _REFUND_STATES = {
     "succeeded": RefundStatus.SUCCEEDED,
     "failed": RefundStatus.FAILED,
@@ -105,41 +104,6 @@ def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
     )
 
 
-def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
-    """Of a balance transaction with its source and that one's intent expanded.
-
-    The amount is the source's, in the currency that was charged; the balance may be kept in another one. Money
-    that carries no number of ours is told with an empty `out_trade_no`. So is what came back of a refund, because
-    it pays nothing anew: it goes by its own number. A refund has its line as soon as it is made, before anybody
-    knows whether it succeeds, and keeps it when it does not.
-    """
-    source = entry["source"]
-    if entry.get("type") == REFUND_FAILURE:
-        return BillLine(
-            kind=FactKind.PAID,
-            out_trade_no="",
-            provider_txn_id=text_of(entry, "id"),
-            out_refund_no=refund_number_of(source),
-            amount_minor=amount_of(source, "amount"),
-            currency=currency_of(source),
-            occurred_at=time_of(entry),
-            takes_back=text_of(source, "id"),
-        )
-    intent = source.get("payment_intent") or {}
-    refunded = kind is FactKind.REFUNDED
-    return BillLine(
-        kind=kind,
-        out_trade_no=number_of(intent) or number_of(source),
-        provider_txn_id=text_of(source, "id") if refunded or not intent else text_of(intent, "id"),
-        out_refund_no=refund_number_of(source) if refunded else "",
-        amount_minor=amount_of(source, "amount"),
-        currency=currency_of(source),
-        occurred_at=time_of(entry),
-        refund_status=refund_status_of(source) if refunded else RefundStatus.SUCCEEDED,
-        paid_txn_id=text_of(intent, "id") if refunded and intent else "",
-    )
-
-
 def about(document: Mapping[str, Any]) -> dict[str, object]:
     """What an intent or refund is about, by the names that `payments.providers.answers.must_match` compares."""
     intent = document.get("payment_intent")
@@ -169,13 +133,6 @@ def refund_number_of(document: Mapping[str, Any]) -> str:
 def refund_status_of(refund: Mapping[str, Any]) -> RefundStatus:
     """Where it stands; one whose state we do not know is under way."""
     return _REFUND_STATES.get(refund["status"], RefundStatus.PROCESSING)
-
-
-def amount_of(document: Mapping[str, Any], name: str) -> int:
-    value = document[name]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name} is not an amount")
-    return value
 
 
 def currency_of(document: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Stripe from its settings."""
 
 import re
+from collections.abc import Callable
 
 from payments.providers import settings_fields as fields
 from payments.providers.base import Provider
@@ -61,3 +62,7 @@ def webhook_secrets(settings: Settings) -> tuple[str, ...]:
         name = "STRIPE_WEBHOOK_SECRET_FILE" if settings.get("WEBHOOK_SECRET_FILE") else "STRIPE_WEBHOOK_SECRET"
         raise ConfigError(f"{name} holds an API key; the endpoint's signing secret (whsec_…) belongs here.")
     return found
+
+
+# each read by itself, so that one mistake does not hide another
+PARTS: tuple[Callable[[Settings], object], ...] = (api_url, secret_key, webhook_secrets, method)

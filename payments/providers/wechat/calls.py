@@ -4,17 +4,17 @@ An answer without a genuine signature counts as unknown, not as done.
 """
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import httpx
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers import rsa
-from payments.providers.transport import Answer, Limits, client, download, reading, send
+from payments.providers.account import Account, Options
+from payments.providers.transport import Answer, download, reading, send
 from payments.providers.wechat.keys import KeyRing
 from payments.providers.wechat.signing import Signer, verify
 
@@ -44,40 +44,24 @@ class WeChatConfig:
     platform_keys: Mapping[str, bytes]
 
 
-class SignedCalls:
-    """The signed calls of one merchant account. Thread-safe.
-
-    Args:
-        config: the account.
-        timeout_seconds: for one call in all its parts; a bill's file has `DOWNLOAD_SECONDS_MAX`.
-        clock: seconds since the epoch; for tests.
-        limits: around every call that goes out.
+class WeChatCalls(Account):
+    """Signed calls of one merchant account. Thread-safe.
 
     Raises:
         ValueError: a key is not what `config` says it is.
     """
 
-    def __init__(
-        self,
-        config: WeChatConfig,
-        *,
-        timeout_seconds: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        limits: Limits = nullcontext,
-    ) -> None:
+    def __init__(self, config: WeChatConfig, **options: Unpack[Options]) -> None:
         if not config.api_v3_keys or any(len(key) != API_V3_KEY_BYTES for key in config.api_v3_keys):
             raise ValueError("the API v3 key must have 32 bytes")
+        super().__init__(config.mch_id, **options)
         self.config = config
-        self.merchant = config.mch_id
-        self._clock = clock
-        self._limits = limits
         self._signer = Signer(
             mch_id=config.mch_id,
             serial=config.mch_serial,
             key=rsa.load_private_key(config.mch_private_key_pem),
         )
         self._platform = KeyRing(config.platform_keys)
-        self._http = client(timeout_seconds=timeout_seconds)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One signed request; the decoded, verified answer ({} for 204).
@@ -91,13 +75,13 @@ class SignedCalls:
         request = self._http.build_request(
             method, self.config.api_url + path, content=text.encode(), headers=self._headers(method, path, text)
         )
-        came = send(self._http, request, limits=self._limits)
-        self._verify_answer(came)
+        received = send(self._http, request, limits=self._limits)
+        self._verify_answer(received)
         with reading("JSON"):
-            answer = json.loads(came.content) if came.content else {}
+            answer = json.loads(received.content) if received.content else {}
         if not isinstance(answer, dict):
             raise OutcomeUnknown("the answer is not a JSON object")
-        status, code = came.status, str(answer.get("code", came.status))
+        status, code = received.status, str(answer.get("code", received.status))
         if status in (httpx.codes.OK, httpx.codes.NO_CONTENT) and "code" not in answer:
             return answer
         if status == httpx.codes.TOO_MANY_REQUESTS or code in _TOO_OFTEN:
@@ -163,12 +147,12 @@ class SignedCalls:
             headers["Wechatpay-Serial"] = self._platform.public_key_id
         return headers
 
-    def _verify_answer(self, came: Answer) -> None:
+    def _verify_answer(self, received: Answer) -> None:
         try:
-            self._verify(came.headers, came.content, now=self._clock())
+            self._verify(received.headers, received.content, now=self._clock())
         except SignatureInvalid as error:
             # a refusal that nobody signed may come from anything on the way; it proves nothing
-            raise OutcomeUnknown(f"answer {came.status} is not signed by the platform: {error}") from error
+            raise OutcomeUnknown(f"answer {received.status} is not signed by the platform: {error}") from error
 
     def _verify(self, headers: Mapping[str, str], body: bytes, *, now: float) -> None:
         verify(headers, body, keys=self._platform, now=now)

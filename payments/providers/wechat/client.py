@@ -9,22 +9,15 @@ import ipaddress
 import json
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta, tzinfo
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from payments.errors import (
-    NotificationMalformed,
-    OutcomeUnknown,
-    ProviderRejected,
-    ProviderUnavailable,
-    SignatureInvalid,
-)
-from payments.providers.answers import follow_up, must_match
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
+from payments.providers.account import unfunded_if, unless_refused
 from payments.providers.base import (
-    NEEDED,
     NOBODY,
     BillLine,
-    Fact,
     NextAction,
     NextActionType,
     Notice,
@@ -34,12 +27,12 @@ from payments.providers.base import (
     RefundStatus,
     Trade,
     TradeStatus,
-    closed_fact,
 )
-from payments.providers.documents import CHINA, UNREADABLE, text_of
+from payments.providers.documents import CHINA, text_of
+from payments.providers.notifications import readable
 from payments.providers.transport import reading
 from payments.providers.wechat.bill import due_at, parse
-from payments.providers.wechat.calls import SignedCalls, WeChatConfig
+from payments.providers.wechat.calls import WeChatCalls, WeChatConfig
 from payments.providers.wechat.facts import PAID_STATES, about, facts_of, paid_fact, refund_news, refunded_fact
 from payments.providers.wechat.keys import PUBLIC_KEY_PREFIX, serial_of
 from payments.providers.wechat.signing import answer_message, request_message
@@ -67,7 +60,15 @@ _REFUND_STATES = {
 }
 _UNFUNDED = "NOT_ENOUGH"
 
-# of what an order call gives out; called again under the same number, it gives out a fresh one
+_REFUNDS = "/v3/refund/domestic/refunds"
+
+# the shopper's next step, and the member of the answer it is made from
+_NEXT = {
+    PayMethod.NATIVE: (NextActionType.QR_CODE, "code_url"),
+    PayMethod.H5: (NextActionType.REDIRECT, "h5_url"),
+    PayMethod.JSAPI: (NextActionType.JSAPI, "prepay_id"),
+}
+# how long that member is good; a second call under the same number gives a fresh one
 _LIVES = {
     PayMethod.NATIVE: timedelta(hours=2),
     PayMethod.H5: timedelta(minutes=5),
@@ -75,10 +76,10 @@ _LIVES = {
 }
 
 
-class WeChatPay(SignedCalls):
+class WeChatPay(WeChatCalls):
     """One merchant account at WeChat Pay; implements `payments.providers.base.Provider`. Thread-safe.
 
-    The `reference` of calls is ignored: the platform is asked by our own number.
+    Ignores the `reference` of calls: the platform knows our own number.
     """
 
     channel = "wechat"
@@ -100,7 +101,7 @@ class WeChatPay(SignedCalls):
         method: PayMethod | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
-        chosen = self.methods[0] if method is None else method
+        chosen = self._method(method, payer)
         body: dict[str, Any] = {
             "appid": self.config.app_id,
             "mchid": self.config.mch_id,
@@ -109,73 +110,38 @@ class WeChatPay(SignedCalls):
             "time_expire": expires_at.astimezone(CHINA).isoformat(timespec="seconds"),
             "notify_url": notify_url,
             "amount": {"total": amount_minor, "currency": currency},
-            **self._payer_part(chosen, payer),
+            **_payer_part(chosen, payer),
         }
         answer = self._call("POST", f"/v3/pay/transactions/{chosen.value}", body)
-        return self._next_action(chosen, answer, return_url=return_url)
-
-    def _payer_part(self, method: PayMethod, payer: Payer) -> dict[str, Any]:
-        """What the method wants to be told of the shopper; ValueError if it is not known."""
-        if method not in self.methods:
-            raise ValueError(f"{method!r} is not one of {', '.join(self.methods)}")
-        needed = NEEDED.get(method)
-        if needed and not getattr(payer, needed):
-            raise ValueError(f"{method.value} needs the payer's {needed}")
-        if method is PayMethod.JSAPI:
-            return {"payer": {"openid": payer.openid}}
-        if method is PayMethod.H5:
-            address = str(ipaddress.ip_address(payer.client_ip))
-            return {"scene_info": {"payer_client_ip": address, "h5_info": {"type": "Wap"}}}
-        return {}
-
-    def _next_action(self, method: PayMethod, answer: Mapping[str, Any], *, return_url: str) -> NextAction:
-        if method is PayMethod.JSAPI:
-            with reading("prepay_id"):
-                prepay_id = text_of(answer, "prepay_id")
-            params = self._signer.wallet_params(app_id=self.config.app_id, prepay_id=prepay_id, now=self._clock())
-            return NextAction(type=NextActionType.JSAPI, url="", params=params, lives=_LIVES[method])
-        if method is PayMethod.H5:
-            with reading("h5_url"):
-                url = text_of(answer, "h5_url")
-            if return_url:
-                url += f"{'&' if '?' in url else '?'}redirect_url={quote(return_url, safe='')}"
-            return NextAction(type=NextActionType.REDIRECT, url=url, lives=_LIVES[method])
-        with reading("code_url"):
-            url = text_of(answer, "code_url")
-        return NextAction(type=NextActionType.QR_CODE, url=url, lives=_LIVES[method])
+        kind, name = _NEXT[chosen]
+        with reading(name):
+            given = text_of(answer, name)
+        if chosen is PayMethod.JSAPI:
+            params = self._signer.wallet_params(app_id=self.config.app_id, prepay_id=given, now=self._clock())
+            return NextAction(type=kind, url="", params=params, lives=_LIVES[chosen])
+        if chosen is PayMethod.H5 and return_url:
+            given += f"{'&' if '?' in given else '?'}redirect_url={quote(return_url, safe='')}"
+        return NextAction(type=kind, url=given, lives=_LIVES[chosen])
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        path = (
-            f"/v3/pay/transactions/out-trade-no/{quote(out_trade_no, safe='')}?mchid={quote(self.config.mch_id)}"
-        )
-        try:
-            trade = self._call("GET", path)
-        except ProviderRejected as refused:
-            if refused.code in _NOT_FOUND:
-                return Trade(status=TradeStatus.NOT_FOUND)
-            raise
-        must_match(self.channel, asked={"out_trade_no": out_trade_no}, told=about(trade))
+        path = f"{_trade_path(out_trade_no)}?mchid={quote(self.config.mch_id)}"
+        trade = unless_refused(partial(self._call, "GET", path), codes=_NOT_FOUND)
+        if trade is None:
+            return Trade(status=TradeStatus.NOT_FOUND)
+        self._must_match({"out_trade_no": out_trade_no}, about(trade))
         status = _TRADE_STATES.get(str(trade.get("trade_state")), TradeStatus.PENDING)
         if status is TradeStatus.PAID:
             with reading("trade"):
                 return Trade(status=status, facts=(paid_fact(trade),))
-        if status is TradeStatus.CLOSED:
-            return Trade(status=status, facts=(self._closed_fact(out_trade_no),))
-        return Trade(status=status)
+        return self._closed(out_trade_no) if status is TradeStatus.CLOSED else Trade(status=status)
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        path = f"/v3/pay/transactions/out-trade-no/{quote(out_trade_no, safe='')}/close"
         try:
-            self._call("POST", path, {"mchid": self.config.mch_id})
+            self._call("POST", f"{_trade_path(out_trade_no)}/close", {"mchid": self.config.mch_id})
         except ProviderRejected as refused:
-            if refused.code not in _OVER:
-                # paid, or closed before: the platform has more codes for that than it lists
-                with follow_up():
-                    trade = self.query(out_trade_no=out_trade_no)
-                if trade.status in {TradeStatus.PAID, TradeStatus.CLOSED}:
-                    return trade
-                raise
-        return Trade(status=TradeStatus.CLOSED, facts=(self._closed_fact(out_trade_no),))
+            if refused.code not in _OVER:  # the platform has more codes for "over" than it lists
+                return self._after_refused_close(refused, out_trade_no)
+        return self._closed(out_trade_no)
 
     def refund(
         self,
@@ -189,35 +155,22 @@ class WeChatPay(SignedCalls):
         notify_url: str,
         reference: str = "",
     ) -> RefundResult:
-        body: dict[str, Any] = {
-            "out_trade_no": out_trade_no,
-            "out_refund_no": out_refund_no,
-            "notify_url": notify_url,
-            "amount": {"refund": amount_minor, "total": paid_minor, "currency": currency},
-        }
+        numbers = {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no}
+        amount = {"refund": amount_minor, "total": paid_minor, "currency": currency}
+        body: dict[str, Any] = {**numbers, "notify_url": notify_url, "amount": amount}
         if reason:
             body["reason"] = reason
-        asked = {
-            "out_trade_no": out_trade_no,
-            "out_refund_no": out_refund_no,
-            "amount_minor": amount_minor,
-            "paid_minor": paid_minor,
-            "currency": currency,
-        }
+        asked = {**numbers, "amount_minor": amount_minor, "paid_minor": paid_minor, "currency": currency}
         try:
-            return self._refund_result(self._call("POST", "/v3/refund/domestic/refunds", body), asked)
+            return self._refund_result(self._call("POST", _REFUNDS, body), asked)
         except ProviderRejected as refused:
-            if refused.code != _UNFUNDED:
-                raise
-            return RefundResult(status=RefundStatus.UNFUNDED, message=str(refused))
+            return unfunded_if(refused, code=_UNFUNDED)
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        try:
-            answer = self._call("GET", f"/v3/refund/domestic/refunds/{quote(out_refund_no, safe='')}")
-        except ProviderRejected as refused:
-            if refused.code in _NOT_FOUND:
-                return RefundResult(status=RefundStatus.NOT_FOUND)
-            raise
+        path = f"{_REFUNDS}/{quote(out_refund_no, safe='')}"
+        answer = unless_refused(partial(self._call, "GET", path), codes=_NOT_FOUND)
+        if answer is None:
+            return RefundResult(status=RefundStatus.NOT_FOUND)
         return self._refund_result(answer, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no})
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
@@ -261,11 +214,11 @@ class WeChatPay(SignedCalls):
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
         self._verify(headers, body, now=now.timestamp())
-        try:
+        with readable("notification"):
             envelope = json.loads(body)
             content = json.loads(self._decrypt(envelope["resource"]))
             event_type = envelope["event_type"]
-            # a payment always names it, a refund never does
+            # a payment always names the application, a refund never does
             if content.get("appid", self.config.app_id) != self.config.app_id:
                 raise SignatureInvalid("for another application")
             return Notice(
@@ -274,16 +227,29 @@ class WeChatPay(SignedCalls):
                 facts=facts_of(event_type, content),
                 refund=refund_news(event_type, content),
             )
-        except UNREADABLE as error:
-            raise NotificationMalformed(f"not a readable notification: {type(error).__name__}") from None
 
     def _refund_result(self, answer: Mapping[str, Any], asked: Mapping[str, object]) -> RefundResult:
-        must_match(self.channel, asked=asked, told=about(answer))
+        self._must_match(asked, about(answer))
         status = _REFUND_STATES.get(str(answer.get("status")), RefundStatus.PROCESSING)
         if status is not RefundStatus.SUCCEEDED:
             return RefundResult(status=status, message="ABNORMAL" if status is RefundStatus.STUCK else "")
         with reading("refund"):
-            return RefundResult(status=status, facts=(refunded_fact(answer, merchant=self.config.mch_id),))
+            return RefundResult(status=status, facts=(refunded_fact(answer, merchant=self.merchant),))
 
-    def _closed_fact(self, out_trade_no: str) -> Fact:
-        return closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)
+
+def _trade_path(out_trade_no: str) -> str:
+    return f"/v3/pay/transactions/out-trade-no/{quote(out_trade_no, safe='')}"
+
+
+def _payer_part(method: PayMethod, payer: Payer) -> dict[str, Any]:
+    """Build the members of an order that describe the shopper.
+
+    Raises:
+        ValueError: the payer's address is none.
+    """
+    if method is PayMethod.JSAPI:
+        return {"payer": {"openid": payer.openid}}
+    if method is PayMethod.H5:
+        address = str(ipaddress.ip_address(payer.client_ip))
+        return {"scene_info": {"payer_client_ip": address, "h5_info": {"type": "Wap"}}}
+    return {}

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
-from payments.providers.documents import in_utc, text_of
+from payments.providers.documents import amount_of, in_utc, text_of
 
 PAID_STATES = frozenset({"SUCCESS", "REFUND"})  # refunded, hence paid before
 
@@ -52,7 +52,7 @@ def paid_fact(trade: Mapping[str, Any]) -> Fact:
         merchant=text_of(trade, "mchid"),
         out_trade_no=text_of(trade, "out_trade_no"),
         provider_txn_id=text_of(trade, "transaction_id"),
-        amount_minor=_fen(trade["amount"], "total"),
+        amount_minor=amount_of(trade["amount"], "total"),
         currency=text_of(trade["amount"], "currency"),
         occurred_at=_time(trade.get("success_time")),
     )
@@ -65,20 +65,13 @@ def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
         merchant=merchant,
         out_trade_no=text_of(refund, "out_trade_no"),
         provider_txn_id=text_of(refund, "refund_id"),
-        amount_minor=_fen(refund["amount"], "refund"),
+        amount_minor=amount_of(refund["amount"], "refund"),
         currency=str(refund["amount"].get("currency", "CNY")),
         occurred_at=_time(refund.get("success_time")),
         out_refund_no=text_of(refund, "out_refund_no"),
         paid_txn_id=text_of(refund, "transaction_id"),
-        paid_minor=_fen(refund["amount"], "total"),
+        paid_minor=amount_of(refund["amount"], "total"),
     )
-
-
-def _fen(amount: Mapping[str, Any], name: str) -> int:
-    value = amount[name]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"amount.{name} is not a number of fen")
-    return value
 
 
 def _time(text: Any) -> datetime | None:

@@ -1,5 +1,7 @@
 """WeChat Pay from its settings."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from payments.providers import key_files
@@ -108,3 +110,12 @@ def valid_platform_keys(settings: Settings) -> None:
             f"WECHAT_PLATFORM_KEYS_DIR: no certificate in {settings['PLATFORM_KEYS_DIR']} is valid now; "
             "get the platform's current one."
         )
+
+
+# each read by itself, so that one mistake does not hide another
+PARTS: tuple[Callable[[Settings], object], ...] = (
+    partial(fields.url, "wechat", "API_URL"),
+    api_v3_keys,
+    mch_pair,
+    valid_platform_keys,
+)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from payments.providers.alipay.certificates import certificate_sn, root_sn
+from payments.providers.alipay.keys import certificate_sn, root_sn
 from payments.providers.rsa import load_private_key
 
 CERTIFICATE_DAYS = 1825

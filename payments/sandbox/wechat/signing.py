@@ -11,9 +11,9 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from payments.providers import rsa
+from payments.providers.notifications import MAX_SKEW_SECONDS
 from payments.providers.wechat.signing import (
     AUTHORIZATION_SCHEME,
-    MAX_SKEW_SECONDS,
     answer_message,
     request_message,
 )

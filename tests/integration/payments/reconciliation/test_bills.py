@@ -17,7 +17,7 @@ from payments.channels import configured as channels
 from payments.errors import ProviderUnavailable
 from payments.models import Attempt, AuditEntry, BillComparison, Difference, Observation, Refund
 from payments.providers.base import BillLine, FactKind, RefundResult, RefundStatus
-from payments.providers.stripe.facts import bill_line
+from payments.providers.stripe.bill import bill_line
 from payments.reconciliation import bills
 from payments.refunds import steps as refunds
 from payments.settlement.state import BY_HAND

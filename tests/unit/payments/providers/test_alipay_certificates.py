@@ -15,8 +15,8 @@ from cryptography.x509.oid import NameOID
 from payments.errors import OutcomeUnknown, SignatureInvalid
 from payments.providers import registry
 from payments.providers import rsa as signing
-from payments.providers.alipay.certificates import CertificateError, certificate_sn, root_sn
 from payments.providers.alipay.client import Alipay
+from payments.providers.alipay.keys import CertificateError, certificate_sn, root_sn
 from payments.providers.alipay.signing import signed_text
 from payments.providers.base import PayMethod, TradeStatus
 from payments.sandbox import keys

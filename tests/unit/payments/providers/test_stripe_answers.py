@@ -12,8 +12,8 @@ from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import registry
 from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
+from payments.providers.stripe.bill import bill_line
 from payments.providers.stripe.client import API_VERSION, StripeIntents
-from payments.providers.stripe.facts import bill_line
 from tests.unit.payments.providers.conftest import Company
 
 NUMBER, REFUND_NUMBER = new_id().hex, new_id().hex

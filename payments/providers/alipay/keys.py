@@ -12,10 +12,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from payments.providers import rsa
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +75,43 @@ def root_sn(certificates: Iterable[x509.Certificate]) -> str:
 def leaves(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
     """Those that certify no others."""
     return [certificate for certificate in certificates if not _may_issue(certificate)]
+
+
+class Trust(Protocol):
+    """Whose signatures count as Alipay's.
+
+    Attributes:
+        parameters: what every request tells of it.
+    """
+
+    parameters: Mapping[str, str]
+
+    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """The keys that an answer naming certificate `cert_sn` (or none, empty) may be signed with."""
+        ...
+
+    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
+        """Every key that is Alipay's at `now`, in seconds since the epoch."""
+        ...
+
+
+class KeyTrust:
+    """Key mode: Alipay's public keys are held, today's and the one that comes after it. A signature may be by any.
+
+    Raises:
+        ValueError: `pem` holds no RSA public key, or something else beside.
+    """
+
+    parameters: Mapping[str, str] = {}
+
+    def __init__(self, pem: bytes) -> None:
+        self._keys = rsa.load_public_keys(pem)
+
+    def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
+        return self._keys
+
+    def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
+        return self._keys
 
 
 class CertificateTrust:

@@ -1,0 +1,39 @@
+"""Checks of notifications that all channels share: header names, time stamps, readable bodies. Pure."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from payments.errors import NotificationMalformed, SignatureInvalid
+from payments.providers.documents import UNREADABLE
+
+MAX_SKEW_SECONDS = 300
+
+
+def lower_case(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return `headers` by their lower-case names."""
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def must_be_fresh(timestamp: str, *, now: float) -> None:
+    """Check a signed time stamp.
+
+    Raises:
+        SignatureInvalid: not a number, or `MAX_SKEW_SECONDS` or more from `now`, in either direction.
+    """
+    if not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 15:
+        raise SignatureInvalid("the time stamp is not a number")
+    if abs(int(now) - int(timestamp)) >= MAX_SKEW_SECONDS:  # both in whole seconds: 300 ahead is refused
+        raise SignatureInvalid("the time stamp is stale or of the future")
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Report a genuine body of an unknown shape as malformed, by the error's type only.
+
+    Raises:
+        NotificationMalformed: instead of what is `UNREADABLE` inside.
+    """
+    try:
+        yield
+    except UNREADABLE as error:
+        raise NotificationMalformed(f"not a readable {what}: {type(error).__name__}") from None

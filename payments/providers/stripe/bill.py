@@ -1,0 +1,81 @@
+"""Stripe's daily bill: the account's balance transactions of a day. Pure, but for the list it is given.
+
+Source: Stripe API reference, "Balance transaction", "Balance transaction types" (read 2026-11).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, timedelta, tzinfo
+from typing import Any
+
+from payments.providers.base import BillLine, FactKind, RefundStatus
+from payments.providers.documents import amount_of, text_of
+from payments.providers.stripe.facts import (
+    currency_of,
+    number_of,
+    refund_number_of,
+    refund_status_of,
+    time_of,
+)
+from payments.providers.stripe.lookup import listed
+from payments.providers.transport import reading
+
+PAGES_MAX = 1000
+REFUND_FAILURE = "refund_failure"  # takes a refund back
+
+_TYPES = {
+    "charge": FactKind.PAID,
+    "payment": FactKind.PAID,
+    "refund": FactKind.REFUNDED,
+    "payment_refund": FactKind.REFUNDED,
+    REFUND_FAILURE: FactKind.PAID,
+}
+
+
+def bill_lines(ask: Callable[..., Any], *, day: date, zone: tzinfo) -> Iterator[BillLine]:
+    """Yield the lines of `day`.
+
+    Args:
+        ask: lists balance transactions.
+    """
+    start = datetime(day.year, day.month, day.day, tzinfo=zone)
+    window = {"gte": int(start.timestamp()), "lt": int((start + timedelta(days=1)).timestamp())}
+    for name, kind in _TYPES.items():
+        wanted = {"type": name, "created": window, "expand": ["data.source.payment_intent"]}
+        for entry in listed(ask, wanted, most_pages=PAGES_MAX):
+            with reading("balance transaction"):
+                yield bill_line(entry, kind)
+
+
+def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
+    """Of a balance transaction with its source and that one's intent expanded.
+
+    The amount is the source's, in the currency that was charged; the balance may be kept in another one. Money
+    that carries no number of ours is told with an empty `out_trade_no`. So is what came back of a refund, because
+    it pays nothing anew: it goes by its own number. A refund has its line as soon as it is made, before anybody
+    knows whether it succeeds, and keeps it when it does not.
+    """
+    source = entry["source"]
+    if entry.get("type") == REFUND_FAILURE:
+        return BillLine(
+            kind=FactKind.PAID,
+            out_trade_no="",
+            provider_txn_id=text_of(entry, "id"),
+            out_refund_no=refund_number_of(source),
+            amount_minor=amount_of(source, "amount"),
+            currency=currency_of(source),
+            occurred_at=time_of(entry),
+            takes_back=text_of(source, "id"),
+        )
+    intent = source.get("payment_intent") or {}
+    refunded = kind is FactKind.REFUNDED
+    return BillLine(
+        kind=kind,
+        out_trade_no=number_of(intent) or number_of(source),
+        provider_txn_id=text_of(source, "id") if refunded or not intent else text_of(intent, "id"),
+        out_refund_no=refund_number_of(source) if refunded else "",
+        amount_minor=amount_of(source, "amount"),
+        currency=currency_of(source),
+        occurred_at=time_of(entry),
+        refund_status=refund_status_of(source) if refunded else RefundStatus.SUCCEEDED,
+        paid_txn_id=text_of(intent, "id") if refunded and intent else "",
+    )
