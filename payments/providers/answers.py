@@ -1,4 +1,4 @@
-"""What an answer lets us know: whether it is about what was asked, and whether it ends a command before it."""
+"""Checks of answers: about what was asked, and conclusive about an earlier command or not."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -17,32 +17,32 @@ MISMATCHED = Counter(
 )
 
 
-def must_match(channel: str, *, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
+def must_match(channel: str, *, asked: Mapping[str, object], told: Mapping[str, object]) -> None:
     """Compare each member of `asked` with the answer's, which must be there.
 
-    A genuine answer about another trade is still genuine: only this keeps it from becoming a fact about ours.
+    A genuine answer may be about another trade; this check keeps it from becoming a fact about ours.
 
     Args:
-        asked: what the call is about, such as our number, the refund's number, amount and currency.
-        told: the same members as the answer has them.
+        asked: what the call is about, such as our number, amount and currency.
+        told: the same members of the answer.
 
     Raises:
         OutcomeUnknown: they differ; counted and logged.
     """
-    wrong = [name for name, value in asked.items() if answer.get(name) != value]
+    wrong = [name for name, value in asked.items() if told.get(name) != value]
     if not wrong:
         return
     MISMATCHED.labels(channel).inc()
-    differences = "; ".join(f"{name} is {answer.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
+    differences = "; ".join(f"{name} is {told.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
     log.error("An answer of %s is not about what was asked: %s", channel, differences)
     raise OutcomeUnknown(f"the answer is not about what was asked: {differences}")
 
 
 @contextmanager
 def follow_up() -> Iterator[None]:
-    """Around a question about a command that may have left: whatever it raises says nothing about the command.
+    """Keep a failed question about an earlier command from ending that command.
 
-    Only a verified word about the command itself ends it. A refused or unsent question is no such word.
+    Only a verified answer about the command ends it; a refused or unsent question does not.
 
     Raises:
         OutcomeUnknown: instead of any other `ProviderError`.

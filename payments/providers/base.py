@@ -1,11 +1,8 @@
-"""What every payment channel speaks towards the rest of the project: bytes and config in, frozen facts out.
+"""Interface of every payment channel, and the frozen values that cross it.
 
-No Django here and no state: a provider object holds its keys and one pooled HTTP client. Amounts are integers
-in the currency's minor unit (fen). Every method that calls out may raise `ProviderRejected`,
-`ProviderUnavailable` or `OutcomeUnknown` (see `payments.errors`); none retries by itself, because only the
-caller knows whether a transaction is open and which number was promised. Only a word about the command itself
-ends it: a failed question about it is `OutcomeUnknown`, and so is an answer about anything else
-(`payments.providers.answers`).
+A provider holds its keys and one pooled HTTP client. Amounts are integers in the currency's minor unit. Every
+method that calls out may raise `ProviderRejected`, `ProviderUnavailable` or `OutcomeUnknown` (see
+`payments.errors`). None retries: only the caller knows the open transaction and the promised number.
 """
 
 from collections.abc import Mapping
@@ -18,7 +15,7 @@ from payments.providers.documents import is_keepable
 
 
 class FactKind(StrEnum):
-    """The three things a provider can tell us about money."""
+    """Kinds of facts that a provider states about money."""
 
     PAID = "paid"
     REFUNDED = "refunded"
@@ -27,27 +24,25 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing that is true at the provider, whoever told us and however often.
+    """One thing that is true at the provider, from whatever source and however often received.
 
-    `(channel, merchant, provider_txn_id, kind)` identifies it: two facts with equal identity are the same fact.
+    `(channel, merchant, provider_txn_id, kind)` identifies it.
 
     Attributes:
-        kind: what happened.
         channel: ``wechat``, ``alipay`` or ``stripe``.
         merchant: the account the money went to (WeChat mchid, Alipay seller_id, Stripe account), as the provider
             states it.
-        out_trade_no: our number for the attempt, 32 characters.
-        provider_txn_id: the provider's number: of the payment (`PAID`), of the refund (`REFUNDED`; for
-            channels that number no refunds, our `out_refund_no`), our own `out_trade_no` for `CLOSED`.
-        amount_minor: what was paid or refunded by this one fact, in minor units; 0 for `CLOSED`.
+        out_trade_no: our number of the attempt, 32 characters.
+        provider_txn_id: the provider's number of the payment (`PAID`) or refund (`REFUNDED`; our `out_refund_no`
+            where the channel numbers no refunds), our `out_trade_no` for `CLOSED`.
+        amount_minor: paid or refunded by this fact alone; 0 for `CLOSED`.
         currency: ISO 4217, such as ``CNY``.
         occurred_at: the provider's time, aware; None where it gives none.
         out_refund_no: our number of the refund, for `REFUNDED`; else empty.
-        paid_txn_id: for `REFUNDED`, the provider's number of the payment it takes from where known (a refund
-            implies the payment), else empty.
-        paid_minor: for `REFUNDED`, the payment's whole amount where the provider tells it, else None.
-        is_whole: for `REFUNDED`, all that was paid has gone back: `amount_minor` is the sum of all refunds, and
-            our own `out_trade_no` its number.
+        paid_txn_id: for `REFUNDED`, the provider's number of the payment it takes from, where known; else empty.
+        paid_minor: for `REFUNDED`, the payment's whole amount where the provider states it, else None.
+        is_whole: for `REFUNDED`, everything paid has gone back: `amount_minor` is the sum of all refunds,
+            numbered by our `out_trade_no`.
     """
 
     kind: FactKind
@@ -65,7 +60,7 @@ class Fact:
 
 
 def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str = "CNY") -> Fact:
-    """The fact that a trade ended unpaid; our own number identifies it, because no money of theirs has one."""
+    """Build the fact that a trade ended unpaid, identified by our own number."""
     return Fact(
         kind=FactKind.CLOSED,
         channel=channel,
@@ -78,7 +73,7 @@ def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str
 
 
 class PayMethod(StrEnum):
-    """By which of a channel's ways the shopper pays; `Provider.methods` tells which ones a channel has."""
+    """A channel's way to pay; `Provider.methods` lists those that a channel has."""
 
     NATIVE = "native"  # WeChat: a QR code on our page
     H5 = "h5"  # WeChat: a phone's browser changes over to the wallet
@@ -90,7 +85,7 @@ class PayMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payer:
-    """What some methods must know of the shopper.
+    """Data about the shopper that some methods need.
 
     Attributes:
         openid: WeChat's id of the shopper for our app (`PayMethod.JSAPI`).
@@ -107,7 +102,7 @@ NEEDED: Mapping[PayMethod, str] = {PayMethod.JSAPI: "openid", PayMethod.H5: "cli
 
 
 class NextActionType(StrEnum):
-    """What the shopper's page does next."""
+    """Next step of the shopper's page."""
 
     QR_CODE = "qr_code"  # draw `NextAction.url`
     REDIRECT = "redirect"  # send the browser to `NextAction.url`
@@ -116,13 +111,13 @@ class NextActionType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextAction:
-    """How the shopper goes on.
+    """Next step of the shopper.
 
     Attributes:
         url: to draw or to go to; empty for `JSAPI`.
         params: for `JSAPI`, the signed arguments of the wallet's script.
-        reference: the provider's own number of what was opened, where it needs it to be asked (Stripe).
-        lives: how long `url` and `params` can be used; None where that is as long as the trade can be paid.
+        reference: the provider's number of what was opened, where its queries need it (Stripe).
+        lives: how long `url` and `params` can be used; None: as long as the trade can be paid.
     """
 
     type: NextActionType
@@ -133,7 +128,7 @@ class NextAction:
 
 
 class TradeStatus(StrEnum):
-    """A trade at the provider, as a query tells it."""
+    """Status of a trade at the provider."""
 
     NOT_FOUND = "not_found"  # the provider never heard of the number, or (Alipay) the shopper did not scan yet
     PENDING = "pending"
@@ -143,10 +138,11 @@ class TradeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trade:
-    """The answer of a query: a status for the caller's next step and the facts to fold.
+    """Answer of a query: a status for the caller's next step, and the facts to settle.
 
-    `may_yet_begin`: the provider had not heard of what is closed, and a link or code that was given out makes it
-    anew; so it may be paid until its time is over.
+    Attributes:
+        may_yet_begin: the provider had never seen the closed trade, and the shopper still has a link or code that
+            begins it; so it may be paid until it expires.
     """
 
     status: TradeStatus
@@ -155,7 +151,7 @@ class Trade:
 
 
 class RefundStatus(StrEnum):
-    """A refund at the provider."""
+    """Status of a refund at the provider."""
 
     NOT_FOUND = "not_found"
     PROCESSING = "processing"
@@ -167,9 +163,11 @@ class RefundStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefundResult:
-    """The answer to a refund or a refund query; `facts` is empty until money has moved.
+    """Answer to a refund or its query; `facts` is empty until money has moved.
 
-    `message` is the provider's word for what a person must look at; only `Notice.refund` sets `out_refund_no`.
+    Attributes:
+        message: the provider's reason, where a person must look.
+        out_refund_no: set by `Notice.refund` only.
     """
 
     status: RefundStatus
@@ -180,16 +178,16 @@ class RefundResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A genuine notification: verified, decrypted, read.
+    """Genuine notification: verified, decrypted, read.
 
     Attributes:
-        notification_id: the provider's id of this notification; all its copies carry the same.
-        event_type: the provider's own word, such as ``TRANSACTION.SUCCESS`` or ``TRADE_SUCCESS``.
-        facts: what it tells; empty for an event that moves no money.
-        refund: what became of one that is `STUCK`, or has `FAILED`, perhaps after it had succeeded; else None.
+        notification_id: the provider's id; all copies carry the same.
+        event_type: the provider's own word, such as ``TRANSACTION.SUCCESS``.
+        facts: empty for an event that moves no money.
+        refund: set for one that is `STUCK` or has `FAILED`, perhaps after it had succeeded.
 
     Raises:
-        ValueError: id or type could not be kept, so nobody could be shown that it came.
+        ValueError: id or type does not fit its column, so no operator could be shown it.
     """
 
     notification_id: str
@@ -213,10 +211,10 @@ class BillLine:
         out_refund_no: our number of the refund; empty for `PAID`.
         amount_minor: above zero for both kinds.
         occurred_at: the provider's time, aware; None where the bill gives none.
-        refund_status: of a refund, where it stands as far as the bill tells; only a `SUCCEEDED` one is a fact.
-        paid_txn_id: of a refund, the provider's number of its charge, where a number of ours may be charged again
-            (`Provider.charges_again`); else empty.
-        takes_back: of money that came back from a refund, for `PAID`, the provider's number of that refund; else
+        refund_status: of a refund, as far as the bill shows; only a `SUCCEEDED` one is a fact.
+        paid_txn_id: of a refund, the provider's number of its charge, where one number of ours may be charged
+            again (`Provider.charges_again`); else empty.
+        takes_back: for `PAID` money that came back from a refund, the provider's number of that refund; else
             empty.
     """
 
@@ -235,8 +233,8 @@ class BillLine:
 class Provider(Protocol):
     """One configured merchant account of one channel. Thread-safe.
 
-    `reference` is what `create` gave as `NextAction.reference`, empty where that is not known; a channel that is
-    asked by our number alone ignores it.
+    `reference` is `NextAction.reference` of `create`, empty where unknown; a channel that knows our number
+    ignores it.
     """
 
     channel: str
@@ -267,14 +265,14 @@ class Provider(Protocol):
         ...
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        """What the provider knows of `out_trade_no`; a number it never heard of is `NOT_FOUND`, no error."""
+        """Ask about `out_trade_no`; an unknown number is `NOT_FOUND`, no error."""
         ...
 
     def close(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        """Close it unpaid. The answer is `CLOSED` (with its fact), or `PAID` if the shopper was faster.
+        """Close the trade unpaid: `CLOSED` with its fact, or `PAID` if the shopper was faster.
 
-        A number the provider never heard of counts as closed: `create` is not called again. Where the shopper can
-        begin it nevertheless, the answer says so.
+        A number that the provider never saw counts as closed: `create` is not called again. `Trade.may_yet_begin`
+        is set where the shopper can begin it nevertheless.
         """
         ...
 
@@ -294,14 +292,14 @@ class Provider(Protocol):
         ...
 
     def query_refund(self, *, out_trade_no: str, out_refund_no: str, reference: str = "") -> RefundResult:
-        """What became of `out_refund_no`."""
+        """Ask about the refund `out_refund_no`."""
         ...
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
-        """Everything that moved on `day`, in the provider's `zone`; empty for a day on which nothing did.
+        """Fetch everything that moved on `day`, in the provider's `zone`; empty where nothing did.
 
         Raises:
-            ProviderError: the bill is not there (yet), or what came is not the bill that was announced.
+            ProviderError: the bill is not there (yet), or is not the one that was announced.
         """
         ...
 
@@ -311,10 +309,10 @@ class Provider(Protocol):
         Args:
             headers: header names in any case.
             body: the raw bytes as received.
-            now: when it came, aware; stale and future time stamps and the sender's certificate are judged by it.
+            now: time of arrival, aware; time stamps and certificates are judged by it.
 
         Raises:
-            SignatureInvalid: not the provider's, stale, or a key that we don't hold.
+            SignatureInvalid: not the provider's, stale, or by a key that we don't hold.
             NotificationMalformed: cannot be decoded.
         """
         ...

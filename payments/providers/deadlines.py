@@ -1,7 +1,7 @@
-"""A time-out for a whole call. Those of httpx are for one wait each, so a byte now and then is always in time.
+"""Time-out for a whole call; httpx's are for one wait each, so a slow drip of bytes is always in time.
 
-The sockets of our pools ask before each wait how much of the call's time is left. A call runs in one thread from
-its beginning to its end, so its deadline stands in a context variable.
+Before each wait the sockets of our pools ask how much of the call's time is left. A call runs in one thread, so
+its deadline is a context variable.
 """
 
 import math
@@ -22,7 +22,7 @@ _ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """Around a call: when `seconds` are over, the next wait of its sockets is a time-out. None is no deadline."""
+    """Bound the socket waits of a call to `seconds` in all; None sets no deadline."""
     kept = _ends.set(time.monotonic() + (math.inf if seconds is None else seconds))
     try:
         yield
@@ -31,10 +31,9 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 class BoundedTransport(httpx.HTTPTransport):
-    """httpx's own, on a pool whose sockets heed `within`.
+    """httpx's transport on a pool whose sockets obey `within`.
 
-    What `within` does not bound: the lookup of a name, and each address of a name is tried anew. Nothing was sent
-    by then.
+    Not bounded: the name's lookup, and each further address of a name. Nothing is sent by then.
     """
 
     def __init__(self, *, authorities: ssl.SSLContext, max_connections: int) -> None:
@@ -85,7 +84,11 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float | None:
-    """What a wait may take: its own time-out, and at most what the call has left; raises `late` for none."""
+    """Return the time for one wait: its own time-out, and at most the rest of the call's.
+
+    Raises:
+        httpcore.TimeoutException: of type `late`; nothing is left.
+    """
     left = _ends.get() - time.monotonic()
     if left <= 0:
         raise late("the call's time is over")

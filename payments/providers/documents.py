@@ -1,4 +1,4 @@
-"""Documents of providers: taking a member out, and what is raised where they are not of their shape. Pure."""
+"""Members, times and texts of providers' documents. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ _UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def is_keepable(value: Any, *, most: int) -> bool:
-    """Whether `value` is a text that a column of `most` characters can hold.
+    """Check that `value` is a text that a column of `most` characters can hold.
 
-    PostgreSQL's cannot hold NUL, nor half of a surrogate pair, which JSON can spell.
+    PostgreSQL holds neither NUL nor half of a surrogate pair, which JSON can spell.
     """
     return isinstance(value, str) and len(value) <= most and not _UNKEEPABLE.search(value)
 
 
 def text_of(document: Mapping[str, Any], name: str) -> str:
-    """Member `name`, which must be there.
+    """Return the member `name`, a text.
 
     Raises:
-        KeyError: it is not.
-        ValueError: it is empty or no text.
+        KeyError: missing.
+        ValueError: empty, or no text.
     """
     value = document[name]
     if not isinstance(value, str) or not value:
@@ -49,7 +49,7 @@ def amount_of(document: Mapping[str, Any], name: str) -> int:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The same moment. Raises ValueError for one without a zone, or one that UTC's calendar has no day for."""
+    """Convert to UTC. Raises ValueError for a time without a zone, or outside UTC's calendar."""
     if moment.tzinfo is None:
         raise ValueError("a time without a zone")
     try:
@@ -59,5 +59,5 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def china_time(text: str) -> datetime:
-    """A time in `TIME_FORMAT`, as `in_utc`. Raises ValueError if it is none."""
+    """Parse a time in `TIME_FORMAT` and convert to UTC. Raises ValueError if it is none."""
     return in_utc(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=CHINA))

@@ -1,7 +1,7 @@
-"""Keys and certificates in PEM form, read so that a wrong one is explained to the person who put it there.
+"""Keys and certificates in PEM form, read so that a wrong file is explained to the person who put it there.
 
-Every function raises ValueError with a part of a sentence that follows the file's name. What stands in the file is
-never told.
+Every function raises ValueError with the end of a sentence that begins with the file's name. The file's content
+never appears in it.
 """
 
 import re
@@ -22,7 +22,7 @@ _ENCRYPTED = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,E
 
 
 def private_key(pem: bytes) -> RSAPrivateKey:
-    """Our own key: RSA, not encrypted, of `BITS_MIN` bits or more."""
+    """Load our own key: RSA, not encrypted, of `BITS_MIN` bits or more."""
     kinds = _kinds(pem)
     if _ENCRYPTED.search(pem):
         raise ValueError(
@@ -39,7 +39,7 @@ def private_key(pem: bytes) -> RSAPrivateKey:
 
 
 def public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
-    """The other side's keys, from public keys or certificates, one or several."""
+    """Load the other side's public keys or certificates, one or several."""
     _must_be_public(_kinds(pem))
     try:
         keys = rsa.load_public_keys(pem)
@@ -51,7 +51,7 @@ def public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
 
 
 def public_key(pem: bytes) -> RSAPublicKey:
-    """The same where there is one only."""
+    """Load the other side's only key."""
     keys = public_keys(pem)
     if len(keys) > 1:
         raise ValueError(f"holds {len(keys)} keys; each needs a file of its own")
@@ -59,7 +59,7 @@ def public_key(pem: bytes) -> RSAPublicKey:
 
 
 def certificate(pem: bytes) -> x509.Certificate:
-    """One certificate; its issuers may follow it."""
+    """Load one certificate; its issuers may follow it."""
     kinds = _kinds(pem)
     _must_be_public(kinds)
     if "CERTIFICATE" not in kinds:
@@ -71,7 +71,7 @@ def certificate(pem: bytes) -> x509.Certificate:
 
 
 def must_be_valid(held: x509.Certificate) -> None:
-    """ValueError unless now is within its time."""
+    """Check that the certificate is within its time. Raises ValueError."""
     now, first, last = datetime.now(UTC), held.not_valid_before_utc, held.not_valid_after_utc
     if now < first:
         raise ValueError(f"is a certificate that is not valid before {first:%Y-%m-%d %H:%M} UTC")
@@ -80,7 +80,7 @@ def must_be_valid(held: x509.Certificate) -> None:
 
 
 def is_valid(pem: bytes) -> bool:
-    """Whether it is a certificate within its time, or a bare public key, which has none."""
+    """Check for a certificate within its time, or a bare public key, which has none."""
     if "CERTIFICATE" not in _kinds(pem):
         return True
     try:
@@ -91,7 +91,7 @@ def is_valid(pem: bytes) -> bool:
 
 
 def _kinds(pem: bytes) -> Sequence[str]:
-    """What its blocks say they are; at least one, each of them whole."""
+    """List the types of the PEM blocks: at least one, each of them whole."""
     if not pem.strip():
         raise ValueError("is empty")
     begun = _BEGIN.findall(pem)

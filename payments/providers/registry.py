@@ -1,4 +1,4 @@
-"""From settings to provider objects; every mistake is told with the name of its environment setting."""
+"""Providers built from settings; every mistake is reported under its environment setting."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -24,14 +24,14 @@ RECHARGING = frozenset(name for name, kind in _KINDS.items() if kind.charges_aga
 
 
 def unlimited(channel: str) -> AbstractContextManager[None]:
-    """No limits on the calls of `channel`."""
+    """Set no limits on the calls of `channel`."""
     return nullcontext()
 
 
 def build(
     channels: Mapping[str, Settings], *, limits: Callable[[str], AbstractContextManager[None]] = unlimited
 ) -> dict[str, Provider]:
-    """A provider for every configured channel.
+    """Build a provider for every configured channel.
 
     Args:
         channels: channel -> field -> value; the environment's name of a field is ``CHANNEL_FIELD``.
@@ -49,7 +49,7 @@ def build(
 
 
 def problems(channel: str, settings: Settings) -> list[ConfigError]:
-    """Everything that is wrong with a channel's settings, not only the first of it; none: it can be built."""
+    """List everything that is wrong with a channel's settings; empty if it can be built."""
     found = _missing(channel, settings)
     for read in _CHANNELS[channel].PARTS if channel in _CHANNELS else ():
         try:
@@ -78,7 +78,7 @@ def _missing(channel: str, settings: Settings) -> list[ConfigError]:
 
 
 def _stood_for(field: str, settings: Settings) -> bool:
-    """Whether certificates make do without `field`."""
+    """Check for certificates that make `field` unnecessary."""
     if field == "PUBLIC_KEY_FILE":
         return bool(alipay_settings.certificates_set(settings))
     return field == "MCH_SERIAL" and bool(settings.get("MCH_CERT_FILE"))

@@ -1,4 +1,4 @@
-"""RSA-SHA256 signatures and AES-GCM, as WeChat Pay v3 and Alipay RSA2 both use them. Pure primitives, no policy.
+"""RSA-SHA256 signatures and AES-GCM of WeChat Pay v3 and Alipay RSA2. Pure primitives, no policy.
 
 Sources: WeChat Pay API v3, "signature generation", "signature verification" and "certificate and callback
 decryption"; Alipay open platform, "RSA2 signing" (all read 2026-11).
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 @lru_cache(maxsize=4)  # testing that it is one takes a tenth of a second, and checks and builders all ask
 def load_private_key(pem: bytes) -> RSAPrivateKey:
-    """Raises ValueError if `pem` is not an unencrypted RSA private key."""
+    """Load an unencrypted RSA private key. Raises ValueError."""
     key = load_pem_private_key(pem, password=None)
     if not isinstance(key, RSAPrivateKey):
         raise ValueError("not an RSA private key")
@@ -28,7 +28,7 @@ def load_private_key(pem: bytes) -> RSAPrivateKey:
 
 
 def load_public_key(pem: bytes) -> RSAPublicKey:
-    """From a PEM public key or certificate. Raises ValueError if it is neither, or not RSA."""
+    """Load a PEM public key or certificate. Raises ValueError if it is neither, or not RSA."""
     if b"BEGIN CERTIFICATE" in pem:
         key = x509.load_pem_x509_certificate(pem).public_key()
     else:
@@ -42,7 +42,7 @@ _PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOT
 
 
 def load_public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
-    """Every public key or certificate of `pem`, in its order: today's key and the one that comes after it.
+    """Load every public key or certificate of `pem`, in order: the current key and its successor.
 
     Raises:
         ValueError: there is none, or one of them is not an RSA public key.
@@ -57,12 +57,12 @@ def load_public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
 
 
 def sign(message: bytes, key: RSAPrivateKey) -> str:
-    """RSASSA-PKCS1-v1_5 with SHA-256, in base64."""
+    """Sign with RSASSA-PKCS1-v1_5 and SHA-256; base64."""
     return base64.b64encode(key.sign(message, padding.PKCS1v15(), hashes.SHA256())).decode()
 
 
 def verifies(message: bytes, signature: str, key: RSAPublicKey) -> bool:
-    """Whether `signature` (base64) is of `message`; False for anything that is not even base64."""
+    """Check `signature` (base64) against `message`; False also for what is not base64."""
     try:
         key.verify(base64.b64decode(signature, validate=True), message, padding.PKCS1v15(), hashes.SHA256())
     except (InvalidSignature, binascii.Error, ValueError):
@@ -71,12 +71,12 @@ def verifies(message: bytes, signature: str, key: RSAPublicKey) -> bool:
 
 
 def encrypt(plaintext: bytes, *, key: bytes, nonce: bytes, associated_data: bytes) -> str:
-    """AES-GCM, in base64, the 16-byte tag behind the cipher text."""
+    """Encrypt with AES-GCM; base64, the 16-byte tag at the end."""
     return base64.b64encode(AESGCM(key).encrypt(nonce, plaintext, associated_data)).decode()
 
 
 def decrypt(ciphertext: str, *, key: bytes, nonce: bytes, associated_data: bytes) -> bytes:
-    """The inverse of `encrypt`; the key's length chooses AES-128, -192 or -256.
+    """Decrypt what `encrypt` made; the key's length chooses AES-128, -192 or -256.
 
     Raises:
         ValueError: not base64, not authentic, or a key or nonce of a wrong length.

@@ -1,4 +1,4 @@
-"""Reading the fields of a channel's settings: every mistake is told with the name of its environment setting."""
+"""Fields of a channel's settings; every mistake is reported under its environment setting."""
 
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
@@ -9,11 +9,11 @@ Settings = Mapping[str, str]
 
 
 class ConfigError(ValueError):
-    """A channel cannot be built; the message names the setting and says what is wrong."""
+    """Unusable settings of a channel; the message names the setting and the mistake."""
 
 
 def url(channel: str, field: str, settings: Settings) -> str:
-    """An absolute address, without a slash at its end."""
+    """Read an absolute address, without a slash at its end."""
     name, value = env_name(channel, field), settings[field]
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -24,7 +24,7 @@ def url(channel: str, field: str, settings: Settings) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether `url` is of this machine; False for what is no address."""
+    """Check that `url` points at this machine; False for what is no address."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -33,7 +33,7 @@ def is_loopback(url: str) -> bool:
 
 
 def secret(channel: str, field: str, settings: Settings) -> str:
-    """The secret of `field`, or of the file that ``FIELD_FILE`` names. What is in it is never told."""
+    """Read the secret in `field`, or in the file that ``FIELD_FILE`` names. No message shows it."""
     name, value, file = env_name(channel, field), settings.get(field, ""), settings.get(f"{field}_FILE", "")
     if value and file:
         raise ConfigError(f"{name} and {name}_FILE are both set; set one of them.")
@@ -46,7 +46,7 @@ def secret(channel: str, field: str, settings: Settings) -> str:
 
 
 def pem(name: str, file: str, load: Callable[[bytes], object]) -> bytes:
-    """The bytes of `file`, tried with `load`, a function of `key_files`. What is in it is never told."""
+    """Read `file` and check it with `load`, a function of `key_files`. No message shows its content."""
     found = content(name, file)
     try:
         load(found)
@@ -56,7 +56,7 @@ def pem(name: str, file: str, load: Callable[[bytes], object]) -> bytes:
 
 
 def content(name: str, file: str) -> bytes:
-    """The bytes of `file`, which the setting `name` names."""
+    """Read the file that the setting `name` names."""
     try:
         return Path(file).read_bytes()
     except OSError as error:
@@ -64,5 +64,5 @@ def content(name: str, file: str) -> bytes:
 
 
 def env_name(channel: str, field: str) -> str:
-    """The environment's name of a field."""
+    """Return the environment's name of a field."""
     return f"{channel.upper()}_{field}"

@@ -1,7 +1,7 @@
-"""HTTP towards a provider: one pooled client, bounds in time and size, and what a failure lets us know.
+"""HTTP towards a provider: one pooled client, bounds in time and size, failures sorted by what they prove.
 
-A connection that never stood means that nothing happened (`ProviderUnavailable`); anything later means that we
-do not know (`OutcomeUnknown`). No retries, no redirects, no proxies from the environment.
+No connection: nothing happened (`ProviderUnavailable`). Anything later: unknown (`OutcomeUnknown`). No retries,
+no redirects, no proxies from the environment.
 """
 
 import ssl
@@ -30,7 +30,7 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back, whole."""
+    """One whole answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,10 +38,10 @@ class Answer:
 
 
 def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client:
-    """A thread-safe client for one provider.
+    """Make a thread-safe client for one provider.
 
-    Its connections end with the last reference to it: a provider that was built anew for changed keys is dropped
-    by `payments.channels.configured`, while calls of other threads may still run on it.
+    Its connections end with the last reference to it: `payments.channels.configured` drops a provider that was
+    built again, while calls of other threads may still run on it.
 
     Args:
         timeout_seconds: for one call in all its parts, from the wait for a connection to the answer's last byte;
@@ -57,7 +57,7 @@ def client(*, timeout_seconds: float, max_connections: int = 20) -> httpx.Client
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Whom we trust to name a provider; read once, because each reading takes longer than many a call."""
+    """Load the trusted authorities once; each loading takes longer than many a call."""
     return httpx.create_ssl_context(trust_env=False)
 
 
@@ -73,12 +73,11 @@ def send(
 
     Args:
         seconds_max: for all of it; the session's time-out where None.
-        bytes_max: of the answer's body as it comes over the wire: none that is compressed is unpacked.
+        bytes_max: of the answer's body on the wire; compressed answers are refused, never unpacked.
 
     Raises:
         ProviderUnavailable: it did not leave this machine.
-        OutcomeUnknown: it left, and no whole answer below 500 came back in time, or one that is too large or
-            compressed.
+        OutcomeUnknown: it left, and no whole, uncompressed answer below 500 and within `bytes_max` came in time.
     """
     host, seconds = request.url.host, seconds_max or session.timeout.read
     request.headers["Accept-Encoding"] = "identity"
@@ -109,10 +108,10 @@ def download(
     headers: Mapping[str, str] | None = None,
     limits: Limits = nullcontext,
 ) -> bytes:
-    """A file from an address that a genuine answer named. It may take `DOWNLOAD_SECONDS_MAX`.
+    """Fetch a file from an address that a genuine answer named, within `DOWNLOAD_SECONDS_MAX`.
 
     Raises:
-        ProviderUnavailable, OutcomeUnknown: as `send`; also for an address that is none, and any answer but 200.
+        ProviderUnavailable, OutcomeUnknown: as `send`; also for a malformed address, and any status but 200.
     """
     try:
         request = session.build_request("GET", url, headers=headers)
@@ -126,11 +125,11 @@ def download(
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Around taking a genuine answer apart: one that is not of the documented shape tells us nothing.
+    """Report a genuine answer of an unknown shape as `OutcomeUnknown`.
 
     Raises:
-        OutcomeUnknown: instead of what is `UNREADABLE` inside. It tells the error's type and place only, and
-            hides the error itself, whose text may hold what was read: a whole bill, with everybody who paid.
+        OutcomeUnknown: instead of what is `UNREADABLE` inside, with its type and place only: the error's text may
+            hold the answer, a whole bill with everybody who paid.
     """
     try:
         yield

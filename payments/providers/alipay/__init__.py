@@ -1,0 +1,1 @@
+"""Alipay with RSA2, by public key or by certificates."""

@@ -1,9 +1,11 @@
-"""Alipay's daily bill: the address that it may come from, when it is due, and reading it. Pure.
+"""Parser of Alipay's daily bill, its due time and the addresses it may come from. Pure.
+
+A zip with two tables in GBK, the detail and its sums; comments begin with ``#``, values are padded with tabs,
+amounts are yuan with two places. The file is unsigned: only the signed answer that names its address vouches for
+it.
 
 Source: Alipay open platform, "alipay.data.dataservice.bill.downloadurl.query" and "description of the bill's
-fields" (read 2026-11). A zip with two tables in GBK, the detail and its sums; comments begin with ``#``, values
-are padded with tabs, amounts are yuan with two places. Nobody signs the file: only the signed answer that names
-its address vouches for it.
+fields" (read 2026-11).
 """
 
 import csv
@@ -52,19 +54,19 @@ _UNREADABLE = (
 
 
 def due_at(day: date) -> float:
-    """When a bill of `day` that is still missing will not come any more: seconds since the epoch."""
+    """Return the time from which a missing bill of `day` will not come any more, as seconds since the epoch."""
     return datetime.combine(day + timedelta(days=1), _DUE, CHINA).timestamp()
 
 
 def says_missing(code: str) -> bool:
-    """Whether the refusal `code` means that there is no bill for the day: nothing moved, or it is not made yet."""
+    """Check for the refusal that means no bill of the day: nothing moved, or not made yet."""
     return code.rpartition(".")[2].upper() == _MISSING
 
 
 def checked_address(url: str, *, gateway_url: str) -> str:
-    """Where to fetch the bill from: over https, or from the gateway's own origin.
+    """Return the bill's address: over https, or at the gateway's own origin.
 
-    Alipay gives addresses of a neighbour of its gateway with ``http``; those are asked over https.
+    Alipay gives addresses of a neighbour of its gateway with ``http``; those become https.
 
     Raises:
         ValueError: any other address.
@@ -91,11 +93,11 @@ def _domain(host: str) -> list[str]:
 def read_bill(
     content: bytes, *, day: date, seller_id: str, max_unpacked_bytes: int = MAX_UNPACKED_BYTES
 ) -> tuple[BillLine, ...]:
-    """The lines of the detail table in the zip `content`.
+    """Read the detail table in the zip `content`.
 
     Raises:
-        ValueError: it is not the bill of `day` and of `seller_id`, cannot be read to its end, or unpacks to more
-            than `max_unpacked_bytes`.
+        ValueError: not the bill of `day` and `seller_id`, not readable to its end, or larger than
+            `max_unpacked_bytes` unpacked.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content), metadata_encoding="gbk") as archive:
@@ -110,7 +112,7 @@ def read_bill(
 
 
 def _must_be_small(members: list[zipfile.ZipInfo], most: int) -> None:
-    """What the directory declares is also all that is ever unpacked, so a bomb cannot hide behind it."""
+    """Bound what is unpacked: never more than the directory declares, so no bomb hides behind it."""
     if len(members) > MAX_FILES:
         raise ValueError(f"the bill has {len(members)} files")
     if sum(member.file_size for member in members) > most:
@@ -120,7 +122,7 @@ def _must_be_small(members: list[zipfile.ZipInfo], most: int) -> None:
 
 
 def _table(archive: zipfile.ZipFile, member: zipfile.ZipInfo, day: date, seller_id: str) -> list[BillLine] | None:
-    """The lines of a detail table; None for a file that is another one. It is read to its end: checksums count."""
+    """Read a detail table to its end, so that checksums count; None for another file."""
     with archive.open(member) as raw, io.TextIOWrapper(raw, encoding="gb18030", newline="") as text:
         rows = _without_comments(csv.reader(_bounded(text), strict=True), day, seller_id)
         names = [_column(name) for name in next(rows, [])]
@@ -137,7 +139,7 @@ def _table(archive: zipfile.ZipFile, member: zipfile.ZipInfo, day: date, seller_
 
 
 def _bounded(text: TextIO) -> Iterator[str]:
-    """The lines of `text`; raises ValueError at one that is too long, or one too many."""
+    """Yield the lines of `text`; raises ValueError at one that is too long, or one too many."""
     for _ in range(MAX_LINES):
         line = text.readline(MAX_LINE_CHARACTERS)
         if len(line) == MAX_LINE_CHARACTERS:
@@ -149,7 +151,7 @@ def _bounded(text: TextIO) -> Iterator[str]:
 
 
 def _without_comments(rows: Iterable[list[str]], day: date, seller_id: str) -> Iterator[list[str]]:
-    """Comments are told from rows and not from lines: the name of a product may hold a line that begins with #."""
+    """Drop comments by row, not by line: a product's name may hold a line that begins with #."""
     for row in rows:
         if row and row[0].startswith("#"):
             _must_be_announced(row[0], day, seller_id)
@@ -158,7 +160,7 @@ def _without_comments(rows: Iterable[list[str]], day: date, seller_id: str) -> I
 
 
 def _must_be_announced(comment: str, day: date, seller_id: str) -> None:
-    """The comments on top name the account and the day; a bill of another one proves nothing."""
+    """Check account and day in the leading comments; another account's bill proves nothing."""
     account = _bracketed(comment, "账号")
     if account is not None and not account.startswith(seller_id):
         raise ValueError("the bill is another account's")
@@ -168,7 +170,7 @@ def _must_be_announced(comment: str, day: date, seller_id: str) -> None:
 
 
 def _bracketed(comment: str, name: str) -> str | None:
-    """The value in ``#name：[value]``, None where the comment is about something else."""
+    """Return the value in ``#name：[value]``; None for a comment about something else."""
     before, found, after = comment.partition(f"{name}：[")
     return after.partition("]")[0].strip() if found and before.strip("# \t") == "" else None
 

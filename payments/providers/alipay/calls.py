@@ -32,8 +32,7 @@ class AlipayConfig:
     """One application of one seller.
 
     Attributes:
-        alipay_public_key_pem: Alipay's public keys, one or (while one takes over from another) several; not used
-            with `certificates`.
+        alipay_public_key_pem: Alipay's public keys, during a rotation several; unused with `certificates`.
         certificates: for certificate mode.
     """
 
@@ -89,16 +88,16 @@ class AlipayCalls(Account):
         *,
         repeats: tuple[str, ...] = ("out_trade_no",),
     ) -> dict[str, Any]:
-        """One signed request; the decoded, verified answer.
+        """Send one signed request and return the decoded, verified answer.
 
         Args:
             more: parameters beside the content.
-            repeats: members of the content that the answer must have, too.
+            repeats: members of the content that the answer must repeat.
 
         Raises:
             ProviderRejected: by its `sub_code`.
-            OutcomeUnknown: it says "system error", nothing that is documented, or is about something else.
-            ProviderUnavailable: the gateway turned it away, before the service that was called.
+            OutcomeUnknown: a system error, an undocumented answer, or one about something else.
+            ProviderUnavailable: the gateway turned the call away, ahead of the service.
         """
         parameters = self._signed(method, content, more or {})
         request = self._http.build_request("POST", self.config.gateway_url, data=parameters)

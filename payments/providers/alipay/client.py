@@ -3,9 +3,7 @@
 Source: Alipay open platform, "alipay.trade.page.pay", "alipay.trade.precreate", "alipay.trade.query",
 "alipay.trade.close", "alipay.trade.refund", "alipay.trade.fastpay.refund.query",
 "alipay.data.dataservice.bill.downloadurl.query", "asynchronous notification" and "signing" (read 2026-11).
-Currency is CNY.
-
-A refund has no number of Alipay's own: ours (`out_request_no`) identifies it.
+Currency is CNY. A refund has no number of Alipay's own: ours (`out_request_no`) identifies it.
 """
 
 from collections.abc import Mapping
@@ -63,9 +61,9 @@ class Alipay(AlipayCalls):
         method: PayMethod | None = None,
         payer: Payer = NOBODY,
     ) -> NextAction:
-        """A signed address for the shopper's browser, for which no call goes out, or a QR code.
+        """Sign an address for the shopper's browser, without a call, or fetch a QR code.
 
-        Either way Alipay has no trade until the shopper arrives, so a query of it says `NOT_FOUND` until then.
+        Either way Alipay has no trade until the shopper arrives; a query says `NOT_FOUND` until then.
         """
         chosen = self._method(method)
         content = {
@@ -143,9 +141,9 @@ class Alipay(AlipayCalls):
         return RefundResult(status=RefundStatus.SUCCEEDED, facts=(fact,))
 
     def _refund_in_doubt(self, out_trade_no: str, out_refund_no: str) -> RefundResult:
-        """N also stands for "done before under this number", so only the query tells.
+        """Query a refund that was answered N, which also means "done before under this number".
 
-        That one may know nothing yet: Alipay recommends ten seconds between a refund and its query.
+        The query may know nothing yet: Alipay recommends ten seconds between a refund and its query.
         """
         with follow_up():
             found = self.query_refund(out_trade_no=out_trade_no, out_refund_no=out_refund_no)
@@ -166,7 +164,7 @@ class Alipay(AlipayCalls):
             return refund_of(answer, out_trade_no, out_refund_no, seller_id=self.merchant)
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
-        """See `Provider`. Empty is only believed when the bill would be there by now."""
+        """Fetch and read the bill. Empty is believed only once the bill is due."""
         content = {"bill_type": "trade", "bill_date": f"{day:%Y-%m-%d}"}
         try:
             answer = self._call("alipay.data.dataservice.bill.downloadurl.query", content, repeats=())
@@ -185,7 +183,7 @@ class Alipay(AlipayCalls):
             return alipay_bill.read_bill(packed, day=day, seller_id=self.merchant)
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
-        """See `Provider`. Alipay's notifications carry no time; only its certificates are judged by `now`."""
+        """Verify and read a form. It carries no time; `now` judges Alipay's certificates only."""
         given = genuine_form(body, self._trust, app_id=self.config.app_id, now=now.timestamp())
         with readable("notification"):
             return Notice(

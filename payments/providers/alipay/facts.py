@@ -1,7 +1,7 @@
-"""From Alipay's documents to facts. Amounts travel as yuan with two places; here they are integers in fen.
+"""Facts from Alipay's documents. Amounts travel as yuan with two places; here they are integers in fen.
 
-Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "asynchronous notification"
-(read 2026-11).
+Source: Alipay open platform, "alipay.trade.query", "alipay.trade.refund" and "asynchronous notification" (read
+2026-11).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ PAID_STATES = frozenset({"TRADE_SUCCESS", "TRADE_FINISHED"})
 
 
 def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) -> Trade:
-    """The answer of a query. Closed after money came means refunded in full, hence paid before."""
+    """Read the answer of a query. Closed after money came means refunded in full, hence paid before."""
     state = answer["trade_status"]
     if state in PAID_STATES or (state == "TRADE_CLOSED" and answer.get("send_pay_date")):
         return Trade(status=TradeStatus.PAID, facts=(paid_fact(answer, seller_id=seller_id),))
@@ -30,10 +30,10 @@ def trade_of(answer: Mapping[str, Any], *, out_trade_no: str, seller_id: str) ->
 
 
 def notified_facts(given: Mapping[str, str], *, seller_id: str) -> tuple[Fact, ...]:
-    """A partial refund notifies TRADE_SUCCESS again and a full one TRADE_CLOSED; both imply the payment.
+    """Read a notification: a partial refund notifies TRADE_SUCCESS again, a full one TRADE_CLOSED.
 
-    `refund_fee` is the sum of all refunds so far, so a single one's amount cannot be read from it: a part is told
-    by the refund's own query (our timer asks for every refund that is open) or the bill, and all of it by the sum.
+    `refund_fee` is the sum of all refunds so far. So a partial refund's amount comes from its query (our timer
+    asks for every open refund) or the bill; only a full one follows from the sum.
     """
     refunded = "refund_fee" in given or "gmt_refund" in given
     paid = given["trade_status"] in PAID_STATES or (given["trade_status"] == "TRADE_CLOSED" and refunded)
@@ -64,7 +64,7 @@ def _all_back(given: Mapping[str, str], payment: Fact) -> tuple[Fact, ...]:
 
 
 def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
-    """That the trade was paid.
+    """Read a payment.
 
     Args:
         trade: of a query's answer or a notification.
@@ -84,7 +84,7 @@ def paid_fact(trade: Mapping[str, Any], *, seller_id: str) -> Fact:
 
 
 def refund_of(answer: Mapping[str, Any], out_trade_no: str, out_refund_no: str, *, seller_id: str) -> RefundResult:
-    """The answer of a refund's query, which says nothing of a number under which nothing went back."""
+    """Read the answer of a refund's query, which is silent about a number under which nothing went back."""
     if answer.get("refund_status") != "REFUND_SUCCESS":
         return RefundResult(status=RefundStatus.NOT_FOUND)
     fact = refunded_fact(
@@ -107,10 +107,10 @@ def refunded_fact(
     amount_minor: int,
     paid_minor: int,
 ) -> Fact:
-    """That part of the trade went back. The refund has no number of Alipay's own: ours identifies it.
+    """Build the fact of a refund, identified by our number: Alipay has none of its own.
 
     Args:
-        answer: to the refund or its query; it may tell the time.
+        answer: to the refund or its query; may hold the time.
     """
     when = answer.get("gmt_refund_pay")
     return Fact(
@@ -129,5 +129,5 @@ def refunded_fact(
 
 
 def ended_unpaid(*, out_trade_no: str, seller_id: str) -> Fact:
-    """That the trade was closed."""
+    """Build the fact that the trade was closed."""
     return closed_fact(channel=CHANNEL, merchant=seller_id, out_trade_no=out_trade_no)

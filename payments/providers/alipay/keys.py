@@ -1,10 +1,11 @@
-"""Alipay's certificate mode: serial numbers as it counts them, and which of its certificates are believed.
+"""Alipay's keys: bare public keys, or certificates with their chain of trust.
+
+A certificate's SN is not X.509's serial number, which is unique for one issuer only, but the MD5 of the issuer's
+name (RFC 2253, most specific part first) and that number in decimal. MD5 protects nothing here: the SN chooses a
+certificate, the chain of signatures makes it believed.
 
 Source: Alipay open platform, "certificate signing" and "why a request carries app_cert_sn and
-alipay_root_cert_sn" (read 2026-11). A certificate's SN there is not X.509's serial number, which is unique for one
-issuer only, but the MD5 of the issuer's name (RFC 2253, so most specific part first) followed by that number in
-decimal. MD5 protects nothing here: the SN chooses a certificate, and a chain of signatures is what makes us
-believe it.
+alipay_root_cert_sn" (read 2026-11).
 """
 
 import hashlib
@@ -30,12 +31,12 @@ APP, PLATFORM, ROOT = "app", "platform", "root"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatePems:
-    """What certificate mode needs, in PEM form; names as in `CertificateError.which`.
+    """Files of certificate mode, in PEM form; names as in `CertificateError.which`.
 
     Attributes:
         app: our certificate, of our private key; issuers may follow it.
-        platform: Alipay's certificates (several while one takes over from another) and their issuers.
-        root: what every one of them must come from.
+        platform: Alipay's certificates (several during a rotation) and their issuers.
+        root: the roots of every one of them.
     """
 
     app: bytes
@@ -44,7 +45,7 @@ class CertificatePems:
 
 
 class CertificateError(ValueError):
-    """A certificate cannot be used.
+    """An unusable certificate.
 
     Args:
         which: ``app``, ``platform`` or ``root``.
@@ -58,13 +59,13 @@ class CertificateError(ValueError):
 
 
 def certificate_sn(certificate: x509.Certificate) -> str:
-    """The SN of one certificate, 32 hexadecimal digits."""
+    """Compute the SN of one certificate, 32 hexadecimal digits."""
     text = f"{certificate.issuer.rfc4514_string()}{certificate.serial_number}"
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def root_sn(certificates: Iterable[x509.Certificate]) -> str:
-    """The SNs of those that are signed with RSA, joined by ``_``: the file also holds some of other algorithms."""
+    """Join the SNs of the RSA certificates by ``_``; the file also holds other algorithms."""
     return "_".join(
         certificate_sn(certificate)
         for certificate in certificates
@@ -73,30 +74,30 @@ def root_sn(certificates: Iterable[x509.Certificate]) -> str:
 
 
 def leaves(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
-    """Those that certify no others."""
+    """Return those that certify no others."""
     return [certificate for certificate in certificates if not _may_issue(certificate)]
 
 
 class Trust(Protocol):
-    """Whose signatures count as Alipay's.
+    """Keys whose signatures count as Alipay's.
 
     Attributes:
-        parameters: what every request tells of it.
+        parameters: what every request carries about them.
     """
 
     parameters: Mapping[str, str]
 
     def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """The keys that an answer naming certificate `cert_sn` (or none, empty) may be signed with."""
+        """Return the keys for an answer that names certificate `cert_sn` (or none, empty)."""
         ...
 
     def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """Every key that is Alipay's at `now`, in seconds since the epoch."""
+        """Return every key that is Alipay's at `now`, in seconds since the epoch."""
         ...
 
 
 class KeyTrust:
-    """Key mode: Alipay's public keys are held, today's and the one that comes after it. A signature may be by any.
+    """Key mode: Alipay's public keys, the current one and its successor; any of them may sign.
 
     Raises:
         ValueError: `pem` holds no RSA public key, or something else beside.
@@ -115,14 +116,13 @@ class KeyTrust:
 
 
 class CertificateTrust:
-    """Certificate mode: Alipay's certificates are held, each of them issued under a root that is held too.
+    """Certificate mode: Alipay's certificates, each issued under a root that we hold.
 
-    One that has expired beside a valid one may stay in the file: notifications that came in its time count still.
+    An expired one beside a valid one may stay: notifications of its time still count.
 
     Args:
-        pems: the three files.
         app_key: the public half of the key that we sign with.
-        now: seconds since the epoch; ours must be valid then, and one of Alipay's.
+        now: seconds since the epoch; ours and one of Alipay's must be valid then.
 
     Raises:
         CertificateError: one is unreadable, not valid, comes from no root, or is not of our key.
@@ -145,12 +145,12 @@ class CertificateTrust:
         self._held = _believed(_loaded(PLATFORM, pems.platform), roots, now=now)
 
     def keys(self, cert_sn: str, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """The key of the held certificate of this SN; none if it is another's, or not valid at `now`."""
+        """Return the key of the held certificate of this SN; none if unknown or not valid at `now`."""
         found = self._held.get(cert_sn)
         return (found[1],) if found is not None and _is_valid(found[0], now) else ()
 
     def all_keys(self, *, now: float) -> tuple[RSAPublicKey, ...]:
-        """The keys of all held certificates that are valid at `now`."""
+        """Return the keys of all certificates that are valid at `now`."""
         return tuple(key for certificate, key in self._held.values() if _is_valid(certificate, now))
 
 
@@ -164,7 +164,7 @@ def _loaded(which: str, pem: bytes) -> list[x509.Certificate]:
 def _believed(
     held: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], *, now: float
 ) -> dict[str, tuple[x509.Certificate, RSAPublicKey]]:
-    """Alipay's own among these and their issuers, by SN: what is valid now, what will be, and what was."""
+    """Select Alipay's own certificates by SN: valid now, later, or formerly."""
     own = leaves(held)
     issuers = [certificate for certificate in held if certificate not in own]
     if not own:
@@ -218,7 +218,7 @@ def _comes_from(
     now: float,
     links: int,
 ) -> bool:
-    """Whether a chain of at most `links` signatures leads to one of `roots`, every certificate on it valid."""
+    """Search a chain of at most `links` signatures to one of `roots`, every certificate on it valid."""
     if any(_is_valid(root, now) and _issued(root, certificate) for root in roots):
         return True
     return links > 1 and any(
@@ -250,7 +250,7 @@ def _is_valid(certificate: x509.Certificate, now: float) -> bool:
 
 
 def _when(certificate: x509.Certificate) -> str:
-    """Of one that is not valid now, when it is."""
+    """Describe the validity of a certificate that is not valid now."""
     first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return f"{_named(certificate)} is valid from {first.isoformat()} to {last.isoformat()}, not now"
 

@@ -18,7 +18,7 @@ _CERTIFICATE_FILES = {APP: "APP_CERT_FILE", PLATFORM: "PUBLIC_CERT_FILE", ROOT: 
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
-    """Raises ConfigError."""
+    """Build the provider. Raises ConfigError."""
     certified = certificates(settings)
     try:
         return Alipay(
@@ -38,12 +38,12 @@ def build(settings: Settings, limits: Limits) -> Provider:
 
 
 def app_key(settings: Settings) -> bytes:
-    """Our application's private key, as PEM."""
+    """Read our application's private key, as PEM."""
     return fields.pem("ALIPAY_APP_KEY_FILE", settings["APP_KEY_FILE"], key_files.private_key)
 
 
 def platform_keys(settings: Settings) -> bytes:
-    """Alipay's public keys; its console shows our own beside it, so that one is told from it."""
+    """Read Alipay's public keys; refuses our own, which its console shows beside it."""
     if certificates_set(settings):
         return b""
     name, file = "ALIPAY_PUBLIC_KEY_FILE", settings["PUBLIC_KEY_FILE"]
@@ -58,12 +58,12 @@ def platform_keys(settings: Settings) -> bytes:
 
 
 def certificates_set(settings: Settings) -> list[str]:
-    """Which of certificate mode's files are named."""
+    """List the fields of certificate mode that are set."""
     return [field for field in _CERTIFICATE_FILES.values() if settings.get(field)]
 
 
 def certificates(settings: Settings) -> CertificatePems | None:
-    """The three files of certificate mode; None in key mode, where none of them is set."""
+    """Read the three files of certificate mode; None in key mode, where none of them is set."""
     given = certificates_set(settings)
     if not given:
         return None

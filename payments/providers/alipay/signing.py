@@ -1,4 +1,4 @@
-"""What Alipay's RSA2 signatures cover, and whose are believed where Alipay's bare public key is held.
+"""Alipay's RSA2 signatures: texts that they cover, and their verification.
 
 Source: Alipay open platform, "signing" and "asynchronous notification" (read 2026-11).
 """
@@ -25,7 +25,7 @@ _ENCODINGS = {"utf-8": "utf-8", "gbk": "gbk", "gb2312": "gbk", "gb18030": "gb180
 def signed_text(
     parameters: Mapping[str, str], *, without: frozenset[str] = frozenset({"sign"}), encoding: str = "utf-8"
 ) -> bytes:
-    """What an RSA2 signature covers: ``name=value`` sorted by name, joined by ``&``; empty values left out.
+    """Build the text that an RSA2 signature covers: ``name=value`` sorted, joined by ``&``, without empty values.
 
     Args:
         parameters: decoded once.
@@ -37,10 +37,10 @@ def signed_text(
 
 
 def signed_member(answer: str, name: str) -> str:
-    """The value of the top-level member `name` exactly as it stands in the bytes of `answer`.
+    """Cut the value of the top-level member `name` out of `answer`, character by character.
 
     The platform signs those very characters, so decoding and encoding again would not do. Braces, quotes and
-    escapes inside strings are minded.
+    escapes inside strings are respected.
 
     Raises:
         ValueError: no such member, or it never ends.
@@ -54,12 +54,12 @@ def signed_member(answer: str, name: str) -> str:
 
 
 def any_verifies(message: bytes, signature: str, keys: Iterable[RSAPublicKey]) -> bool:
-    """Whether `signature` is of `message` by one of `keys`."""
+    """Check `signature` against `message` with each of `keys`."""
     return any(rsa.verifies(message, signature, key) for key in keys)
 
 
 def genuine_answer(content: bytes, method: str, trust: Trust, *, now: float) -> dict[str, Any]:
-    """What the gateway answered to `method`, a result or an error; exactly the bytes that were signed are read.
+    """Verify and decode the gateway's answer to `method`, a result or an error; exactly the signed bytes are read.
 
     Raises:
         OutcomeUnknown: unsigned, signed by no key of `trust`, or not of the documented shape.
@@ -80,7 +80,7 @@ def genuine_answer(content: bytes, method: str, trust: Trust, *, now: float) -> 
 
 
 def genuine_form(body: bytes, trust: Trust, *, app_id: str, now: float) -> dict[str, str]:
-    """The parameters of a notification that Alipay sent for our application.
+    """Verify and decode a notification that Alipay sent for our application.
 
     Raises:
         NotificationMalformed: `body` is no form.
@@ -103,9 +103,9 @@ def genuine_form(body: bytes, trust: Trust, *, app_id: str, now: float) -> dict[
 
 
 def _decoded(body: bytes) -> tuple[list[tuple[str, str]], str]:
-    """The parameters of a form, and the encoding that its ``charset`` names; raises ValueError for none.
+    """Decode a form by its ``charset``; returns the pairs and the encoding. Raises ValueError.
 
-    Names and ``charset`` are ASCII, so that can be read before the rest is decoded.
+    Names and ``charset`` are ASCII, so it can be read ahead of the rest.
     """
     raw = parse_qsl(
         body.decode("latin-1"), keep_blank_values=True, strict_parsing=True, max_num_fields=200, encoding="latin-1"
@@ -119,11 +119,11 @@ def _decoded(body: bytes) -> tuple[list[tuple[str, str]], str]:
 
 
 def _form_verifies(given: Mapping[str, str], trust: Trust, *, now: float, encoding: str) -> bool:
-    """Whether a key of `trust` signed them.
+    """Verify a form's signature by a key of `trust`.
 
-    In certificate mode the notification may name its certificate, which must then be a held one. The documents
-    leave open whether the name is covered by the signature, and the independent SDKs disagree; both are taken,
-    because all that it does is to choose one of the keys that are trusted anyway.
+    In certificate mode the form may name a certificate, which must be one that we hold. The documents leave open
+    whether the signature covers that name, and independent SDKs disagree; both are accepted, because the name
+    only chooses one of the trusted keys.
     """
     named = given.get(CERT_SN, "")
     keys = trust.keys(named, now=now) if named else trust.all_keys(now=now)

@@ -1,0 +1,1 @@
+"""Stripe, by its own library."""

@@ -47,12 +47,11 @@ def bill_lines(ask: Callable[..., Any], *, day: date, zone: tzinfo) -> Iterator[
 
 
 def bill_line(entry: Mapping[str, Any], kind: FactKind) -> BillLine:
-    """Of a balance transaction with its source and that one's intent expanded.
+    """Build a line from a balance transaction with its source and that one's intent expanded.
 
-    The amount is the source's, in the currency that was charged; the balance may be kept in another one. Money
-    that carries no number of ours is told with an empty `out_trade_no`. So is what came back of a refund, because
-    it pays nothing anew: it goes by its own number. A refund has its line as soon as it is made, before anybody
-    knows whether it succeeds, and keeps it when it does not.
+    The amount is the source's, in the charged currency; the balance may have another. Money without a number of
+    ours has an empty `out_trade_no`; so has money that came back from a refund, which pays nothing and goes by
+    its own number. A refund gets its line when it is made and keeps it even if it fails.
     """
     source = entry["source"]
     if entry.get("type") == REFUND_FAILURE:

@@ -1,8 +1,8 @@
-"""Stripe through its own library: payment intents that the shopper pays on Alipay's or WeChat's page.
+"""Stripe by its own library: payment intents that the shopper pays on Alipay's or WeChat's page.
 
 An intent is confirmed as it is created, so that no script of Stripe's runs in our pages. Stripe knows it by a
-number of its own (`NextAction.reference`); ours travels as metadata, and as the Idempotency-Key that keeps a
-second call from opening a second one. Stripe's intents do not expire by themselves: who set `expires_at` closes.
+number of its own (`NextAction.reference`); ours travels as metadata, and as the Idempotency-Key of the call.
+Intents do not expire by themselves: our timer closes them at `expires_at`.
 
 Source: Stripe API reference, "Idempotent requests", "PaymentIntents", "Refunds", "Errors" (read 2026-11).
 """
@@ -67,8 +67,8 @@ class StripeConfig:
         api_url: base URL, without a trailing slash.
         webhook_secrets: of our endpoint; each is good, so that a new one can be put beside the old.
         method: one of `METHODS`.
-        account: how the account is called in facts. Stripe's documents do not name the account that they are of,
-            and asking would cost a call, so this is ours to say: ``acct_…``, or the default.
+        account: the account's name in facts, ``acct_…`` or the default: Stripe's documents do not name it, and
+            asking would cost a call.
     """
 
     api_url: str
@@ -133,7 +133,7 @@ class StripeIntents(Account):
             return _next_action(intent)
 
     def query(self, *, out_trade_no: str, reference: str = "") -> Trade:
-        """As `Provider.query`; an intent whose payment failed is canceled.
+        """Query an intent; cancel one whose payment failed.
 
         It waits for another payment method, which only a script in our page could give it; canceled, it makes
         room for a new attempt.
@@ -208,7 +208,7 @@ class StripeIntents(Account):
         )
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
-        """As `Provider.bill`; of a day that is not over, what moved so far."""
+        """List the lines of `day`; of a day that is not over, what moved so far."""
         return tuple(bill_lines(self._v1.balance_transactions.list, day=day, zone=self.zone))
 
     def read_notification(self, *, headers: Mapping[str, str], body: bytes, now: datetime) -> Notice:
@@ -244,7 +244,7 @@ class StripeIntents(Account):
 
 
 def _next_action(intent: Document) -> NextAction:
-    """What the shopper does to pay the intent."""
+    """Read the shopper's next step."""
     action, reference = intent["next_action"], text_of(intent, "id")
     if action["type"] == "wechat_pay_display_qr_code":
         code = text_of(action["wechat_pay_display_qr_code"], "data")
@@ -257,5 +257,5 @@ def _next_action(intent: Document) -> NextAction:
 
 
 def _once(number: str) -> Any:
-    """Under our number the call counts once; without one the library makes up a key of its own."""
+    """Pass our number as the key; without one the library makes up its own."""
     return {"idempotency_key": number}

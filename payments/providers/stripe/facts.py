@@ -1,8 +1,8 @@
-"""What Stripe's documents say about money, as facts. Pure.
+"""Facts from Stripe's documents. Pure.
 
-Every function raises KeyError, TypeError, AttributeError or ValueError for a document that is not of its shape.
-Our numbers travel as metadata; a document without them is not of ours and tells no fact.
-Source: Stripe API reference, "PaymentIntent", "Refund", "Balance transaction", "Types of events" (read 2026-11).
+Every function raises KeyError, TypeError, AttributeError or ValueError for a document of another shape. Our
+numbers travel as metadata; a document without them is not ours and gives no fact. Source: Stripe API reference,
+"PaymentIntent", "Refund", "Types of events" (read 2026-11).
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _REFUND_STATES = {
 
 
 def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
-    """What a genuine event tells; nothing for one that moves no money of ours."""
+    """Read a genuine event; no facts where no money of ours moves."""
     kind, document = event["type"], event["data"]["object"]
     if kind in REFUND_EVENTS:
         # a refund made by hand in the dashboard carries no number of ours; the daily bill shows it
@@ -42,7 +42,7 @@ def facts_of(event: Mapping[str, Any], *, merchant: str) -> tuple[Fact, ...]:
 
 
 def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
-    """That a refund of ours failed or was canceled, perhaps after it had succeeded."""
+    """Report a refund of ours that failed or was canceled, perhaps after it had succeeded."""
     refund = event["data"]["object"]
     if event["type"] not in FAILURE_EVENTS or not number_of(refund):
         return None
@@ -56,10 +56,10 @@ def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
 
 
 def paid_fact(intent: Mapping[str, Any], *, merchant: str, occurred_at: datetime | None = None) -> Fact:
-    """Of an intent that succeeded; `amount_received` is what came, `amount` only what was asked for.
+    """Read a paid intent; `amount_received` came in, `amount` was only asked for.
 
     Args:
-        occurred_at: when it was paid; else its charge tells, where that is expanded.
+        occurred_at: time of payment; else its charge's time, where that is expanded.
     """
     charge = intent.get("latest_charge")
     if occurred_at is None and isinstance(charge, Mapping):
@@ -86,7 +86,7 @@ def canceled_fact(intent: Mapping[str, Any], *, merchant: str) -> Fact:
 
 
 def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
-    """Of a refund that succeeded; the payment's whole amount is known where its intent is expanded."""
+    """Read a refund that succeeded; the payment's amount is known where its intent is expanded."""
     intent = refund["payment_intent"]
     expanded = isinstance(intent, Mapping)
     return Fact(
@@ -105,7 +105,7 @@ def refunded_fact(refund: Mapping[str, Any], *, merchant: str) -> Fact:
 
 
 def about(document: Mapping[str, Any]) -> dict[str, object]:
-    """What an intent or refund is about, by the names that `payments.providers.answers.must_match` compares."""
+    """Collect the members of an intent or refund that `payments.providers.answers.must_match` compares."""
     intent = document.get("payment_intent")
     return {
         "id": document.get("id"),
@@ -118,7 +118,7 @@ def about(document: Mapping[str, Any]) -> dict[str, object]:
 
 
 def number_of(document: Mapping[str, Any]) -> str:
-    """Our number in its metadata; empty for a document that is not of ours.
+    """Return our number in the metadata; empty for a document that is not ours.
 
     An account may serve other systems too, whose numbers may be anything.
     """
@@ -126,17 +126,17 @@ def number_of(document: Mapping[str, Any]) -> str:
 
 
 def refund_number_of(document: Mapping[str, Any]) -> str:
-    """As `number_of`, of the refund."""
+    """Return our number of the refund, as `number_of`."""
     return _named(document, "out_refund_no")
 
 
 def refund_status_of(refund: Mapping[str, Any]) -> RefundStatus:
-    """Where it stands; one whose state we do not know is under way."""
+    """Return the refund's status; an unknown state counts as under way."""
     return _REFUND_STATES.get(refund["status"], RefundStatus.PROCESSING)
 
 
 def currency_of(document: Mapping[str, Any]) -> str:
-    """Stripe writes it in lower case."""
+    """Return the currency in upper case; Stripe writes it in lower case."""
     return text_of(document, "currency").upper()
 
 

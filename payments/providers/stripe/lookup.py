@@ -1,4 +1,4 @@
-"""A call of Stripe's library and what it lets us know; lists with a bound; finding things by our own numbers.
+"""Calls of Stripe's library with their errors as ours, bounded lists, and lookups by our own numbers.
 
 Source: Stripe API reference, "Errors", "Pagination", "Search" (read 2026-11).
 """
@@ -30,14 +30,14 @@ Document = dict[str, Any]
 
 
 class TooMany(OutcomeUnknown):
-    """A list was cut off by our bound."""
+    """A list that our bound cut off."""
 
 
 @contextmanager
 def answered() -> Iterator[None]:
-    """Around a call and taking its answer apart: the library's errors as ours.
+    """Translate the library's errors around a call and the reading of its answer.
 
-    What the network did to the call is told by `Transport`, whose errors pass through.
+    Errors of the network come from `Transport` and pass through.
     """
     try:
         with reading("document"):
@@ -56,7 +56,7 @@ def answered() -> Iterator[None]:
 
 
 def listed(ask: Callable[..., Any], wanted: Document, *, most_pages: int) -> Iterator[Document]:
-    """Every object of a list, newest first; raises `TooMany` after so many pages."""
+    """Yield every object of a list, newest first; raises `TooMany` after `most_pages`."""
     wanted = {**wanted, "limit": PAGE}
     for _ in range(most_pages):
         with answered():
@@ -70,7 +70,7 @@ def listed(ask: Callable[..., Any], wanted: Document, *, most_pages: int) -> Ite
 
 
 def born_at_of(number: str) -> float | None:
-    """When our number was made, in seconds since the epoch; None if it does not tell (RFC 9562, version 7)."""
+    """Return the time in our number (RFC 9562, version 7), in seconds since the epoch; None if it has none."""
     try:
         known = uuid.UUID(hex=number)
     except ValueError:
@@ -79,12 +79,12 @@ def born_at_of(number: str) -> float | None:
 
 
 def as_any(wanted: Document) -> Any:
-    """The library types its parameters as literals; ours come from settings."""
+    """Drop the type: the library types its parameters as literals, ours come from settings."""
     return wanted
 
 
 class Lookup:
-    """Finds what was made under our numbers.
+    """Search by our numbers.
 
     Args:
         v1: the library's services.
@@ -96,10 +96,10 @@ class Lookup:
         self._clock = clock
 
     def intent(self, out_trade_no: str, reference: str) -> Document | None:
-        """The intent of our number; None if Stripe never heard of it.
+        """Find the intent of our number; None if Stripe never saw it.
 
         Raises:
-            ProviderRejected: `reference` is not known there, although Stripe gave it to us.
+            ProviderRejected: `reference` is unknown there, although Stripe gave it to us.
             OutcomeUnknown: too many others were opened beside it to be sure.
         """
         if reference:
@@ -121,11 +121,11 @@ class Lookup:
             return found
 
     def retrieved(self, out_trade_no: str, reference: str) -> Document:
-        """The intent `reference`, which must be the one of our number."""
+        """Fetch the intent `reference`, which must be the one of our number."""
         wanted = {"expand": ["latest_charge"]}
         with answered():
             intent: Document = self._v1.payment_intents.retrieve(reference, as_any(wanted)).to_dict()
-            must_match(CHANNEL, asked={"id": reference, "out_trade_no": out_trade_no}, answer=about(intent))
+            must_match(CHANNEL, asked={"id": reference, "out_trade_no": out_trade_no}, told=about(intent))
             text_of(intent, "status")
         return intent
 
@@ -135,12 +135,12 @@ class Lookup:
         with answered():
             found = self._v1.payment_intents.search(as_any(wanted)).to_dict()["data"]
             for intent in found:
-                must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, answer=about(intent))
+                must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, told=about(intent))
             # one, unless somebody copied our metadata by hand; then the one that moved money counts
             return max(found, key=lambda intent: bool(intent["status"] == "succeeded"), default=None)
 
     def refund(self, intent_id: str, out_refund_no: str) -> Document | None:
-        """The refund of our number among those of the intent; None if there is none."""
+        """Find the refund of our number among those of the intent; None if there is none."""
         wanted = {"payment_intent": intent_id, "expand": ["data.payment_intent"]}
         made = listed(self._v1.refunds.list, wanted, most_pages=REFUND_PAGES)
         with reading("refunds"):

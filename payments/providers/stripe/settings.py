@@ -15,7 +15,7 @@ _VISIBLE = re.compile(r"[!-~]+")
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
-    """Raises ConfigError."""
+    """Build the provider. Raises ConfigError."""
     config = StripeConfig(
         api_url=api_url(settings),
         secret_key=secret_key(settings),
@@ -27,7 +27,7 @@ def build(settings: Settings, limits: Limits) -> Provider:
 
 
 def method(settings: Settings) -> str:
-    """By which of Stripe's payment methods shoppers pay."""
+    """Read the payment method that shoppers use."""
     chosen = settings.get("METHOD", METHODS[0])
     if chosen not in METHODS:
         raise ConfigError(f"STRIPE_METHOD must be one of {', '.join(METHODS)}, not {chosen!r}.")
@@ -35,7 +35,7 @@ def method(settings: Settings) -> str:
 
 
 def api_url(settings: Settings) -> str:
-    """Every call carries the key, so a live one never goes over a line that anybody can read."""
+    """Read the address; a live key, which every call carries, needs https."""
     url = fields.url("stripe", "API_URL", settings)
     if not url.startswith("https://") and "_live_" in secret_key(settings):
         raise ConfigError("STRIPE_API_URL must begin with https:// where STRIPE_SECRET_KEY is a live key.")
@@ -43,7 +43,7 @@ def api_url(settings: Settings) -> str:
 
 
 def secret_key(settings: Settings) -> str:
-    """The API key. Raises ConfigError for what is none of ours."""
+    """Read the API key. Raises ConfigError for another kind of secret."""
     key = fields.secret("stripe", "SECRET_KEY", settings)
     name = "STRIPE_SECRET_KEY_FILE" if settings.get("SECRET_KEY_FILE") else "STRIPE_SECRET_KEY"
     if key.startswith("pk_"):
@@ -56,7 +56,7 @@ def secret_key(settings: Settings) -> str:
 
 
 def webhook_secrets(settings: Settings) -> tuple[str, ...]:
-    """All that are accepted: while one is rotated, two."""
+    """Read all accepted secrets: two during a rotation."""
     found = tuple(fields.secret("stripe", "WEBHOOK_SECRET", settings).replace(",", " ").split())
     if any(secret.startswith(("sk_", "rk_", "pk_")) for secret in found):
         name = "STRIPE_WEBHOOK_SECRET_FILE" if settings.get("WEBHOOK_SECRET_FILE") else "STRIPE_WEBHOOK_SECRET"

@@ -1,4 +1,4 @@
-"""Stripe's webhook events: whether the bytes are genuine, and what they tell.
+"""Verification and reading of Stripe's webhook events.
 
 Source: Stripe, "Receive Stripe events in your webhook endpoint", verifying signatures (read 2026-11).
 """
@@ -24,13 +24,13 @@ def read_event(
     secret_key: str,
     merchant: str,
 ) -> Notice:
-    """As `payments.providers.base.Provider.read_notification`.
+    """Verify and read an event, as `Provider.read_notification`.
 
     Args:
         now: seconds since the epoch.
         secrets: of our endpoint; one of them must have signed.
-        secret_key: our API key, which tells whether we live in test mode or for real.
-        merchant: our account; an endpoint may get events of connected accounts too, whose facts are of those.
+        secret_key: our API key, which shows test or live mode.
+        merchant: our account; an endpoint may get events of connected accounts, whose facts are theirs.
     """
     _verify(lower_case(headers).get("stripe-signature", ""), body, now=now, secrets=secrets)
     with readable("event"):
@@ -48,7 +48,7 @@ def read_event(
 
 
 def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> None:
-    """Raises SignatureInvalid unless one of `secrets` signed `body` less than 300 s from `now`."""
+    """Require one of `secrets` to have signed `body` less than 300 s from `now`. Raises SignatureInvalid."""
     if not header or not header.isascii():
         raise SignatureInvalid("the Stripe-Signature header is missing")
     parts = [item.partition("=") for item in header.split(",")]
@@ -69,7 +69,7 @@ def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> 
 
 
 def _must_be_of_our_mode(event: Mapping[str, object], *, secret_key: str) -> None:
-    """A shared endpoint may get signed events of test mode."""
+    """Refuse an event of the other mode, live or test: a shared endpoint gets both."""
     mode = secret_key.split("_")[1:2]
     # our endpoint's secret signed it; one that does not tell its mode is of the mode of that endpoint
     if mode in (["live"], ["test"]) and event.get("livemode", mode == ["live"]) is not (mode == ["live"]):

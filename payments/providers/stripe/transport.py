@@ -1,7 +1,7 @@
-"""The way of Stripe's library to the network is ours: `payments.providers.transport`.
+"""Network of Stripe's library: our own `payments.providers.transport`.
 
-So a call has our time-outs, pool and limits, is never sent twice, and a failure says whether it left this machine,
-which the library's own clients do not tell.
+So its calls have our time-outs, pool and limits, are never sent twice, and failures show whether they left this
+machine, which the library's own clients do not.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from payments.providers.transport import Limits, send
 
 
 class Transport(stripe.HTTPClient):
-    """What `stripe.StripeClient` sends with. Thread-safe.
+    """HTTP client of `stripe.StripeClient`. Thread-safe.
 
     Args:
         session: of `payments.providers.transport.client`.
@@ -37,10 +37,10 @@ class Transport(stripe.HTTPClient):
         *,
         _usage: list[str] | None = None,
     ) -> tuple[str, int, Mapping[str, str]]:
-        """One call.
+        """Send one call.
 
         Raises:
-            ProviderUnavailable, OutcomeUnknown: as `payments.providers.transport.send` says.
+            ProviderUnavailable, OutcomeUnknown: as `payments.providers.transport.send`.
         """
         # the library would tell Stripe this machine's name, and how long our last call took
         kept = {

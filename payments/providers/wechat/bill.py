@@ -1,9 +1,8 @@
-"""WeChat Pay's trade bill of one day, read. Pure.
+"""Parser of WeChat Pay's daily trade bill. Pure.
 
-A table in UTF-8: a line of Chinese column names, one line for each payment and each refund, a line of column names
-of the summary, one line of summary. Every value (not the names) begins with a backtick, against spreadsheets that
-turn long numbers into floats; amounts are decimals in yuan. Columns come and go with the merchant's settings, so
-they are found by their names.
+A table in UTF-8: Chinese column names, a line for each payment and refund, names of the summary, the summary.
+Every value begins with a backtick, so that spreadsheets don't turn numbers into floats; amounts are decimals in
+yuan. Columns vary with the merchant's settings, so they are found by name.
 
 Source: WeChat Pay, "trade bill file format", and API v3, "apply for trade bill" (read 2026-11).
 """
@@ -48,16 +47,15 @@ _DUE = time(10, 0)
 
 
 def due_at(day: date) -> float:
-    """From when on no bill of `day` means that nothing moved: seconds since the epoch."""
+    """Return the time from which a missing bill of `day` means that nothing moved, as seconds since the epoch."""
     return datetime.combine(day + timedelta(days=1), _DUE, CHINA).timestamp()
 
 
 def parse(content: bytes) -> tuple[BillLine, ...]:
-    """The lines of a bill, in its order.
+    """Parse a bill's lines, in order.
 
-    The platform lists refunds on the day on which it accepted them, in the state of the moment, and never again.
-    Those under way by then (PROCESSING, CHANGE) say so in their `refund_status`: nobody knows yet whether their
-    money moves. Those that are over without having moved any (FAIL) are left out.
+    The platform lists a refund once, on the day it accepts it, in the state of that moment. One under way
+    (PROCESSING, CHANGE) keeps that in `refund_status`; one that failed (FAIL) moved nothing and is left out.
 
     Raises:
         ValueError: not a whole bill of the documented format, or a line that cannot be understood.
@@ -84,10 +82,10 @@ def _values(line: str) -> list[str]:
 
 
 def _row(line: str, names: list[str]) -> dict[str, str]:
-    """Values by column.
+    """Map values to columns.
 
-    A description may hold the separator itself. What stands before the free texts is counted from the left and
-    what stands behind them from the right, so that no description can shift the amounts.
+    A description may hold the separator. Values before the free texts are counted from the left and those after
+    them from the right, so no description can shift the amounts.
     """
     values = _values(line)
     more = len(values) - len(names)
@@ -98,7 +96,7 @@ def _row(line: str, names: list[str]) -> dict[str, str]:
 
 
 def _bill_line(row: Mapping[str, str]) -> BillLine | None:
-    """None for a line that tells of no money that moved for us."""
+    """Build a line; None where no money of ours moved."""
     if row[STATE] not in ("SUCCESS", "REFUND", _REVOKED):
         raise ValueError(f"unknown trade state {row[STATE]!r}")
     refunded = row[STATE] == "REFUND"

@@ -1,6 +1,6 @@
 """Calls to WeChat Pay v3: signed by us, believed only where the platform signed the answer.
 
-An answer without a genuine signature counts as unknown, not as done.
+An answer without a genuine signature leaves the outcome unknown.
 """
 
 import json
@@ -29,9 +29,8 @@ class WeChatConfig:
 
     Attributes:
         api_url: base URL, without a trailing slash.
-        api_v3_keys: the current key first, then former ones with which older messages may still be encrypted;
-            32 bytes each.
-        mch_private_key_pem: our key, the one of certificate `mch_serial`.
+        api_v3_keys: the current key first, then former ones that may still encrypt older messages; 32 bytes each.
+        mch_private_key_pem: our key, of certificate `mch_serial`.
         platform_keys: the platform's certificates by upper-case serial, its public keys by ``PUB_KEY_ID_…``.
     """
 
@@ -64,12 +63,12 @@ class WeChatCalls(Account):
         self._platform = KeyRing(config.platform_keys)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One signed request; the decoded, verified answer ({} for 204).
+        """Send one signed request and return the decoded, verified answer ({} for 204).
 
         Raises:
             ProviderRejected: refused, by its code.
             ProviderUnavailable: too many calls; this one did nothing.
-            OutcomeUnknown: no answer, or one that tells of no success, such as ``202 USER_PAYING``.
+            OutcomeUnknown: no answer, or one without success, such as ``202 USER_PAYING``.
         """
         text = "" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
         request = self._http.build_request(
@@ -93,20 +92,20 @@ class WeChatCalls(Account):
         raise ProviderRejected(code, str(answer.get("message", "")))
 
     def _download(self, address: str, *, bytes_max: int) -> bytes:
-        """A file that the API named in a signed answer; the file itself is not signed, so the caller checks it.
+        """Fetch a file that a signed answer named; the file is not signed, so the caller checks it.
 
         Raises:
             ProviderUnavailable: it did not leave this machine.
-            OutcomeUnknown: another host than the API's own, more than `bytes_max`, or no whole file came.
+            OutcomeUnknown: another host than the API's own, more than `bytes_max`, or no whole file.
         """
         headers = self._headers("GET", self._own_target(address), "") | {"Accept": "*/*"}
         return download(self._http, address, headers=headers, bytes_max=bytes_max, limits=self._limits)
 
     def _own_target(self, address: str) -> str:
-        """Path and query of `address` as its signature covers them.
+        """Return path and query of `address` as its signature covers them.
 
         Raises:
-            OutcomeUnknown: it is not under the API's own address, so nothing is sent there.
+            OutcomeUnknown: not under the API's own address, so nothing is sent there.
         """
         base = httpx.URL(self.config.api_url)
         prefix = base.raw_path.rstrip(b"/")
@@ -120,10 +119,10 @@ class WeChatCalls(Account):
         return url.raw_path.removeprefix(prefix).decode("ascii")
 
     def _decrypt(self, sealed: Mapping[str, Any]) -> bytes:
-        """What stands in an ``AEAD_AES_256_GCM`` part, by the current key or a former one.
+        """Decrypt an ``AEAD_AES_256_GCM`` part by the current key or a former one.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: not of that shape, or encrypted with none of them.
+            ValueError, KeyError, TypeError, AttributeError: another shape, or encrypted with none of them.
         """
         if sealed["algorithm"] != "AEAD_AES_256_GCM":
             raise ValueError(f"unknown algorithm {sealed['algorithm']!r}")

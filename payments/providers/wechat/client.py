@@ -174,7 +174,7 @@ class WeChatPay(WeChatCalls):
         return self._refund_result(answer, {"out_trade_no": out_trade_no, "out_refund_no": out_refund_no})
 
     def bill(self, *, day: date) -> tuple[BillLine, ...]:
-        """See `Provider`; the day is China's. Empty is only believed when the bill would be there by now."""
+        """Fetch and parse the bill of `day` in China. Empty is believed only once the bill is due."""
         try:
             announced = self._call("GET", f"/v3/bill/tradebill?bill_date={day:%Y-%m-%d}&bill_type=ALL")
         except ProviderRejected as refused:
@@ -196,10 +196,10 @@ class WeChatPay(WeChatCalls):
             return parse(content)
 
     def download_certificates(self) -> dict[str, bytes]:
-        """The platform's certificates as of now, in PEM by serial; `wechat_keys.keep_certificates` keeps them.
+        """Fetch the platform's current certificates, in PEM by serial; `keys.keep_certificates` stores them.
 
-        Believed because the answer is signed with a key that we hold already and only we can decrypt it. Not for
-        the path of a request: a timer fetches what will be needed.
+        The answer is signed with a key that we hold, and only we can decrypt it. Not for a request's path: a
+        timer fetches them ahead of need.
         """
         answer = self._call("GET", "/v3/certificates")
         with reading("certificates"):

@@ -1,7 +1,7 @@
-"""What WeChat Pay's documents say about money, as facts. Pure.
+"""Facts from WeChat Pay's documents. Pure.
 
-Every function raises KeyError, TypeError, AttributeError or ValueError for a document that is not of its shape.
-Source: WeChat Pay API v3, "query order", "refund", "payment and refund notification" (read 2026-11).
+Every function raises KeyError, TypeError, AttributeError or ValueError for a document of another shape. Source:
+WeChat Pay API v3, "query order", "refund", "payment and refund notification" (read 2026-11).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ PAID_STATES = frozenset({"SUCCESS", "REFUND"})  # refunded, hence paid before
 
 
 def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
-    """What a genuine notification tells; nothing where what is in it says that the event did not happen."""
+    """Read a genuine notification; no facts where its content says that the event did not happen."""
     if event_type == "TRANSACTION.SUCCESS" and content.get("trade_state", "SUCCESS") in PAID_STATES:
         return (paid_fact(content),)
     if event_type == "REFUND.SUCCESS" and content.get("refund_status", "SUCCESS") == "SUCCESS":
@@ -24,7 +24,7 @@ def facts_of(event_type: str, content: Mapping[str, Any]) -> tuple[Fact, ...]:
 
 
 def refund_news(event_type: str, content: Mapping[str, Any]) -> RefundResult | None:
-    """That a refund left our account and could not be put into the payer's; it is sent on by a person."""
+    """Report a refund that left our account and did not reach the payer's; a person sends it on."""
     if event_type != "REFUND.ABNORMAL":
         return None
     number = text_of(content, "out_refund_no")
@@ -32,7 +32,7 @@ def refund_news(event_type: str, content: Mapping[str, Any]) -> RefundResult | N
 
 
 def about(document: Mapping[str, Any]) -> dict[str, object]:
-    """What an answer is about, by the names that `payments.providers.answers.must_match` compares."""
+    """Collect the members of an answer that `payments.providers.answers.must_match` compares."""
     amount = document.get("amount")
     given = amount if isinstance(amount, Mapping) else {}
     return {
@@ -45,7 +45,7 @@ def about(document: Mapping[str, Any]) -> dict[str, object]:
 
 
 def paid_fact(trade: Mapping[str, Any]) -> Fact:
-    """`amount.total` is what the order cost; `payer_total` may be less by the platform's own coupons."""
+    """Read a payment; `amount.total` is the order's price, `payer_total` may be less by coupons."""
     return Fact(
         kind=FactKind.PAID,
         channel="wechat",

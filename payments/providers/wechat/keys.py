@@ -1,9 +1,8 @@
-"""The platform's keys that we hold, by serial: several at once, so that an old and a new one overlap.
+"""Key ring of the platform: certificates and public keys by serial, old and new ones together.
 
-Certificates are renewed every five years at the latest; from some moment on the platform signs with the new one,
-while notifications on their way still carry the old one's signature. So a ring holds both, and `keep_certificates`
-puts new ones beside the old ones in good time. Nothing here calls out: a serial that we do not hold is refused,
-never fetched, because whoever sends us bytes names the serial.
+The platform renews its certificates and from some moment on signs with the new one, while notifications under way
+still carry the old signature. `keep_certificates` stores new ones ahead of that. An unknown serial is refused,
+never fetched: the sender of the bytes chooses it.
 
 Source: WeChat Pay API v3, "platform certificate update guide", "platform public key" (read 2026-11).
 """
@@ -31,7 +30,7 @@ _FILE_MODE = 0o644
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """A key with the time in which its signatures count; a bare public key has no end."""
+    """A key with its time of validity; a bare public key has no end."""
 
     key: RSAPublicKey
     valid_from: datetime | None = None
@@ -45,15 +44,13 @@ class KeyRing:
         pems: certificates by hexadecimal serial, public keys by ``PUB_KEY_ID_…``.
 
     Attributes:
-        public_key_id: the public key that our requests ask the platform to sign with, None to leave it to the
-            platform. Where several are held it is the greatest in the order of characters: the documentation
-            gives the ids no order in time, so this is only a choice that every process makes alike. Answers
-            signed with another one that is held are accepted too; to have another one named, take the greatest
-            one's file away.
+        public_key_id: the public key that our requests ask the platform to sign with; None leaves the choice to
+            the platform. The greatest of several in character order: a choice that every process makes alike.
+            Answers signed with another held key are accepted; remove the greatest one's file to name another.
 
     Raises:
-        ValueError: what stands under a serial is not the RSA certificate of that serial, or what stands under an
-            id is not an RSA public key.
+        ValueError: under a serial is not the RSA certificate of that serial, or under an id not an RSA public
+            key.
     """
 
     def __init__(self, pems: Mapping[str, bytes]) -> None:
@@ -61,10 +58,10 @@ class KeyRing:
         self.public_key_id = max((name for name in self._held if name.startswith(PUBLIC_KEY_PREFIX)), default=None)
 
     def find(self, serial: str, *, now: float) -> RSAPublicKey:
-        """The key of this serial, written in any case.
+        """Return the key of `serial`, written in any case.
 
         Args:
-            now: when its signature came, in seconds since the epoch.
+            now: arrival of its signature, in seconds since the epoch.
 
         Raises:
             SignatureInvalid: not held, or its certificate was not valid then.
@@ -80,23 +77,23 @@ class KeyRing:
 
 
 def serial_of(pem: bytes) -> str:
-    """The serial of a certificate, as its file is named. Raises ValueError if `pem` is none."""
+    """Return a certificate's serial, as its file is named. Raises ValueError if `pem` is none."""
     return f"{x509.load_pem_x509_certificate(pem).serial_number:X}"
 
 
 def keep_certificates(folder: Path, certificates: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Put certificates that are new into `folder`; the serials of those that were.
+    """Store new certificates in `folder` and return their serials.
 
-    Each appears whole or not at all, whoever reads or writes there at the same time. A file that is there is
-    never changed and none is ever deleted: a retired certificate is taken away by a person.
+    Each file appears whole or not at all, under concurrent readers and writers. No file is changed or deleted: a
+    person removes a retired certificate.
 
     Args:
         folder: ``WECHAT_PLATFORM_KEYS_DIR``.
-        certificates: as `WeChatPay.download_certificates` gives them.
+        certificates: as `WeChatPay.download_certificates` returns them.
 
     Raises:
-        ValueError: one is not the certificate of its serial (then none is written), or a file of that name holds
-            something else (then the others are written).
+        ValueError: one is not the certificate of its serial (none is written), or a file of that name holds
+            something else (the others are written).
         OSError: the folder cannot be written to.
     """
     KeyRing(certificates)
@@ -115,7 +112,7 @@ def keep_certificates(folder: Path, certificates: Mapping[str, bytes]) -> tuple[
 
 
 def _created(path: Path, content: bytes) -> bool:
-    """Whether the file is new. A link, unlike a rename, fails where something stands already."""
+    """Create the file, if there is none; a link, unlike a rename, fails where one exists."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         with draft.open("xb") as file:
@@ -132,7 +129,7 @@ def _created(path: Path, content: bytes) -> bool:
 
 
 def _is_certificate(path: Path, pem: bytes) -> bool:
-    """Whether the file holds this very certificate, however its lines are broken."""
+    """Compare the file's certificate with `pem`, however its lines are broken."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes()) == x509.load_pem_x509_certificate(pem)
     except ValueError:
@@ -140,7 +137,7 @@ def _is_certificate(path: Path, pem: bytes) -> bool:
 
 
 def _name(serial: str) -> str:
-    """One spelling of a serial: some write hexadecimal digits small, or with leading zeros."""
+    """Normalise a serial: some write hexadecimal digits small, or with leading zeros."""
     return serial if serial.startswith(PUBLIC_KEY_PREFIX) else serial.upper().lstrip("0")
 
 

@@ -17,7 +17,7 @@ REQUIRED = ("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "MCH_KEY_FILE", "PLATFO
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
-    """Raises ConfigError."""
+    """Build the provider. Raises ConfigError."""
     serial, private_key_pem = mch_pair(settings)
     return WeChatPay(
         WeChatConfig(
@@ -34,9 +34,9 @@ def build(settings: Settings, limits: Limits) -> Provider:
 
 
 def mch_pair(settings: Settings) -> tuple[str, bytes]:
-    """The serial of our certificate and our key; with the certificate's file, another key is refused.
+    """Return our certificate's serial and our key; a key that is not the certificate's is refused.
 
-    So a key and its certificate can be replaced one after the other: until both are there, nothing changes.
+    So key and certificate can be replaced one after the other: nothing changes until both are there.
     """
     file, serial = settings.get("MCH_CERT_FILE", ""), settings.get("MCH_SERIAL", "")
     pem = fields.pem("WECHAT_MCH_KEY_FILE", settings["MCH_KEY_FILE"], key_files.private_key)
@@ -61,7 +61,7 @@ def mch_pair(settings: Settings) -> tuple[str, bytes]:
 
 
 def api_v3_keys(settings: Settings) -> tuple[bytes, ...]:
-    """The current key first: the one setting, or every line of the file."""
+    """Read the keys, the current one first: the one setting, or every line of the file."""
     name, file = "WECHAT_API_V3_KEY", settings.get("API_V3_KEY_FILE", "")
     if not file:
         if "API_V3_KEY" not in settings:
@@ -104,7 +104,7 @@ def _platform_keys(settings: Settings) -> dict[str, bytes]:
 
 
 def valid_platform_keys(settings: Settings) -> None:
-    """An expired certificate beside its successor is in order, so only `problems` asks."""
+    """Require one valid certificate; `problems` alone asks, for an expired one beside its successor is fine."""
     if not any(key_files.is_valid(pem) for pem in _platform_keys(settings).values()):
         raise ConfigError(
             f"WECHAT_PLATFORM_KEYS_DIR: no certificate in {settings['PLATFORM_KEYS_DIR']} is valid now; "

@@ -1,7 +1,7 @@
-"""What WeChat Pay v3 signs and we sign: requests, answers and notifications, the wallet's arguments.
+"""Signatures of WeChat Pay v3: requests, answers, notifications, the wallet's arguments.
 
-Source: WeChat Pay API v3, "signature generation", "signature verification", "JSAPI: bring up the payment"
-(read 2026-11).
+Source: WeChat Pay API v3, "signature generation", "signature verification", "JSAPI: bring up the payment" (read
+2026-11).
 """
 
 import secrets
@@ -20,22 +20,22 @@ PROBE_PREFIX = "WECHATPAY/SIGNTEST/"
 
 
 def request_message(*, method: str, target: str, timestamp: str, nonce: str, body: str) -> bytes:
-    """What the signature of a request covers; `target` is path and query, from ``/v3`` on."""
+    """Build the text that a request's signature covers; `target` is path and query, from ``/v3`` on."""
     return f"{method}\n{target}\n{timestamp}\n{nonce}\n{body}\n".encode()
 
 
 def answer_message(*, timestamp: str, nonce: str, body: bytes) -> bytes:
-    """What the signature of an answer or notification covers."""
+    """Build the text that the signature of an answer or notification covers."""
     return f"{timestamp}\n{nonce}\n".encode() + body + b"\n"
 
 
 def wallet_message(*, app_id: str, timestamp: str, nonce: str, package: str) -> bytes:
-    """What ``paySign`` covers, by which the wallet knows that a page asks in the merchant's name."""
+    """Build the text that ``paySign`` covers, which proves a page's request to the wallet."""
     return f"{app_id}\n{timestamp}\n{nonce}\n{package}\n".encode()
 
 
 class Signer:
-    """Signs as the merchant.
+    """The merchant's signature.
 
     Args:
         serial: of the certificate that belongs to `key`.
@@ -45,7 +45,7 @@ class Signer:
         self._mch_id, self._serial, self._key = mch_id, serial, key
 
     def authorization(self, *, method: str, target: str, body: str, now: float) -> str:
-        """The ``Authorization`` header of one request."""
+        """Build the ``Authorization`` header of one request."""
         timestamp, nonce = str(int(now)), secrets.token_hex(16)
         message = request_message(method=method, target=target, timestamp=timestamp, nonce=nonce, body=body)
         return (
@@ -54,7 +54,7 @@ class Signer:
         )
 
     def wallet_params(self, *, app_id: str, prepay_id: str, now: float) -> dict[str, str]:
-        """The arguments of the wallet's ``getBrandWCPayRequest``."""
+        """Build the arguments of the wallet's ``getBrandWCPayRequest``."""
         timestamp, nonce, package = str(int(now)), secrets.token_hex(16), f"prepay_id={prepay_id}"
         message = wallet_message(app_id=app_id, timestamp=timestamp, nonce=nonce, package=package)
         return {
@@ -68,7 +68,7 @@ class Signer:
 
 
 def verify(headers: Mapping[str, str], body: bytes, *, keys: KeyRing, now: float) -> None:
-    """Raises SignatureInvalid unless the platform signed `body` within the last five minutes before `now`."""
+    """Require the platform's signature of `body`, at most five minutes from `now`. Raises SignatureInvalid."""
     given = lower_case(headers)
     timestamp, nonce = given.get("wechatpay-timestamp", ""), given.get("wechatpay-nonce", "")
     signature, serial = given.get("wechatpay-signature", ""), given.get("wechatpay-serial", "")

@@ -14,7 +14,7 @@ from idempotency.ids import new_id
 from payments.errors import OutcomeUnknown, ProviderRejected
 from payments.providers import registry
 from payments.providers.base import FactKind, NextAction, NextActionType, RefundStatus, TradeStatus
-from payments.providers.stripe import client as stripe_intents
+from payments.providers.stripe import bill as stripe_bill
 from payments.providers.stripe import lookup as stripe_lookup
 from payments.providers.stripe.client import StripeIntents
 from tests.integration.payments.providers.conftest import Listener
@@ -299,7 +299,7 @@ def test_a_bill_that_has_no_end_is_none(
     stripe: StripeIntents, sandbox: Sandbox, on: Callable[[str, date], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stripe_lookup, "PAGE", 1)
-    monkeypatch.setattr(stripe_intents, "BILL_PAGES", 1)
+    monkeypatch.setattr(stripe_bill, "PAGES_MAX", 1)
     for _ in range(2):
         number = new_id().hex
         opened(stripe, number)
