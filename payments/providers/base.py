@@ -130,7 +130,7 @@ class NextAction:
 class TradeStatus(StrEnum):
     """Status of a trade at the provider."""
 
-    NOT_FOUND = "not_found"  # the provider never heard of the number, or (Alipay) the shopper did not scan yet
+    NOT_FOUND = "not_found"  # the provider never saw the number, or (Alipay) the shopper has not scanned yet
     PENDING = "pending"
     PAID = "paid"  # refunded later or not
     CLOSED = "closed"  # closed unpaid

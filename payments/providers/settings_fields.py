@@ -18,7 +18,7 @@ def url(channel: str, field: str, settings: Settings) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError(f"{name} must be an absolute http(s) address.")
-    if parts.username is not None or parts.password is not None:  # it would be told in logs
+    if parts.username is not None or parts.password is not None:  # it would appear in logs
         raise ConfigError(f"{name} must not hold a user or password.")
     return value.rstrip("/")
 

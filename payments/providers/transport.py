@@ -19,7 +19,7 @@ from payments.errors import OutcomeUnknown, ProviderUnavailable
 from payments.providers.deadlines import BoundedTransport, within
 from payments.providers.documents import UNREADABLE
 
-# made anew around each call; entering it may wait, and raise ProviderUnavailable instead of letting the call out
+# one context for each call; entering it may wait, or raise ProviderUnavailable so that nothing is sent
 Limits = Callable[[], AbstractContextManager[None]]
 
 ANSWER_BYTES_MAX = 8 * 2**20  # the largest that we ask for are Stripe's pages of a hundred objects

@@ -1,4 +1,4 @@
-"""`python -m payments.sandbox --port 8001 --data-dir DIR`: run the sandbox until it is ended."""
+"""Run the sandbox until it is stopped: `python -m payments.sandbox --port 8001 --data-dir DIR`."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def serve(*, port: int, folder: Path, shop: str) -> None:
-    """Serve from one process: the thread that sends notifications must exist once. Never returns."""
+    """Serve from one process, so that the thread that sends notifications exists once. Never returns."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "payments.sandbox.settings"
     from django.core.wsgi import get_wsgi_application  # noqa: PLC0415  after Django's settings are chosen
 

@@ -1,7 +1,7 @@
-"""Notifications on their way: sent until acknowledged, misbehaving as told (`outbox` queues them).
+"""Delivery of queued notifications (`outbox`): sent until acknowledged, under the faults that are set.
 
-Every copy carries the same notification id; each is signed (and for WeChat encrypted) anew when it is sent, as
-the platforms do. Acknowledged is any 2xx for WeChat and Stripe and the body ``success`` for Alipay.
+All copies carry the same notification id; each is signed (and for WeChat encrypted) when it is sent, as the
+platforms do. Acknowledged is any 2xx for WeChat and Stripe, and the body ``success`` for Alipay.
 """
 
 import json
@@ -29,7 +29,7 @@ def start() -> None:
 
 
 def counts() -> dict[str, int]:
-    """Copies of notifications by their state; one that is just being sent is still due."""
+    """Count copies of notifications by state; one that is just being sent is still due."""
     found = state.store().rows("SELECT state, count(*) AS copies FROM deliveries GROUP BY state")
     return dict.fromkeys(STATES, 0) | {row["state"]: row["copies"] for row in found}
 
@@ -57,7 +57,7 @@ def _run(worker: Worker) -> None:
 
 
 def _seconds_to_next() -> float | None:
-    """How long nothing is due; None for as long as nothing is queued."""
+    """Return the time until one is due; None while nothing is queued."""
     (found,) = state.store().rows("SELECT min(due_at) AS at FROM deliveries WHERE state = 'due'")
     return None if found["at"] is None else max(0.0, float(found["at"]) - time.time())
 

@@ -76,7 +76,7 @@ WRONG_SELLERS = {"wechat": "1999999999", "alipay": "2088999999999999"}
 HELD_SECONDS_MAX = 20.0
 
 dice = random.Random(0)  # noqa: S311  misbehaviour need not be unguessable
-# thrown by the sending thread, whenever it comes to it: it must not change what the others are told
+# thrown at the sending thread's own times: must not shift the throws of the other dice
 reorder_dice = random.Random(0)  # noqa: S311
 _dice_lock = threading.Lock()
 _timeout_lock = threading.Lock()
@@ -87,12 +87,12 @@ class UnknownFault(ValueError):
 
 
 def current() -> dict[str, Any]:
-    """Every fault with its value."""
+    """Return every fault with its value."""
     return {**NONE, **state.store().faults()}
 
 
 def change(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Set what is named, leave the rest; all of it afterwards.
+    """Set the named faults, leave the rest, and return all of them.
 
     Raises:
         UnknownFault: nothing was changed.
@@ -115,7 +115,7 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def seed_dice() -> None:
-    """Throw from the beginning of the seed that is set, be it by an earlier process."""
+    """Restart the dice from the seed that is set, also one of an earlier process."""
     seed = int(current()["seed"])
     with _dice_lock:
         dice.seed(seed)
@@ -129,23 +129,23 @@ def happens(rate: float) -> bool:
 
 
 def copies() -> int:
-    """How many times a notification is sent."""
+    """Return the number of times that a notification is sent."""
     return max(1, int(current()["duplicates"]))
 
 
 def senders() -> int:
-    """How many are sent at once."""
+    """Return the number of notifications that are sent at once."""
     parallel = current()["parallel"]
     return 16 if parallel is True else max(1, int(parallel))
 
 
 def wrong_seller(channel: str) -> str:
-    """Whose account the money of `channel` goes to instead of ours; empty: to ours."""
+    """Return the account that the money of `channel` goes to instead of ours; empty: ours."""
     return WRONG_SELLERS.get(channel, "") if current()["wrong_seller"] else ""
 
 
 class _Held:
-    """Answers that wait for their release. A release is for those that wait by then, not for later ones."""
+    """Answers that wait for their release; a release frees those that wait by then, not later ones."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -171,12 +171,12 @@ _held = _Held()
 
 
 def release() -> int:
-    """Let every answer go that is held back now; how many there were."""
+    """Let every held answer go and return their number."""
     return _held.release()
 
 
 class FaultMiddleware:
-    """The faults of calls to the platforms; control and pages always work."""
+    """Faults of calls to the platforms; control calls and pages always work."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,7 +1,6 @@
-"""Every key of both sides, made once under a folder and shared by the sandbox and the shop that uses it.
+"""Every key of both sides, made once under a folder, for the sandbox and the shop that uses it.
 
-The sandbox plays both platforms, so it holds their private keys; of the merchant's keys it only needs the public
-halves. Private files are readable by their owner alone.
+The sandbox plays the platforms, so it holds their private keys; of the merchant's it uses the public halves only.
 """
 
 import fcntl
@@ -9,27 +8,24 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payments.providers.rsa import load_private_key, load_public_key
 from payments.sandbox.alipay import keys as alipay_keys
+from payments.sandbox.certificates import new_key_file, self_signed, write_private
 
-CERTIFICATE_DAYS = 1825
+_NAME = "PayOnce sandbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """What the sandbox works with.
+    """Keys that the sandbox works with.
 
     Attributes:
-        settings: the shop's channel settings by their environment names, without the two addresses.
+        settings: the shop's channel settings by their environment names, without the addresses.
         merchant, app: the shop's keys for WeChat and Alipay (only their public halves are used).
         platform, platform_serial, certificate: WeChat's certificate mode.
         platform_public, public_key_id: WeChat's public-key mode.
@@ -50,9 +46,9 @@ class Keys:
 
 
 def ensure(folder: Path) -> dict[str, str]:
-    """Make all keys under `folder` unless they are there; the channel settings to use them with.
+    """Make all missing keys under `folder` and return the channel settings that use them.
 
-    Two processes may call it at once: one makes, the other waits and reads.
+    Of two processes at once, one makes them and the other waits and reads.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +68,7 @@ def ensure(folder: Path) -> dict[str, str]:
 
 def _keep(settings_file: Path, settings: Mapping[str, str]) -> None:
     fresh = settings_file.with_suffix(".new")
-    _write_private(fresh, json.dumps(settings, indent=2).encode())
+    write_private(fresh, json.dumps(settings, indent=2).encode())
     fresh.rename(settings_file)  # last: what is named here is complete
 
 
@@ -84,7 +80,7 @@ def _stripe() -> dict[str, str]:
 
 
 def load(folder: Path) -> Keys:
-    """All keys of `folder`, made if missing."""
+    """Load all keys of `folder`, made if missing."""
     settings = ensure(folder)
     platform_dir = Path(settings["WECHAT_PLATFORM_KEYS_DIR"])
     public_key = next(platform_dir.glob("PUB_KEY_ID_*.pem"))
@@ -110,9 +106,9 @@ def load(folder: Path) -> Keys:
 
 
 def make_platform_pair(folder: Path, *, name: str) -> None:
-    """A further key of WeChat's platform, ``<name>.key``, and then its certificate, ``<name>.pem``."""
+    """Make a further key of WeChat's platform, ``<name>.key``, and then its certificate, ``<name>.pem``."""
     folder.mkdir(exist_ok=True)
-    certificate = _certificate(_private_key(folder / f"{name}.key"))
+    certificate = self_signed(_NAME, new_key_file(folder / f"{name}.key"), is_issuer=False)
     draft = folder / f"{name}.new"
     draft.write_bytes(certificate.public_bytes(Encoding.PEM))
     draft.rename(folder / f"{name}.pem")
@@ -127,12 +123,12 @@ def _make(folder: Path) -> dict[str, str]:
     platform_dir.mkdir(exist_ok=True)
     for old in platform_dir.glob("*.pem"):
         old.unlink()  # of a start that was cut off
-    merchant = _private_key(folder / "wechat_merchant_key.pem")
-    _private_key(folder / "alipay_app_key.pem")
-    platform = _private_key(folder / "wechat_platform_key.pem")
-    public_mode = _private_key(folder / "wechat_public_key_private.pem")
-    alipay = _private_key(folder / "alipay_key.pem")
-    certificate = _certificate(platform)
+    merchant = new_key_file(folder / "wechat_merchant_key.pem")
+    new_key_file(folder / "alipay_app_key.pem")
+    platform = new_key_file(folder / "wechat_platform_key.pem")
+    public_mode = new_key_file(folder / "wechat_public_key_private.pem")
+    alipay = new_key_file(folder / "alipay_key.pem")
+    certificate = self_signed(_NAME, platform, is_issuer=False)
     serial = f"{certificate.serial_number:X}"
     (platform_dir / f"{serial}.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
     _write_public(platform_dir / f"PUB_KEY_ID_{_digits(32)}.pem", public_mode)
@@ -140,7 +136,7 @@ def _make(folder: Path) -> dict[str, str]:
     return {
         "WECHAT_MCH_ID": _digits(10),
         "WECHAT_APP_ID": f"wx{secrets.token_hex(8)}",
-        "WECHAT_MCH_SERIAL": f"{_certificate(merchant).serial_number:X}",
+        "WECHAT_MCH_SERIAL": f"{self_signed(_NAME, merchant, is_issuer=False).serial_number:X}",
         "WECHAT_API_V3_KEY": secrets.token_hex(16),
         "WECHAT_MCH_KEY_FILE": str(folder / "wechat_merchant_key.pem"),
         "WECHAT_PLATFORM_KEYS_DIR": str(platform_dir),
@@ -155,33 +151,5 @@ def _digits(count: int) -> str:
     return str(secrets.randbelow(9) + 1) + "".join(str(secrets.randbelow(10)) for _ in range(count - 1))
 
 
-def _private_key(path: Path) -> rsa.RSAPrivateKey:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    _write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return key
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_bytes(content)
-
-
 def _write_public(path: Path, key: rsa.RSAPrivateKey) -> None:
     path.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-
-
-def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "PayOnce sandbox")])
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        # of full length, so that its hexadecimal form never starts with a zero that someone drops
-        .serial_number(secrets.randbits(156) | 1 << 156)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=CERTIFICATE_DAYS))
-        .sign(key, hashes.SHA256())
-    )

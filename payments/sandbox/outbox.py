@@ -1,4 +1,4 @@
-"""Notifications to be sent, queued in the transaction of the charge or refund that they tell."""
+"""Queue of notifications, written in the transaction of the charge or refund."""
 
 import json
 import secrets
@@ -11,7 +11,7 @@ from payments.sandbox import faults
 def enqueue(
     connection: sqlite3.Connection, trade: sqlite3.Row, *, event: str, refund: sqlite3.Row | None = None
 ) -> None:
-    """Queue the copies of one notification in the transaction of what it tells.
+    """Queue the copies of one notification, in the caller's transaction.
 
     Args:
         event: ``paid``, ``refunded`` or (Stripe) ``closed``.

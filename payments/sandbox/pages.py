@@ -1,8 +1,11 @@
-"""What a person sees and what a test turns: the shopper's pages and the control calls (docs/contract.md, 4)."""
+"""The shopper's pages, and the control calls of tests (docs/contract.md, 4)."""
 
 import contextlib
 import json
 import sqlite3
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -21,60 +24,80 @@ _SHOWN = 50
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    """The latest trades."""
+    """Show the latest trades."""
     latest = state.store().rows("SELECT * FROM trades ORDER BY created_at DESC LIMIT ?", _SHOWN)
     return render(request, "home.html", {"trades": [_shown(trade) for trade in latest], "faults": _set_faults()})
 
 
 @require_GET
 def scan(request: HttpRequest) -> HttpResponse:
-    """What a phone opens after it scanned a WeChat code: ``/wechat/scan?pr=…``."""
-    found = state.store().rows("SELECT out_trade_no FROM trades WHERE prepay = ?", request.GET.get("pr", ""))
-    if not found:
+    """Follow a scanned WeChat code: ``/wechat/scan?pr=…``."""
+    trade = state.store().trade_where("prepay", request.GET.get("pr", ""))
+    if trade is None:
         return render(request, "unknown.html", status=404)
-    return redirect(f"/pay/{found[0]['out_trade_no']}")
+    return redirect(f"/pay/{trade['out_trade_no']}")
 
 
 @require_http_methods(["GET", "POST"])
 def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
-    """The cashier: ``GET`` shows what is asked for, ``POST`` pays it; a second press charges nothing."""
-    found = state.store().rows("SELECT * FROM trades WHERE out_trade_no = ?", out_trade_no)
-    if not found:
+    """Show the cashier (``GET``) or pay (``POST``); a second press charges nothing."""
+    trade = state.store().trade_where("out_trade_no", out_trade_no)
+    if trade is None:
         return render(request, "unknown.html", status=404)
-    trade = found[0]
-    if request.method == "POST":
-        try:
-            trade = trades.pay(out_trade_no)
-        except trades.Refused:
-            return redirect(f"/pay/{out_trade_no}")
-        if trade["return_url"]:
-            if trade["channel"] == "wechat":  # its redirect_url carries nothing
-                return redirect(trade["return_url"])
-            mark = "&" if "?" in trade["return_url"] else "?"
-            carried = stripe_documents if trade["channel"] == "stripe" else gateway
-            return redirect(trade["return_url"] + mark + urlencode(carried.return_parameters(trade)))
-        return redirect(f"/pay/{out_trade_no}")
-    return render(request, "pay.html", {"trade": _shown(trade)})
-
-
-@require_POST
-def control_pay(request: HttpRequest) -> JsonResponse:
-    """``POST /_control/pay``: the shopper pays."""
+    if request.method != "POST":
+        return render(request, "pay.html", {"trade": _shown(trade)})
     try:
-        number = json.loads(request.body)["out_trade_no"]
-        codes.scan(number)  # who pays has scanned
-        _come_from_the_shop(number)
-        trade = trades.pay(number)
-    except (ValueError, KeyError, TypeError):
-        return JsonResponse({"error": 'send {"out_trade_no": "…"}'}, status=400)
-    except trades.Refused as refused:
-        return JsonResponse({"error": refused.reason}, status=404 if refused.reason == "not_found" else 409)
-    return JsonResponse(_charge(trade))
+        trade = trades.pay(out_trade_no)
+    except trades.Refused:
+        return redirect(f"/pay/{out_trade_no}")
+    back = trade["return_url"] or f"/pay/{out_trade_no}"
+    if not trade["return_url"] or trade["channel"] == "wechat":  # WeChat's redirect_url carries nothing
+        return redirect(back)
+    carried = stripe_documents if trade["channel"] == "stripe" else gateway
+    return redirect(back + ("&" if "?" in back else "?") + urlencode(carried.return_parameters(trade)))
+
+
+def _control(example: str) -> Callable[[Callable[[Any], sqlite3.Row]], Callable[[HttpRequest], JsonResponse]]:
+    """Decorate a control call that changes a trade: JSON in, the charge or a refusal out."""
+
+    def decorator(change: Callable[[Any], sqlite3.Row]) -> Callable[[HttpRequest], JsonResponse]:
+        @require_POST
+        @wraps(change)
+        def view(request: HttpRequest) -> JsonResponse:
+            try:
+                return JsonResponse(_charge(change(json.loads(request.body))))
+            except (ValueError, KeyError, TypeError):
+                return JsonResponse({"error": f"send {example}"}, status=400)
+            except trades.Refused as refused:
+                status = 404 if refused.reason == "not_found" else 409
+                return JsonResponse({"error": refused.reason}, status=status)
+
+        return view
+
+    return decorator
+
+
+@_control('{"out_trade_no": "…"}')
+def control_pay(wanted: Any) -> sqlite3.Row:
+    """Pay as the shopper: ``POST /_control/pay``."""
+    number = wanted["out_trade_no"]
+    codes.scan(number)  # the shopper scans the code first
+    _arrive_from_shop(number)
+    return trades.pay(number)
+
+
+@_control('{"out_trade_no": "…", "amount_minor": …}')
+def control_refund(wanted: Any) -> sqlite3.Row:
+    """Refund as a person in the platform's own pages: ``POST /_control/refund``."""
+    number, amount_minor = wanted["out_trade_no"], wanted["amount_minor"]
+    if not isinstance(number, str) or not isinstance(amount_minor, int) or amount_minor <= 0:
+        raise ValueError("a number and an amount above zero")
+    return trades.refund_by_hand(out_trade_no=number, amount_minor=amount_minor)
 
 
 @require_http_methods(["GET", "POST"])
 def control_faults(request: HttpRequest) -> JsonResponse:
-    """``/_control/faults``: see and set."""
+    """Show and set faults: ``/_control/faults``."""
     if request.method == "POST":
         try:
             faults.change(json.loads(request.body or b"{}"))
@@ -85,49 +108,33 @@ def control_faults(request: HttpRequest) -> JsonResponse:
 
 @require_GET
 def control_charges(request: HttpRequest) -> JsonResponse:
-    """``GET /_control/charges``: what was really charged and given back, oldest first."""
+    """List what was really charged and refunded, oldest first: ``GET /_control/charges``."""
     charged = state.store().rows("SELECT * FROM trades ORDER BY created_at")
     return JsonResponse([_charge(trade) for trade in charged], safe=False)
 
 
-@require_POST
-def control_refund(request: HttpRequest) -> JsonResponse:
-    """``POST /_control/refund``: somebody gives money back in the platform's own pages."""
-    try:
-        wanted = json.loads(request.body)
-        number, amount_minor = wanted["out_trade_no"], wanted["amount_minor"]
-        if not isinstance(number, str) or not isinstance(amount_minor, int) or amount_minor <= 0:
-            raise ValueError("a number and an amount above zero")
-        trade = trades.refund_by_hand(out_trade_no=number, amount_minor=amount_minor)
-    except (ValueError, KeyError, TypeError):
-        return JsonResponse({"error": 'send {"out_trade_no": "…", "amount_minor": …}'}, status=400)
-    except trades.Refused as refused:
-        return JsonResponse({"error": refused.reason}, status=404 if refused.reason == "not_found" else 409)
-    return JsonResponse(_charge(trade))
-
-
 @require_GET
 def control_deliveries(request: HttpRequest) -> JsonResponse:
-    """``GET /_control/deliveries``: how many copies of notifications are due, done, lost, given up."""
+    """Count the copies of notifications by state: ``GET /_control/deliveries``."""
     return JsonResponse(delivery.counts())
 
 
 @require_POST
 def control_release(request: HttpRequest) -> JsonResponse:
-    """``POST /_control/release``: let the answers go that `hold_answers` holds back."""
+    """Release the answers that `hold_answers` holds back: ``POST /_control/release``."""
     return JsonResponse({"released": faults.release()})
 
 
-def _come_from_the_shop(number: str) -> None:
-    """Who pays at Alipay's page was led there by the shop, and not before that does its trade exist."""
-    if state.shop() and not state.store().rows("SELECT 1 FROM trades WHERE out_trade_no = ?", number):
+def _arrive_from_shop(number: str) -> None:
+    """Open the shop's link first: a trade of Alipay's page does not exist until the shopper arrives."""
+    if state.shop() and state.store().trade_where("out_trade_no", number) is None:
         address = f"{state.shop()}/demo/attempts/{quote(number, safe='')}"
         with contextlib.suppress(httpx.HTTPError):
             httpx.get(address, follow_redirects=True, timeout=10, trust_env=False)
 
 
 def _charge(trade: sqlite3.Row) -> dict[str, object]:
-    """With `seller`, the other merchant's id, where the money went to another account."""
+    """Describe a charge; `seller` names the other account where the money went there."""
     known = {name: trade[name] for name in ("out_trade_no", "channel", "charged_minor", "refunded_minor")}
     seller = paid_elsewhere(trade)
     return known | ({"seller": seller} if seller else {})
@@ -145,5 +152,7 @@ def _shown(trade: sqlite3.Row) -> dict[str, object]:
         "refunded": money.to_decimal(row["refunded_minor"], "CNY") if row["refunded_minor"] else "",
         "brand": {"wechat": "WeChat Pay", "alipay": "Alipay", "stripe": "Stripe"}[row["channel"]],
         "payable": row["state"] == "NOTPAY" and not over,
-        "told": {"NOTPAY": "expired" if over else "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[row["state"]],
+        "status": {"NOTPAY": "expired" if over else "waiting", "SUCCESS": "paid", "CLOSED": "closed"}[
+            row["state"]
+        ],
     }

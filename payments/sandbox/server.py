@@ -1,4 +1,4 @@
-"""An HTTP server of one process, a thread a connection; without a timer, so that it sleeps while nobody asks."""
+"""HTTP server of one process, a thread a connection; without a timer, so it sleeps while idle."""
 
 from typing import Any
 from wsgiref.types import WSGIApplication
@@ -15,11 +15,11 @@ class _Handler(WSGIRequestHandler):
         return {**super().get_environ(), SOCKET: self.connection}
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in the standard library
-        """Nothing: what became of a call is in the store."""
+        """Log nothing: the store has the outcome of each call."""
 
 
 class Server(ThreadedWSGIServer):
-    """Serve `application` on a port of this machine; it is open from the beginning."""
+    """Serve `application` on a port of this machine, open from the beginning."""
 
     request_queue_size = 512
 
@@ -28,6 +28,6 @@ class Server(ThreadedWSGIServer):
         self.set_app(application)
 
     def serve_for_ever(self) -> None:
-        """Until an exception, as of a signal, ends it."""
+        """Serve until an exception, as of a signal."""
         # None is a selector's "until something happens"; the default wakes up twice a second to see a shutdown
         self.serve_forever(poll_interval=None)  # type: ignore[arg-type]

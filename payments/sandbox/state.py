@@ -1,4 +1,4 @@
-"""The one store and key ring of this process, set by `__main__` before the first request."""
+"""The store and key ring of this process, set by `__main__` before the first request."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,5 +35,5 @@ def keys() -> Keys:
 
 
 def shop() -> str:
-    """The address of the shop whose shoppers pay here; empty where nobody told it."""
+    """Return the address of the shop whose shoppers pay here; empty if unknown."""
     return _process.shop

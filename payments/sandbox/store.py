@@ -1,6 +1,6 @@
-"""What the pretended platforms know: trades, refunds, deliveries, faults. SQLite, kept over restarts.
+"""Store of the platforms: trades, refunds, deliveries, faults. SQLite, lasts over restarts.
 
-One write transaction at a time (`BEGIN IMMEDIATE`), so that a double click on Pay charges once here too. Times are
+One write transaction at a time (`BEGIN IMMEDIATE`), so a double click on Pay charges once here too. Times are
 seconds since the epoch.
 """
 
@@ -10,8 +10,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from payments.providers.documents import CHINA
 
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
@@ -107,7 +110,7 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """The one write transaction; committed unless the block raises."""
+        """Open the one write transaction; committed unless the block raises."""
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -119,32 +122,45 @@ class Store:
         self.written.set()
 
     def rows(self, sql: str, *parameters: Any) -> list[sqlite3.Row]:
-        """Read."""
+        """Read all rows."""
         with self._connected() as connection:
             return connection.execute(sql, parameters).fetchall()
 
+    def row(self, sql: str, *parameters: Any) -> sqlite3.Row | None:
+        """Read the first row; None if there is none."""
+        return next(iter(self.rows(sql, *parameters)), None)
+
     def trade(self, channel: str, out_trade_no: str) -> sqlite3.Row | None:
-        """The trade of this number, None if the platform never heard of it."""
-        found = self.rows("SELECT * FROM trades WHERE channel = ? AND out_trade_no = ?", channel, out_trade_no)
-        return found[0] if found else None
+        """Read the trade of this number on `channel`; None if the platform never saw it."""
+        return self.row("SELECT * FROM trades WHERE channel = ? AND out_trade_no = ?", channel, out_trade_no)
+
+    def trade_where(self, column: str, value: str) -> sqlite3.Row | None:
+        """Read the trade by another of its unique columns, on any channel."""
+        return self.row(f"SELECT * FROM trades WHERE {column} = ?", value)  # noqa: S608  a column of ours
 
     def faults(self) -> dict[str, Any]:
-        """The faults that are set."""
-        found = self.rows("SELECT value FROM faults")
-        value: dict[str, Any] = json.loads(found[0]["value"]) if found else {}
+        """Read the faults that are set."""
+        found = self.row("SELECT value FROM faults")
+        value: dict[str, Any] = json.loads(found["value"]) if found else {}
         return value
 
     def set_faults(self, faults: dict[str, Any]) -> None:
-        """Replace them."""
+        """Replace the faults."""
         with self.write() as connection:
             connection.execute("INSERT OR REPLACE INTO faults VALUES (1, ?)", [json.dumps(faults)])
 
 
 def paid_elsewhere(trade: Mapping[str, Any] | sqlite3.Row) -> str:
-    """The other merchant whose account the money went to; empty if it came to ours."""
+    """Return the other merchant whose account the money went to; empty if ours."""
     return str(dict(trade).get("seller", ""))
 
 
+def day_of_china(day: date) -> tuple[float, float]:
+    """Return the beginning and the end of `day` in China, as seconds since the epoch."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=CHINA)
+    return begin.timestamp(), (begin + timedelta(days=1)).timestamp()
+
+
 def expired(trade: sqlite3.Row) -> bool:
-    """Whether its time to be paid is over."""
+    """Check that the time to pay is over."""
     return trade["expires_at"] is not None and trade["expires_at"] <= time.time()

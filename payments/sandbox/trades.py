@@ -1,4 +1,4 @@
-"""What happens to trades on the platforms' side, the same for both: opened, paid, closed, refunded.
+"""Life of a trade on the platforms' side, alike for all: opened, paid, closed, refunded.
 
 Each function is one write transaction; a `Refused` leaves nothing behind.
 """
@@ -11,9 +11,11 @@ from typing import Any
 from payments.sandbox import faults, outbox, state
 from payments.sandbox.store import expired
 
+_REFUND = "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?"
+
 
 class Refused(Exception):
-    """The platform says no.
+    """A refusal of the platform.
 
     Args:
         reason: ``not_found``, ``used``, ``paid``, ``closed``, ``exceeds``.
@@ -25,7 +27,7 @@ class Refused(Exception):
 
 
 def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details: Any) -> sqlite3.Row:
-    """The trade of this number, new or the very same; Refused if the number stands for another amount."""
+    """Open the trade, or return the very same; Refused if its number stands for another amount."""
     with state.store().write() as connection:
         known = _find(connection, channel, out_trade_no)
         if known is None:
@@ -52,8 +54,9 @@ def open_trade(*, channel: str, out_trade_no: str, amount_minor: int, **details:
 
 
 def pay(out_trade_no: str) -> sqlite3.Row:
-    """The shopper pays. Paying a paid trade charges nothing; a closed or expired one is refused, unless
-    the payment was on its way by then (fault `pay_closed`).
+    """Pay as the shopper. A paid trade is charged no more; a closed or expired one is refused.
+
+    The fault `pay_closed` stands for a payment that was on its way by then, and charges.
     """
     with state.store().write() as connection:
         found = connection.execute("SELECT * FROM trades WHERE out_trade_no = ?", [out_trade_no]).fetchone()
@@ -78,23 +81,23 @@ def pay(out_trade_no: str) -> sqlite3.Row:
 
 
 def close(*, channel: str, out_trade_no: str) -> None:
-    """Closed unpaid, so that nobody can pay it any more."""
+    """Close the trade unpaid, so that nobody can pay it any more."""
     with state.store().write() as connection:
         trade = _must(connection, channel, out_trade_no)
         if trade["state"] == "SUCCESS":
             raise Refused("paid")
         connection.execute("UPDATE trades SET state = 'CLOSED' WHERE out_trade_no = ?", [out_trade_no])
-        if channel == "stripe":  # the others do not tell it to those who closed it themselves
+        if channel == "stripe":  # the others do not notify the merchant of its own close
             outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="closed")
 
 
 def refund(
     *, channel: str, out_trade_no: str, out_refund_no: str, amount_minor: int, refund_id: str = ""
 ) -> tuple[sqlite3.Row, bool]:
-    """Give back; the refund, and whether money moved now (the same number again moves nothing).
+    """Refund, and return the refund and True if money moved now; the same number again moves nothing.
 
     Args:
-        refund_id: the platform's own number, where it is of another form than most.
+        refund_id: the platform's own number, where it has another form.
     """
     refund_id = refund_id or f"50300{secrets.randbelow(10**23):023d}"
     with state.store().write() as connection:
@@ -116,41 +119,37 @@ def refund(
             "UPDATE trades SET refunded_minor = refunded_minor + ? WHERE out_trade_no = ?",
             [amount_minor, out_trade_no],
         )
-        made = connection.execute(
-            "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?", [out_trade_no, out_refund_no]
-        ).fetchone()
+        made = connection.execute(_REFUND, [out_trade_no, out_refund_no]).fetchone()
         outbox.enqueue(connection, _must(connection, channel, out_trade_no), event="refunded", refund=made)
     return made, True
 
 
 def refund_by_hand(*, out_trade_no: str, amount_minor: int) -> sqlite3.Row:
-    """Somebody gives back in the platform's own pages, under a number that the merchant's program does not know.
+    """Refund in the platform's own pages, under a number that the merchant's program does not know.
 
     Raises:
         Refused: no such trade, not paid, or more than what is left of it.
     """
-    found = state.store().rows("SELECT channel FROM trades WHERE out_trade_no = ?", out_trade_no)
-    if not found:
+    found = state.store().trade_where("out_trade_no", out_trade_no)
+    if found is None:
         raise Refused("not_found")
     number = secrets.token_hex(12)
-    of_stripe = f"re_{number}" if found[0]["channel"] == "stripe" else ""
+    of_stripe = f"re_{number}" if found["channel"] == "stripe" else ""
     refund(
-        channel=found[0]["channel"],
+        channel=found["channel"],
         out_trade_no=out_trade_no,
         out_refund_no=of_stripe or f"by-hand-{number}",
         amount_minor=amount_minor,
         refund_id=of_stripe,
     )
-    (trade,) = state.store().rows("SELECT * FROM trades WHERE out_trade_no = ?", out_trade_no)
-    return trade
+    refunded = state.store().trade_where("out_trade_no", out_trade_no)
+    assert refunded is not None  # noqa: S101  trades are never deleted
+    return refunded
 
 
 def find_refund(out_trade_no: str, out_refund_no: str) -> sqlite3.Row | None:
-    """The refund of this number."""
-    found = state.store().rows(
-        "SELECT * FROM refunds WHERE out_trade_no = ? AND out_refund_no = ?", out_trade_no, out_refund_no
-    )
-    return found[0] if found else None
+    """Read the refund of this number."""
+    return state.store().row(_REFUND, out_trade_no, out_refund_no)
 
 
 def _find(connection: sqlite3.Connection, channel: str, out_trade_no: str) -> sqlite3.Row | None:

@@ -51,7 +51,7 @@ def platform_keys(settings: Settings) -> bytes:
     try:
         own = key_files.private_key(fields.content("ALIPAY_APP_KEY_FILE", settings["APP_KEY_FILE"])).public_key()
     except ValueError:
-        return pem  # told already, with the other's name
+        return pem  # `app_key` reports it
     if own in key_files.public_keys(pem):
         raise ConfigError(f"{name}: {file} holds our application's own public key; Alipay's belongs here.")
     return pem

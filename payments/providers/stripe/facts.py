@@ -13,7 +13,7 @@ from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus, 
 from payments.providers.documents import amount_of, is_keepable, text_of
 
 CHANNEL = "stripe"
-# `charge.refund.updated` tells what `refund.updated` does; endpoints of older versions get only the former
+# `charge.refund.updated` equals `refund.updated`; endpoints of older versions get only the former
 REFUND_EVENTS = frozenset({"refund.created", "refund.updated", "charge.refund.updated"})
 # a bank may send money back that had gone out: the refund has succeeded, and fails days after
 FAILURE_EVENTS = REFUND_EVENTS | {"refund.failed"}
@@ -50,7 +50,7 @@ def refund_news(event: Mapping[str, Any]) -> RefundResult | None:
         return None
     return RefundResult(
         status=RefundStatus.FAILED,
-        message=f"{refund['status']}: {refund.get('failure_reason') or 'no reason told'}",
+        message=f"{refund['status']}: {refund.get('failure_reason') or 'no reason given'}",
         out_refund_no=refund_number_of(refund),
     )
 

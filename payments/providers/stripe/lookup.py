@@ -107,7 +107,7 @@ class Lookup:
         born_at = born_at_of(out_trade_no)
         if born_at is None or self._clock() > born_at + LOOKUP_SECONDS + SEARCH_LAG_SECONDS:
             return self._searched(out_trade_no)
-        # lists are never behind, searches are; our number tells when the intent can have been made at all
+        # a search lags behind, a list does not; our number holds the earliest time of the intent
         window = {"gte": int(born_at) - SKEW_SECONDS, "lte": int(born_at) + LOOKUP_SECONDS}
         wanted = {"created": window, "expand": ["data.latest_charge"]}
         try:

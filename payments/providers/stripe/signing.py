@@ -71,6 +71,6 @@ def _verify(header: str, body: bytes, *, now: float, secrets: Sequence[str]) -> 
 def _must_be_of_our_mode(event: Mapping[str, object], *, secret_key: str) -> None:
     """Refuse an event of the other mode, live or test: a shared endpoint gets both."""
     mode = secret_key.split("_")[1:2]
-    # our endpoint's secret signed it; one that does not tell its mode is of the mode of that endpoint
+    # our endpoint's secret signed it, so an event without a mode is of the endpoint's mode
     if mode in (["live"], ["test"]) and event.get("livemode", mode == ["live"]) is not (mode == ["live"]):
         raise SignatureInvalid("an event of the other mode, live or test")

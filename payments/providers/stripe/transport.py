@@ -42,7 +42,7 @@ class Transport(stripe.HTTPClient):
         Raises:
             ProviderUnavailable, OutcomeUnknown: as `payments.providers.transport.send`.
         """
-        # the library would tell Stripe this machine's name, and how long our last call took
+        # the library would send this machine's name, and how long our last call took
         kept = {
             name: value
             for name, value in (headers or {}).items()

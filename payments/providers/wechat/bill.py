@@ -68,9 +68,9 @@ def parse(content: bytes) -> tuple[BillLine, ...]:
     if end is None or end + 1 >= len(lines):
         raise ValueError("the bill has no summary, so it is not whole")
     rows = [_row(line, names) for line in lines[1:end]]
-    told = dict(zip(lines[end].split(","), _values(lines[end + 1]), strict=False)).get(SUMMARY)
-    if told != str(len(rows)):
-        raise ValueError(f"the bill has {len(rows)} lines, its summary says {told}")
+    count = dict(zip(lines[end].split(","), _values(lines[end + 1]), strict=False)).get(SUMMARY)
+    if count != str(len(rows)):
+        raise ValueError(f"the bill has {len(rows)} lines, its summary says {count}")
     read = [_bill_line(row) for row in rows]
     return tuple(line for line in read if line is not None)
 

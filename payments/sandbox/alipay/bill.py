@@ -1,6 +1,6 @@
-"""Alipay's daily bill: a zip with two tables in GBK, and the address where it waits for half a minute.
+"""Alipay's daily bill: a zip with two tables in GBK, and its address that lasts half a minute.
 
-Unlike the platform, the sandbox also has the bill of a day that is not over: nobody must wait for tomorrow.
+Unlike the platform, the sandbox also has the bill of a day that is not over, so that tests need not wait.
 """
 
 import csv
@@ -17,7 +17,8 @@ from django.views.decorators.http import require_GET
 
 from payments.providers.documents import CHINA
 from payments.sandbox import state, trades
-from payments.sandbox.alipay.wire import Call, told, yuan
+from payments.sandbox.alipay.wire import Call, china_time, yuan
+from payments.sandbox.store import day_of_china
 
 ADDRESS_SECONDS = 30
 _SALT = "alipay bill"
@@ -36,7 +37,7 @@ _SUM_NAMES = (  # noqa: SIM905  likewise
 
 
 def query(call: Call) -> dict[str, Any]:
-    """``alipay.data.dataservice.bill.downloadurl.query``"""
+    """Answer ``alipay.data.dataservice.bill.downloadurl.query``."""
     if call.content["bill_type"] != "trade":
         raise ValueError("only bills of bill_type trade are made here")
     day = datetime.strptime(call.content["bill_date"], "%Y-%m-%d").replace(tzinfo=CHINA).date()
@@ -48,7 +49,7 @@ def query(call: Call) -> dict[str, Any]:
 
 @require_GET
 def download(request: HttpRequest) -> HttpResponse:
-    """``/alipay/bill``"""
+    """Serve ``/alipay/bill``."""
     try:
         day = signing.loads(request.GET.get("fileId", ""), salt=_SALT, max_age=ADDRESS_SECONDS)
     except signing.BadSignature:
@@ -57,7 +58,7 @@ def download(request: HttpRequest) -> HttpResponse:
 
 
 def packed(day: date) -> bytes:
-    """The bill of `day` as it is downloaded."""
+    """Pack the bill of `day`."""
     moved = _moved(day)
     prefix = f"{_account()}_{day:%Y%m%d}_业务明细"
     target = io.BytesIO()
@@ -77,17 +78,15 @@ def _account() -> str:
 
 
 class _GbkNamed(zipfile.ZipInfo):
-    """A member with its name in GBK and no word of it, as the platform's are."""
+    """A zip member with its name in GBK and no flag that says so, as the platform's."""
 
     def _encodeFilenameFlags(self) -> tuple[bytes, int]:  # noqa: N802  the name that zipfile calls
         return self.filename.encode("gbk"), self.flag_bits
 
 
 def _moved(day: date) -> Moved:
-    """Payments and refunds of `day` in China, oldest first."""
-    begin = datetime(day.year, day.month, day.day, tzinfo=CHINA)
-    span = (begin.timestamp(), (begin + timedelta(days=1)).timestamp())
-    store = state.store()
+    """Read payments and refunds of `day` in China, oldest first."""
+    span, store = day_of_china(day), state.store()
     payments = store.rows(
         "SELECT *, paid_at AS done_at, charged_minor AS moved_minor, '' AS out_refund_no FROM trades"
         " WHERE channel = 'alipay' AND seller = '' AND paid_at >= ? AND paid_at < ? ORDER BY paid_at",
@@ -113,7 +112,7 @@ def _row(row: sqlite3.Row, kind: str, sign: str) -> list[str]:
     none = ["0.00"] * 5
     return [
         *(f"{row['transaction_id']}\t", f"{row['out_trade_no']}\t", kind, row["description"]),
-        *(told(row["created_at"]), told(row["done_at"]), "", "", "", "", "san***@sandbox.example\t"),
+        *(china_time(row["created_at"]), china_time(row["done_at"]), "", "", "", "", "san***@sandbox.example\t"),
         *(amount, amount, *none, "", "0.00", "0.00", f"{row['out_refund_no']}\t", "0.00", "0.00", ""),
     ]
 

@@ -1,4 +1,4 @@
-"""QR codes: a precreated trade begins to exist when a shopper scans its code, and not before."""
+"""QR codes: a precreated trade begins when a shopper scans its code."""
 
 import json
 import secrets
@@ -13,7 +13,7 @@ from payments.sandbox.alipay.wire import Call, wanted_trade
 
 
 def precreate(call: Call) -> dict[str, Any]:
-    """``alipay.trade.precreate``; the same number again is the same code."""
+    """Answer ``alipay.trade.precreate``; the same number again is the same code."""
     wanted = wanted_trade(call)
     number, amount = wanted["out_trade_no"], wanted["amount_minor"]
     if not isinstance(number, str) or not number or amount <= 0:
@@ -35,17 +35,17 @@ def precreate(call: Call) -> dict[str, Any]:
 
 
 def scan(out_trade_no: str) -> None:
-    """A shopper scanned the code of this number: open its trade, unless there is one or there is no code."""
-    found = state.store().rows("SELECT trade FROM alipay_codes WHERE out_trade_no = ?", out_trade_no)
-    if found and state.store().trade("alipay", out_trade_no) is None:
-        trades.open_trade(channel="alipay", **json.loads(found[0]["trade"]))
+    """Open the trade of a scanned code, unless it is open or there is no code."""
+    code = state.store().row("SELECT trade FROM alipay_codes WHERE out_trade_no = ?", out_trade_no)
+    if code is not None and state.store().trade("alipay", out_trade_no) is None:
+        trades.open_trade(channel="alipay", **json.loads(code["trade"]))
 
 
 @require_GET
 def qr(request: HttpRequest, *, code: str) -> HttpResponse:
-    """``/alipay/qr/…``, what a code says: on to the page where it is paid."""
-    found = state.store().rows("SELECT out_trade_no FROM alipay_codes WHERE code = ?", code)
-    if not found:
+    """Follow a code to its cashier: ``/alipay/qr/…``."""
+    found = state.store().row("SELECT out_trade_no FROM alipay_codes WHERE code = ?", code)
+    if found is None:
         return render(request, "unknown.html", status=404)
-    scan(found[0]["out_trade_no"])
-    return redirect(f"/pay/{found[0]['out_trade_no']}")
+    scan(found["out_trade_no"])
+    return redirect(f"/pay/{found['out_trade_no']}")

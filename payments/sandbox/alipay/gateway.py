@@ -1,7 +1,7 @@
-"""Alipay's gateway as the platform speaks it: verifies RSA2 of every request, signs every answer.
+"""Alipay's gateway: verifies RSA2 of every request, signs every answer.
 
-Documents: Alipay open platform (read 2026-11). ``GET`` with `alipay.trade.page.pay` shows the shopper's page;
-``POST`` takes the calls of the merchant's server.
+``GET`` with `alipay.trade.page.pay` shows the shopper's page; ``POST`` takes the merchant server's calls.
+Documents: Alipay open platform (read 2026-11).
 """
 
 import json
@@ -19,9 +19,9 @@ from payments.sandbox import faults, state, trades
 from payments.sandbox.alipay import bill, codes
 from payments.sandbox.alipay.wire import (
     Call,
+    china_time,
     signed_answer,
     signed_form,
-    told,
     wanted_trade,
     why_not_genuine,
     yuan,
@@ -42,7 +42,7 @@ _PRECREATE = "alipay.trade.precreate"
 
 @require_http_methods(["GET", "POST"])
 def gateway(request: HttpRequest) -> HttpResponse:
-    """``/alipay/gateway.do``"""
+    """Serve ``/alipay/gateway.do``."""
     given: dict[str, str] = {**request.GET.dict(), **request.POST.dict()}
     method = given.get("method", "")
     problem = why_not_genuine(given)
@@ -56,7 +56,7 @@ def gateway(request: HttpRequest) -> HttpResponse:
 
 
 def _business(method: str, given: Mapping[str, str], problem: str | None, base_url: str) -> dict[str, Any]:
-    """The member that is signed: a result, or why there is none."""
+    """Build the signed member: a result, or the reason for none."""
     if problem is not None:
         return {"code": "40002", "msg": "Invalid Arguments", "sub_code": problem, "sub_msg": "验签出错"}
     if method not in _METHODS:
@@ -74,7 +74,7 @@ def _business(method: str, given: Mapping[str, str], problem: str | None, base_u
 
 
 def _page_pay(call: Call) -> HttpResponse:
-    """The shopper arrives: the trade begins to exist, and its page is shown."""
+    """Open the trade as the shopper arrives, and show its page."""
     try:
         trades.open_trade(channel="alipay", **wanted_trade(call))
     except trades.Refused as refused:
@@ -112,7 +112,7 @@ def _refund(call: Call) -> dict[str, Any]:
         "buyer_logon_id": "san***@sandbox.example",
         "fund_change": "Y" if moved else "N",
         "refund_fee": yuan(after["refunded_minor"]),
-        "gmt_refund_pay": told(made["created_at"]),
+        "gmt_refund_pay": china_time(made["created_at"]),
     }
 
 
@@ -123,7 +123,7 @@ def _refund_query(call: Call) -> dict[str, Any]:
     if made is None:
         return document  # as the platform does: success, and nothing said of a refund
     if "gmt_refund_pay" in call.content.get("query_options", []):
-        document["gmt_refund_pay"] = told(made["created_at"])
+        document["gmt_refund_pay"] = china_time(made["created_at"])
     return document | {
         "out_request_no": made["out_refund_no"],
         "refund_amount": yuan(made["amount_minor"]),
@@ -144,18 +144,18 @@ _CHANGING = frozenset({_PRECREATE, "alipay.trade.close", "alipay.trade.refund"})
 
 
 def notification(notice: dict[str, Any]) -> dict[str, str]:
-    """The parameters of one copy, signed anew."""
+    """Build and sign the parameters of one copy."""
     trade, refund = notice["trade"], notice["refund"]
-    keys = state.keys()
+    settings = state.keys().settings
     parameters = {
-        "notify_time": told(time.time()),
+        "notify_time": china_time(time.time()),
         "notify_type": "trade_status_sync",
         "notify_id": notice["id"],
         "charset": "utf-8",
         "version": "1.0",
-        "app_id": keys.settings["ALIPAY_APP_ID"],
-        "auth_app_id": keys.settings["ALIPAY_APP_ID"],
-        "seller_id": paid_elsewhere(trade) or keys.settings["ALIPAY_SELLER_ID"],
+        "app_id": settings["ALIPAY_APP_ID"],
+        "auth_app_id": settings["ALIPAY_APP_ID"],
+        "seller_id": paid_elsewhere(trade) or settings["ALIPAY_SELLER_ID"],
         "buyer_id": "2088000000000001",
         "subject": trade["description"],
         "out_trade_no": trade["out_trade_no"],
@@ -164,32 +164,32 @@ def notification(notice: dict[str, Any]) -> dict[str, str]:
         "total_amount": yuan(trade["charged_minor"]),
         "receipt_amount": yuan(trade["charged_minor"]),
         "buyer_pay_amount": yuan(trade["charged_minor"]),
-        "gmt_create": told(trade["created_at"]),
-        "gmt_payment": told(trade["paid_at"]),
+        "gmt_create": china_time(trade["created_at"]),
+        "gmt_payment": china_time(trade["paid_at"]),
     }
     if refund is not None:
         parameters |= {
             "refund_fee": yuan(trade["refunded_minor"]),
-            "gmt_refund": told(refund["created_at"]),
+            "gmt_refund": china_time(refund["created_at"]),
             "out_biz_no": refund["out_refund_no"],
         }
     return signed_form(parameters, cert_sn=trade.get("signed_with", ""))
 
 
 def return_parameters(trade: sqlite3.Row) -> dict[str, str]:
-    """What the shopper's browser carries back to the merchant; signed, and still no proof of payment."""
-    keys = state.keys()
+    """Build what the shopper's browser carries back; signed, and still no proof of payment."""
+    settings = state.keys().settings
     parameters = {
         "charset": "utf-8",
         "out_trade_no": trade["out_trade_no"],
         "method": "alipay.trade.page.pay.return",
         "total_amount": yuan(trade["charged_minor"]),
         "trade_no": trade["transaction_id"],
-        "auth_app_id": keys.settings["ALIPAY_APP_ID"],
+        "auth_app_id": settings["ALIPAY_APP_ID"],
         "version": "1.0",
-        "app_id": keys.settings["ALIPAY_APP_ID"],
-        "seller_id": keys.settings["ALIPAY_SELLER_ID"],
-        "timestamp": told(time.time()),
+        "app_id": settings["ALIPAY_APP_ID"],
+        "seller_id": settings["ALIPAY_SELLER_ID"],
+        "timestamp": china_time(time.time()),
     }
     return signed_form(parameters, cert_sn=trade["signed_with"])
 
@@ -199,8 +199,7 @@ def _trade_of(content: dict[str, Any]) -> sqlite3.Row:
     if number:
         trade = state.store().trade("alipay", number)
     else:
-        found = state.store().rows("SELECT * FROM trades WHERE transaction_id = ?", content["trade_no"])
-        trade = found[0] if found else None
+        trade = state.store().trade_where("transaction_id", content["trade_no"])
     if trade is None or paid_elsewhere(trade):  # another seller's trades are not ours to ask for
         raise trades.Refused("not_found")
     return trade
@@ -215,7 +214,7 @@ def _trade_document(trade: sqlite3.Row) -> dict[str, Any]:
         "total_amount": yuan(trade["charged_minor"] or trade["amount_minor"]),
     }
     if trade["paid_at"]:
-        document["send_pay_date"] = told(trade["paid_at"])
+        document["send_pay_date"] = china_time(trade["paid_at"])
     return document
 
 

@@ -1,7 +1,7 @@
-"""How the pretended Alipay signs and believes, in key mode and in certificate mode, and how it writes values.
+"""Alipay's wire: signatures in key and certificate mode, and the form of values.
 
-A request that names certificates is of certificate mode; both SNs are then checked, the answer names ours, and so
-do the notifications of a trade that it opened.
+A request that names certificates is of certificate mode: both SNs are checked, its answer names ours, and so do
+the notifications of a trade that it opened.
 """
 
 import json
@@ -24,7 +24,7 @@ class Call:
     """One genuine request.
 
     Attributes:
-        content: what stands in ``biz_content``.
+        content: decoded ``biz_content``.
         given: every parameter.
         base_url: of the sandbox, as the caller reached it.
     """
@@ -35,7 +35,7 @@ class Call:
 
 
 def why_not_genuine(given: Mapping[str, str]) -> str | None:
-    """The platform's code for what is wrong with a request's signature; None if nothing is."""
+    """Return the platform's code for a wrong signature; None for a genuine one."""
     keys = state.keys()
     if given.get("app_id") != keys.settings["ALIPAY_APP_ID"]:
         return "isv.invalid-app-id"
@@ -51,17 +51,17 @@ def why_not_genuine(given: Mapping[str, str]) -> str | None:
 
 
 def certificate_mode(given: Mapping[str, str]) -> bool:
-    """Whether the caller names a certificate."""
+    """Check that the caller names a certificate."""
     return "app_cert_sn" in given or "alipay_root_cert_sn" in given
 
 
 def certificate_for(given: Mapping[str, str]) -> str:
-    """The SN of the certificate that notifications of this request's trade name; empty in key mode."""
+    """Return the SN that notifications of this request's trade name; empty in key mode."""
     return state.keys().alipay_certificates.platform_sn if certificate_mode(given) else ""
 
 
 def signed_answer(method: str, document: dict[str, Any], given: Mapping[str, str]) -> HttpResponse:
-    """The answer to `method`, in the caller's mode."""
+    """Sign the answer to `method`, in the caller's mode."""
     raw = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     cert_sn = certificate_for(given)
     named = f'"{CERT_SN}":"{cert_sn}",' if cert_sn else ""
@@ -71,7 +71,7 @@ def signed_answer(method: str, document: dict[str, Any], given: Mapping[str, str
 
 
 def signed_form(parameters: dict[str, str], *, cert_sn: str = "") -> dict[str, str]:
-    """`parameters` of a notification, signed in the mode of its trade."""
+    """Sign the parameters of a notification, in the mode of its trade."""
     named = parameters | ({CERT_SN: cert_sn} if cert_sn else {})
     return named | {"sign": _sign(signed_text(named), cert_sn), "sign_type": "RSA2"}
 
@@ -82,7 +82,7 @@ def _sign(message: bytes, cert_sn: str) -> str:
 
 
 def wanted_trade(call: Call) -> dict[str, Any]:
-    """The columns of the trade that `call` asks for."""
+    """Read the columns of the trade that `call` asks for."""
     content, expires = call.content, call.content.get("time_expire")
     return {
         "out_trade_no": content["out_trade_no"],
@@ -98,10 +98,10 @@ def wanted_trade(call: Call) -> dict[str, Any]:
 
 
 def yuan(amount_minor: int) -> str:
-    """As amounts are written."""
+    """Write an amount."""
     return money.to_decimal(amount_minor, "CNY")
 
 
-def told(seconds: float) -> str:
-    """As times are written: China's, without saying so."""
+def china_time(seconds: float) -> str:
+    """Write a time in China's zone, without naming it."""
     return datetime.fromtimestamp(seconds, CHINA).strftime(TIME_FORMAT)

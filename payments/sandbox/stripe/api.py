@@ -1,4 +1,4 @@
-"""Stripe's API as the platform speaks it: payment intents, refunds, balance transactions.
+"""Stripe's API: payment intents, refunds, balance transactions.
 
 Reached under ``/stripe``; form-encoded in, JSON out. A POST with an Idempotency-Key is executed once, and search
 is a minute behind, as at the real address. Source: Stripe API reference, "Errors", "Idempotent requests",
@@ -28,7 +28,7 @@ _METADATA = re.compile(r"metadata\[['\"]([^'\"]+)['\"]\]\s*:\s*['\"]([^'\"]*)['\
 @require_http_methods(["GET", "POST"])
 @account_only
 def intents(request: HttpRequest) -> Document:
-    """``/v1/payment_intents``: create and list."""
+    """Create and list: ``/v1/payment_intents``."""
     if request.method == "POST":
         return _create(request)
     given = nested(request.GET)
@@ -50,22 +50,17 @@ def _create(request: HttpRequest) -> Document:
         raise Invalid("Invalid currency: must be three letters in lower case")
     method = (given.get("payment_method_data") or {}).get("type", "")
     types = list((given.get("payment_method_types") or {"0": method or "card"}).values())
+    return_url = str(given.get("return_url", ""))
     confirmed = given.get("confirm") == "true"
-    if confirmed and method not in types:
-        raise Invalid("To confirm, payment_method_data[type] must be one of payment_method_types")
-    if confirmed and not str(given.get("return_url", "")).startswith("http"):
-        raise Invalid("return_url must be an absolute address")
-    client = ((given.get("payment_method_options") or {}).get("wechat_pay") or {}).get("client")
-    if confirmed and method == "wechat_pay" and client != "web":
-        raise Invalid("payment_method_options[wechat_pay][client] must be web")
+    if confirmed:
+        _must_be_confirmable(given, method=method, types=types, return_url=return_url)
     metadata = given.get("metadata") or {}
     number, prepay = f"pi_{secrets.token_hex(12)}", secrets.token_hex(6)
     # a second intent of the same order number is one more that can be charged, as at Stripe
     ours = metadata.get("out_trade_no") or number
-    taken = state.store().rows("SELECT 1 FROM trades WHERE out_trade_no = ?", ours)
-    out_trade_no = number if taken else ours
+    out_trade_no = number if state.store().trade_where("out_trade_no", ours) else ours
     page = request.build_absolute_uri(f"/pay/{out_trade_no}")
-    action = _next_action(method, page=page, prepay=prepay, return_url=str(given.get("return_url", "")))
+    action = _next_action(method, page=page, prepay=prepay, return_url=return_url)
     kept = {"metadata": metadata, "method": types[0], "currency": currency, "confirmed": confirmed}
     _keep(number, {**kept, "next_action": action})
     trade = trades.open_trade(
@@ -76,9 +71,20 @@ def _create(request: HttpRequest) -> Document:
         prepay=prepay,
         description=given.get("description", ""),
         notify_url=metadata.get("notify_url", ""),
-        return_url=given.get("return_url", ""),
+        return_url=return_url,
     )
     return documents.intent(trade, expand=expanded(given))
+
+
+def _must_be_confirmable(given: Document, *, method: str, types: list[str], return_url: str) -> None:
+    """Check the parameters that confirming an intent needs. Raises Invalid."""
+    if method not in types:
+        raise Invalid("To confirm, payment_method_data[type] must be one of payment_method_types")
+    if not return_url.startswith("http"):
+        raise Invalid("return_url must be an absolute address")
+    options = given.get("payment_method_options") or {}
+    if method == "wechat_pay" and (options.get("wechat_pay") or {}).get("client") != "web":
+        raise Invalid("payment_method_options[wechat_pay][client] must be web")
 
 
 def _next_action(method: str, *, page: str, prepay: str, return_url: str) -> Document:
@@ -93,7 +99,7 @@ def _next_action(method: str, *, page: str, prepay: str, return_url: str) -> Doc
 @require_GET
 @account_only
 def search(request: HttpRequest) -> Document:
-    """``GET /v1/payment_intents/search``: by one metadata value."""
+    """Search by one metadata value: ``GET /v1/payment_intents/search``."""
     given = nested(request.GET)
     asked = _METADATA.fullmatch(str(given.get("query", "")).strip())
     if asked is None:
@@ -120,14 +126,14 @@ def search(request: HttpRequest) -> Document:
 @require_GET
 @account_only
 def intent(request: HttpRequest, *, number: str) -> Document:
-    """``GET /v1/payment_intents/{id}``"""
+    """Serve ``GET /v1/payment_intents/{id}``."""
     return documents.intent(_trade(number), expand=expanded(nested(request.GET)))
 
 
 @require_POST
 @account_only
 def cancel(request: HttpRequest, *, number: str) -> Document:
-    """``POST /v1/payment_intents/{id}/cancel``"""
+    """Serve ``POST /v1/payment_intents/{id}/cancel``."""
     trade = _trade(number)
     try:
         if trade["state"] == "CLOSED":
@@ -146,7 +152,7 @@ def cancel(request: HttpRequest, *, number: str) -> Document:
 @require_http_methods(["GET", "POST"])
 @account_only
 def refunds(request: HttpRequest) -> Document:
-    """``/v1/refunds``: create and list."""
+    """Create and list: ``/v1/refunds``."""
     if request.method == "POST":
         return _refund(nested(request.POST))
     given = nested(request.GET)
@@ -195,18 +201,18 @@ def _refund(given: dict[str, Any]) -> Document:
 @require_GET
 @account_only
 def refund(request: HttpRequest, *, number: str) -> Document:
-    """``GET /v1/refunds/{id}``"""
-    made = state.store().rows("SELECT * FROM refunds WHERE refund_id = ?", number)
-    trade = state.store().trade("stripe", made[0]["out_trade_no"]) if made else None
-    if trade is None:
+    """Serve ``GET /v1/refunds/{id}``."""
+    made = state.store().row("SELECT * FROM refunds WHERE refund_id = ?", number)
+    trade = state.store().trade("stripe", made["out_trade_no"]) if made else None
+    if made is None or trade is None:
         raise Error(404, f"No such refund: '{number}'", code="resource_missing")
-    return documents.refund(made[0], trade, expand=expanded(nested(request.GET)))
+    return documents.refund(made, trade, expand=expanded(nested(request.GET)))
 
 
 @require_GET
 @account_only
 def balance_transactions(request: HttpRequest) -> Document:
-    """``GET /v1/balance_transactions``"""
+    """Serve ``GET /v1/balance_transactions``."""
     given = nested(request.GET)
     paid = state.store().rows("SELECT * FROM trades WHERE channel = 'stripe' AND state = 'SUCCESS'")
     trade_of = {trade["out_trade_no"]: trade for trade in paid}
@@ -235,10 +241,10 @@ def _amount(given: dict[str, Any]) -> int:
 
 
 def _trade(number: str) -> sqlite3.Row:
-    found = state.store().rows("SELECT * FROM trades WHERE channel = 'stripe' AND transaction_id = ?", number)
-    if not found:
+    trade = state.store().trade_where("transaction_id", number)
+    if trade is None or trade["channel"] != "stripe":
         raise Error(404, f"No such payment_intent: '{number}'", code="resource_missing")
-    return found[0]
+    return trade
 
 
 def _keep(number: str, kept: Document) -> None:

@@ -15,7 +15,7 @@ from payments.sandbox import faults, state
 
 API_VERSION = "2026-10-28.endive"
 
-# who pays here, as told by the form or wallet; members that nobody told are null
+# the payer, as the form or wallet gives it; unknown members are null
 BILLING_DETAILS = {
     "address": dict.fromkeys(("city", "country", "line1", "line2", "postal_code", "state")),
     "email": "lin.xiaomei@sandbox.example",
@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 
 def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
-    """A PaymentIntent; `latest_charge` can be expanded."""
+    """Build a PaymentIntent; `latest_charge` can be expanded."""
     kept = _kept(trade["transaction_id"])
     paid = trade["state"] == "SUCCESS"
     latest = None
@@ -62,7 +62,7 @@ def intent(trade: Row, *, expand: Collection[str] = ()) -> Document:
 
 
 def charge(trade: Row) -> Document:
-    """The Charge of a paid intent; it has the intent's metadata."""
+    """Build the Charge of a paid intent; it has the intent's metadata."""
     kept = _kept(trade["transaction_id"])
     return {
         "id": _charge_id(trade),
@@ -87,7 +87,7 @@ def charge(trade: Row) -> Document:
 
 
 def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
-    """A Refund; `payment_intent` can be expanded."""
+    """Build a Refund; `payment_intent` can be expanded."""
     kept = _kept(made["refund_id"])
     whole = "payment_intent" in expand
     return {
@@ -105,7 +105,7 @@ def refund(made: Row, trade: Row, *, expand: Collection[str] = ()) -> Document:
 
 
 def kind_of(trade: Row, made: Row | None) -> tuple[str, str]:
-    """Type and id of the balance transaction of a payment, or of a refund of it."""
+    """Return type and id of the balance transaction of a payment, or of a refund of it."""
     card = _kept(trade["transaction_id"]).get("method") == "card"
     if made is None:
         return "charge" if card else "payment", f"txn_{_charge_id(trade)}"
@@ -113,7 +113,7 @@ def kind_of(trade: Row, made: Row | None) -> tuple[str, str]:
 
 
 def balance_transaction(trade: Row, made: Row | None = None, *, expand: Collection[str] = ()) -> Document:
-    """What it did to the balance; `source` and that one's intent can be expanded."""
+    """Build a BalanceTransaction; `source` and that one's intent can be expanded."""
     deep = "source.payment_intent" in expand
     kind, number = kind_of(trade, made)
     source: Document
@@ -138,18 +138,18 @@ def balance_transaction(trade: Row, made: Row | None = None, *, expand: Collecti
     }
 
 
-def notification(told: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
-    """Headers and body of one copy of an event; its time stamp is new with each copy."""
-    trade, made = told["trade"], told["refund"]
+def notification(notice: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
+    """Build headers and body of one copy of an event, with its own time stamp."""
+    trade, made = notice["trade"], notice["refund"]
     if made is not None:
         kind, content, moment = "refund.created", refund(made, trade), made["created_at"]
-    elif told["event"] == "closed":
-        kind, content, moment = "payment_intent.canceled", intent(trade), told["created_at"]
+    elif notice["event"] == "closed":
+        kind, content, moment = "payment_intent.canceled", intent(trade), notice["created_at"]
     else:
         kind, content, moment = "payment_intent.succeeded", intent(trade), trade["paid_at"]
     body = json.dumps(
         {
-            "id": f"evt_{told['id'][:28]}",
+            "id": f"evt_{notice['id'][:28]}",
             "object": "event",
             "api_version": API_VERSION,
             "created": int(moment),
@@ -168,13 +168,13 @@ def notification(told: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
 
 
 def signature(body: bytes, *, secret: str, timestamp: int) -> str:
-    """The header Stripe-Signature."""
+    """Build the header Stripe-Signature."""
     digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={timestamp},v1={digest}"
 
 
 def return_parameters(trade: Row) -> dict[str, str]:
-    """What the shopper's browser carries back to the merchant; no proof of payment."""
+    """Build what the shopper's browser carries back; no proof of payment."""
     return {
         "payment_intent": trade["transaction_id"],
         "payment_intent_client_secret": f"{trade['transaction_id']}_secret_sandbox",
@@ -187,7 +187,7 @@ def _charge_id(trade: Row) -> str:
 
 
 def _paid_with(method: str, trade: Row) -> Document:
-    """A charge's `payment_method_details`: the shopper's account at the wallet, or his card."""
+    """Build a charge's `payment_method_details`: the shopper's account at the wallet, or the card."""
     number = trade["transaction_id"].removeprefix("pi_")
     details: dict[str, Document] = {
         "alipay": {"buyer_id": "2088000000000002", "fingerprint": "SandboxWallet001", "transaction_id": number},
@@ -211,7 +211,7 @@ def _payment_method_id(trade: Row) -> str:
 
 
 def _kept(number: str) -> Document:
-    """What the merchant sent with the object of Stripe's number and the store's tables have no column for."""
-    found = state.store().rows("SELECT kept FROM stripe_objects WHERE id = ?", number)
-    kept: Document = json.loads(found[0]["kept"]) if found else {}
+    """Read what the merchant sent with an object and the tables have no column for."""
+    found = state.store().row("SELECT kept FROM stripe_objects WHERE id = ?", number)
+    kept: Document = json.loads(found["kept"]) if found else {}
     return kept

@@ -1,4 +1,4 @@
-"""The wire of Stripe's API: who may call, what a key was answered before, how lists and errors look.
+"""Stripe's wire: authentication, Idempotency-Keys, lists and errors.
 
 Source: Stripe API reference, "Authentication", "Idempotent requests", "Errors", "Pagination" (read 2026-11).
 """
@@ -44,14 +44,14 @@ class Error(Exception):
 
 
 class Invalid(Error):
-    """The parameters are wrong: nothing began, so no Idempotency-Key is used up."""
+    """Wrong parameters: nothing began, so no Idempotency-Key is used up."""
 
     def __init__(self, message: str) -> None:
         super().__init__(400, message, code="parameter_invalid")
 
 
 def account_only(view: View) -> Callable[..., HttpResponse]:
-    """Let only requests through that carry the account's secret key; answer a POST's key as before."""
+    """Require the account's secret key, and replay the answer of a POST's Idempotency-Key."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -84,20 +84,20 @@ def _must_be_ours(request: HttpRequest) -> None:
 
 
 def _once(request: HttpRequest, run: Callable[[], Document]) -> tuple[int, str, bool]:
-    """Status, body, and whether they are those of an earlier call with the same key."""
+    """Return status, body, and True if they are those of an earlier call with the same key."""
     key = request.headers.get("Idempotency-Key", "")
     asked = f"{request.path}\n{sorted(request.POST.lists())}".encode()
     fingerprint = hashlib.sha256(asked).hexdigest()
     with _one_write:
-        found = state.store().rows("SELECT * FROM stripe_keys WHERE key = ?", key) if key else []
-        if found and found[0]["fingerprint"] != fingerprint:
+        found = state.store().row("SELECT * FROM stripe_keys WHERE key = ?", key) if key else None
+        if found and found["fingerprint"] != fingerprint:
             raise Error(
                 400,
                 "Keys for idempotent requests can only be used with the parameters they were first used with.",
                 kind="idempotency_error",
             )
         if found:
-            return found[0]["status"], found[0]["body"], True
+            return found["status"], found["body"], True
         try:
             status, body = 200, json.dumps(run())
         except Invalid:
@@ -111,7 +111,7 @@ def _once(request: HttpRequest, run: Callable[[], Document]) -> tuple[int, str, 
 
 
 def nested(flat: QueryDict) -> dict[str, Any]:
-    """``a[b]=c`` as ``{"a": {"b": "c"}}``; a list is a dict by its indices."""
+    """Convert ``a[b]=c`` to ``{"a": {"b": "c"}}``; a list becomes a dict by its indices."""
     tree: dict[str, Any] = {}
     for name, values in flat.lists():
         *path, last = re.findall(r"[^\[\]]+", name)
@@ -124,7 +124,7 @@ def nested(flat: QueryDict) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object of a list; built only where it is shown."""
+    """One object of a list, built only where it is shown."""
 
     number: str
     created: int
@@ -132,7 +132,7 @@ class Entry:
 
 
 def page_of(given: dict[str, Any], entries: list[Entry], *, url: str) -> Document:
-    """One page of them, within the window of `created`."""
+    """Cut one page, within the window of `created`."""
     bounds = {name: int(bound) for name, bound in (given.get("created") or {}).items()}
     limit = int(given.get("limit", _FEWEST))
     if not 1 <= limit <= MOST:

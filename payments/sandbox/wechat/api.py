@@ -1,7 +1,7 @@
-"""WeChat Pay v3 as the platform speaks it: orders in three ways, refunds, notifications, and the phone's pages.
+"""WeChat Pay v3: orders in three ways, refunds, notifications, and the phone's pages.
 
-Paths and documents: WeChat Pay API v3 documentation (read 2026-11). Reached under ``/wechat``; signatures cover
-the path from ``/v3`` on, as at the real address.
+Reached under ``/wechat``; signatures cover the path from ``/v3`` on, as at the real address. Paths and documents:
+WeChat Pay API v3 documentation (read 2026-11).
 """
 
 import json
@@ -28,7 +28,7 @@ _LINK_LIVES = timedelta(minutes=5)
 @require_POST
 @merchant_only
 def native(request: HttpRequest) -> Any:
-    """``POST /v3/pay/transactions/native``"""
+    """Serve ``POST /v3/pay/transactions/native``."""
     trade = _opened(request, trade_type="NATIVE")
     return {"code_url": f"weixin://wxpay/bizpayurl?pr={trade['prepay']}"}
 
@@ -36,7 +36,7 @@ def native(request: HttpRequest) -> Any:
 @require_POST
 @merchant_only
 def jsapi(request: HttpRequest) -> Any:
-    """``POST /v3/pay/transactions/jsapi``"""
+    """Serve ``POST /v3/pay/transactions/jsapi``."""
     openid = json.loads(request.body)["payer"]["openid"]
     if not isinstance(openid, str) or not openid:
         raise ValueError("payer.openid must be the shopper's id")
@@ -46,7 +46,7 @@ def jsapi(request: HttpRequest) -> Any:
 @require_POST
 @merchant_only
 def h5(request: HttpRequest) -> Any:
-    """``POST /v3/pay/transactions/h5``"""
+    """Serve ``POST /v3/pay/transactions/h5``."""
     scene = json.loads(request.body)["scene_info"]
     if not isinstance(scene["payer_client_ip"], str) or not scene["payer_client_ip"]:
         raise ValueError("scene_info.payer_client_ip must be the shopper's address")
@@ -87,32 +87,31 @@ def _opened(request: HttpRequest, *, trade_type: str, openid: str = "") -> sqlit
 
 
 def _prepay_id(trade: sqlite3.Row) -> str:
-    """Of the real one's shape; a fresh one for each call, which tells when that was."""
+    """Make a fresh id of the real one's shape, with the time of the call."""
     return f"wx{datetime.now(CHINA):%Y%m%d%H%M%S}{trade['prepay']}{trade['transaction_id'][-8:]}"
 
 
 @require_GET
 def checkmweb(request: HttpRequest) -> HttpResponse:
-    """Where a phone's browser goes with an ``h5_url``; after the payment it goes on to ``redirect_url``."""
+    """Follow an ``h5_url`` of a phone's browser; after the payment it goes on to ``redirect_url``."""
     prepay = _PREPAY.fullmatch(request.GET.get("prepay_id", ""))
-    found = state.store().rows("SELECT * FROM trades WHERE prepay = ?", prepay[2]) if prepay else []
-    if not prepay or not found:
+    trade = state.store().trade_where("prepay", prepay[2]) if prepay else None
+    if prepay is None or trade is None:
         return render(request, "unknown.html", status=404)
     if datetime.now(CHINA) - datetime.strptime(prepay[1], "%Y%m%d%H%M%S").replace(tzinfo=CHINA) > _LINK_LIVES:
         return render(request, "link_over.html", status=410)
     back = request.GET.get("redirect_url", "")
     if back.startswith(("http://", "https://")):
         with state.store().write() as connection:
-            connection.execute(
-                "UPDATE trades SET return_url = ? WHERE out_trade_no = ?", [back, found[0]["out_trade_no"]]
-            )
-    return redirect(f"/pay/{found[0]['out_trade_no']}")
+            change = "UPDATE trades SET return_url = ? WHERE out_trade_no = ?"
+            connection.execute(change, [back, trade["out_trade_no"]])
+    return redirect(f"/pay/{trade['out_trade_no']}")
 
 
 @require_GET
 @merchant_only
 def query(request: HttpRequest, *, out_trade_no: str) -> Any:
-    """``GET /v3/pay/transactions/out-trade-no/{out_trade_no}``"""
+    """Serve ``GET /v3/pay/transactions/out-trade-no/{out_trade_no}``."""
     if request.GET.get("mchid") != state.keys().settings["WECHAT_MCH_ID"]:
         raise Error(400, "MCH_NOT_EXISTS", "unknown mchid")
     trade = state.store().trade("wechat", out_trade_no)
@@ -124,7 +123,7 @@ def query(request: HttpRequest, *, out_trade_no: str) -> Any:
 @require_POST
 @merchant_only
 def close(request: HttpRequest, *, out_trade_no: str) -> Any:
-    """``POST /v3/pay/transactions/out-trade-no/{out_trade_no}/close``"""
+    """Serve ``POST /v3/pay/transactions/out-trade-no/{out_trade_no}/close``."""
     request.changes_something = True  # type: ignore[attr-defined]
     _must_be_ours(json.loads(request.body)["mchid"])
     if faults.current()["user_paying"]:
@@ -135,7 +134,7 @@ def close(request: HttpRequest, *, out_trade_no: str) -> Any:
 @require_POST
 @merchant_only
 def refund(request: HttpRequest) -> Any:
-    """``POST /v3/refund/domestic/refunds``"""
+    """Serve ``POST /v3/refund/domestic/refunds``."""
     if faults.current()["refund_429"]:
         raise Error(429, "FREQUENCY_LIMITED", "too many refunds at once")
     request.changes_something = True  # type: ignore[attr-defined]
@@ -162,34 +161,34 @@ def refund(request: HttpRequest) -> Any:
 @require_GET
 @merchant_only
 def query_refund(request: HttpRequest, *, out_refund_no: str) -> Any:
-    """``GET /v3/refund/domestic/refunds/{out_refund_no}``"""
-    found = state.store().rows("SELECT * FROM refunds WHERE out_refund_no = ?", out_refund_no)
-    if not found:
+    """Serve ``GET /v3/refund/domestic/refunds/{out_refund_no}``."""
+    made = state.store().row("SELECT * FROM refunds WHERE out_refund_no = ?", out_refund_no)
+    if made is None:
         raise Error(404, "RESOURCE_NOT_EXISTS", "no refund of this number")
-    return refund_document(found[0])
+    return refund_document(made)
 
 
 @require_GET
 @merchant_only
 def certificates(request: HttpRequest) -> Any:
-    """``GET /v3/certificates``: the platform's certificates, encrypted for the merchant."""
+    """List the platform's certificates, encrypted for the merchant: ``GET /v3/certificates``."""
     return {"data": documents()}
 
 
-def notification(told: dict[str, Any], *, signed_with: str) -> tuple[dict[str, str], bytes]:
-    """Headers and body of one copy, encrypted and signed anew."""
-    if told["event"] == "paid":
-        event, kind, content = "TRANSACTION.SUCCESS", "transaction", trade_document(told["trade"])
+def notification(notice: dict[str, Any], *, signed_with: str) -> tuple[dict[str, str], bytes]:
+    """Build headers and body of one copy, encrypted and signed for it."""
+    if notice["event"] == "paid":
+        event, kind, content = "TRANSACTION.SUCCESS", "transaction", trade_document(notice["trade"])
     else:
-        content, kind = refund_notice(told["trade"], told["refund"]), "refund"
+        content, kind = refund_notice(notice["trade"], notice["refund"]), "refund"
         event = f"REFUND.{content['refund_status']}"
     body = to_json(
         {
-            "id": told["id"][:36],
-            "create_time": china_time(told["created_at"]),
+            "id": notice["id"][:36],
+            "create_time": china_time(notice["created_at"]),
             "resource_type": "encrypt-resource",
             "event_type": event,
-            "summary": "支付成功" if told["event"] == "paid" else "退款成功",
+            "summary": "支付成功" if notice["event"] == "paid" else "退款成功",
             "resource": {
                 "original_type": kind,
                 **encrypted(to_json(content), associated_data=kind),
@@ -201,11 +200,10 @@ def notification(told: dict[str, Any], *, signed_with: str) -> tuple[dict[str, s
 
 
 def _number_of(transaction_id: str) -> str:
-    found = state.store().rows("SELECT out_trade_no FROM trades WHERE transaction_id = ?", transaction_id)
-    if not found:
+    trade = state.store().trade_where("transaction_id", transaction_id)
+    if trade is None:
         raise Error(404, "RESOURCE_NOT_EXISTS", "no order of this transaction")
-    number: str = found[0]["out_trade_no"]
-    return number
+    return str(trade["out_trade_no"])
 
 
 def _must_be_ours(mchid: str, appid: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """WeChat's trade bill of a day, made from the sandbox's own trades, and its download.
 
-Unlike at the real platform, today's bill can be had too, as far as the day has come: a test cannot wait.
+Unlike the platform, today's bill can be had too, as far as the day has come: a test cannot wait.
 """
 
 import gzip
@@ -8,15 +8,16 @@ import hashlib
 import secrets
 import sqlite3
 import time
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from payments import money
-from payments.providers.documents import CHINA
+from payments.providers.documents import CHINA, TIME_FORMAT
 from payments.sandbox import faults, state
+from payments.sandbox.store import day_of_china
 from payments.sandbox.wechat.documents import opened_by
 from payments.sandbox.wechat.signing import Error, merchant_only
 
@@ -32,7 +33,7 @@ _SUMMARY = "总交易单数,应结订单总金额,退款总金额,充值券退�
 @require_GET
 @merchant_only
 def tradebill(request: HttpRequest) -> Any:
-    """``GET /v3/bill/tradebill``"""
+    """Serve ``GET /v3/bill/tradebill``."""
     if request.GET.get("bill_type", "ALL") != "ALL":
         raise ValueError("the sandbox makes bills of the type ALL only")
     if request.GET.get("tar_type", "GZIP") != "GZIP":
@@ -59,17 +60,16 @@ def tradebill(request: HttpRequest) -> Any:
 @require_GET
 @merchant_only
 def download(request: HttpRequest) -> Any:
-    """``GET /v3/billdownload/file``: signed by the merchant, the answer by nobody."""
-    found = state.store().rows("SELECT content FROM wechat_bills WHERE token = ?", request.GET.get("token", ""))
-    if not found:
+    """Serve ``GET /v3/billdownload/file``: signed by the merchant, the answer unsigned."""
+    found = state.store().row("SELECT content FROM wechat_bills WHERE token = ?", request.GET.get("token", ""))
+    if found is None:
         raise Error(404, "RESOURCE_NOT_EXISTS", "no file of this token, or not any more")
-    return HttpResponse(found[0]["content"], content_type="application/octet-stream")
+    return HttpResponse(found["content"], content_type="application/octet-stream")
 
 
 def bill(day: date) -> bytes | None:
-    """The bill of `day` in China's time zone; None if nothing moved."""
-    begin = datetime(day.year, day.month, day.day, tzinfo=CHINA)
-    span = begin.timestamp(), (begin + timedelta(days=1)).timestamp()
+    """Make the bill of `day` in China; None if nothing moved."""
+    span = day_of_china(day)
     paid = state.store().rows(
         "SELECT * FROM trades WHERE channel = 'wechat' AND seller = '' AND paid_at >= ? AND paid_at < ?", *span
     )
@@ -93,13 +93,8 @@ def bill(day: date) -> bytes | None:
 def _payment(trade: sqlite3.Row) -> list[str]:
     amount = _yuan(trade["charged_minor"])
     nothing_back = ["0", "0", "0.00", "0.00", "", ""]
-    return [
-        *_head(trade, trade["paid_at"], "SUCCESS"),
-        amount,
-        "0.00",
-        *nothing_back,
-        *_tail(trade, amount, "0.00"),
-    ]
+    head, tail = _head(trade, trade["paid_at"], "SUCCESS"), _tail(trade, amount, "0.00")
+    return [*head, amount, "0.00", *nothing_back, *tail]
 
 
 def _refund(refund: sqlite3.Row) -> list[str]:
@@ -112,7 +107,7 @@ def _refund(refund: sqlite3.Row) -> list[str]:
 def _head(trade: sqlite3.Row, at: float, state_name: str) -> list[str]:
     settings = state.keys().settings
     trade_type, openid = opened_by(trade["out_trade_no"])
-    when = datetime.fromtimestamp(at, CHINA).strftime("%Y-%m-%d %H:%M:%S")
+    when = datetime.fromtimestamp(at, CHINA).strftime(TIME_FORMAT)
     ours = [settings["WECHAT_APP_ID"], settings["WECHAT_MCH_ID"], "0", ""]
     numbers = [trade["transaction_id"], trade["out_trade_no"], openid, trade_type]
     return [when, *ours, *numbers, state_name, "OTHERS", "CNY"]

@@ -1,4 +1,4 @@
-"""The keys that WeChat's platform signs with, one after the other, and how the merchant gets the certificates."""
+"""Rotation of the keys that WeChat's platform signs with, and the list of their certificates."""
 
 import json
 import secrets
@@ -31,12 +31,12 @@ class Pair:
 
 
 def signing() -> Pair:
-    """The pair that signs now."""
+    """Return the pair that signs now."""
     return _signing(_pairs())
 
 
 def rotate(*, announce: bool) -> Pair:
-    """Let the pair that was announced sign, else a new one; with `announce`, only list a new one."""
+    """Let the announced pair sign, else a new one; with `announce`, only list a new one."""
     with _rotating:
         pairs = _pairs()
         if _signing(pairs) is pairs[-1]:
@@ -50,13 +50,13 @@ def rotate(*, announce: bool) -> Pair:
 
 
 def documents() -> list[dict[str, Any]]:
-    """What ``GET /v3/certificates`` lists: the newest and the one before it, whose time overlaps."""
+    """List the newest certificate and the one before it: ``GET /v3/certificates``."""
     return [_document(pair) for pair in reversed(_pairs()[-2:])]
 
 
 @require_POST
 def control_rotate(request: HttpRequest) -> JsonResponse:
-    """``POST /_control/rotate``: the platform changes its certificate, or says that it will."""
+    """Change the platform's certificate, or announce it: ``POST /_control/rotate``."""
     try:
         wanted = json.loads(request.body)
         channel, announce = wanted["channel"], wanted.get("announce", False)
@@ -68,7 +68,7 @@ def control_rotate(request: HttpRequest) -> JsonResponse:
 
 
 def encrypted(plain: bytes, *, associated_data: str) -> dict[str, str]:
-    """Encrypted for the merchant with its API v3 key."""
+    """Encrypt for the merchant with its API v3 key."""
     nonce = secrets.token_hex(6)
     return {
         "algorithm": "AEAD_AES_256_GCM",
@@ -84,7 +84,7 @@ def encrypted(plain: bytes, *, associated_data: str) -> dict[str, str]:
 
 
 def _pairs() -> list[Pair]:
-    """Oldest first: the one made at the start, then those of rotations."""
+    """List all pairs, oldest first: the one made at the start, then those of rotations."""
     keys = state.keys()
     first = Pair(serial=keys.platform_serial, certificate=keys.certificate, key=keys.platform)
     return [first, *(_pair(path) for path in sorted(_folder().glob("*.pem")))]

@@ -1,4 +1,4 @@
-"""What WeChat's platform tells of trades and refunds, as its documents write it."""
+"""WeChat's documents of trades and refunds."""
 
 import sqlite3
 from datetime import datetime
@@ -12,7 +12,7 @@ SHOPPER = "oSandboxShopper000000000000"
 
 
 def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
-    """A trade as a query or notification tells it."""
+    """Build a trade, for a query or notification."""
     settings = state.keys().settings
     states = {
         "NOTPAY": ("NOTPAY", "订单未支付"),
@@ -46,7 +46,7 @@ def trade_document(trade: sqlite3.Row | dict[str, Any]) -> dict[str, Any]:
 
 
 def refund_document(made: sqlite3.Row) -> dict[str, Any]:
-    """A refund as its call or query tells it."""
+    """Build a refund, for its call or query."""
     trade = state.store().trade("wechat", made["out_trade_no"])
     assert trade is not None  # noqa: S101  a refund refers to its trade
     return _refund_part(trade, made) | {
@@ -58,15 +58,15 @@ def refund_document(made: sqlite3.Row) -> dict[str, Any]:
 
 
 def refund_notice(trade: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
-    """A refund as its notification tells it."""
+    """Build a refund, for its notification."""
     mchid = state.keys().settings["WECHAT_MCH_ID"]
     return {"mchid": mchid, "refund_status": _refund_status()} | _refund_part(trade, made)
 
 
 def opened_by(out_trade_no: str) -> tuple[str, str]:
-    """How a trade was opened and who pays it: (trade_type, openid)."""
-    found = state.store().rows("SELECT * FROM wechat_orders WHERE out_trade_no = ?", out_trade_no)
-    return (found[0]["trade_type"], found[0]["openid"] or SHOPPER) if found else ("NATIVE", SHOPPER)
+    """Return the trade's type and the payer's openid."""
+    order = state.store().row("SELECT * FROM wechat_orders WHERE out_trade_no = ?", out_trade_no)
+    return (order["trade_type"], order["openid"] or SHOPPER) if order else ("NATIVE", SHOPPER)
 
 
 def china_time(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""WeChat's door: lets only the merchant's signed requests in, and signs every answer."""
+"""WeChat's signatures: required of every request, made for every answer."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class Error(Exception):
 
 
 def merchant_only(view: View) -> View:
-    """Let only requests through that our merchant signed; sign what is answered, but for a file."""
+    """Require our merchant's signature, and sign the answer unless it is a file."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponse:
@@ -65,7 +65,7 @@ def merchant_only(view: View) -> View:
 
 
 def signature_headers(body: bytes, *, with_key: str) -> dict[str, str]:
-    """Signed with the public-key pair if the caller named it, else with the certificate's key that signs now."""
+    """Sign with the public-key pair if the caller named it, else with the current certificate's key."""
     keys = state.keys()
     certificate = signing()
     public_mode = with_key == keys.public_key_id
