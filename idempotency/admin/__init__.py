@@ -1,6 +1,7 @@
-"""The ledger in Django admin.
+"""Django admin of the ledger, and what read-only pages of the apps above share.
 
-Everything can be seen, nothing edited; an operator's decision is confirmed first and logged.
+Nothing is edited here; an operator's one decision goes through `idempotency.maintenance`.
+Pages of `payments` and `shop` build on `pages`, `filters`, `searching`, `charts` and `labels`.
 """
 
 from idempotency.admin import ledger

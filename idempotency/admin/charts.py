@@ -1,13 +1,12 @@
-"""Geometry of the admin's charts; the templates draw it as SVG, without a script."""
+"""Geometry of the admin's charts, for all apps; templates draw it as SVG, without a script."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.utils import timezone
-
-from idempotency.admin.timeline import condition
-from idempotency.models import LedgerEntry
+from django.utils.timesince import timesince
 
 HEIGHT = 90  # of a chart, in units of its view box
 BAR = 12  # width of an hour
@@ -17,46 +16,16 @@ MARKS = 4  # times written under a chart
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is drawn together: of each count its words and its colour, legible on white and on black."""
+    """Counts of one chart: of each its words and its colour, readable on white and on black."""
 
     title: str
     note: str
     parts: Mapping[str, tuple[str, str]]
 
 
-GROUPS = (
-    Group(
-        "Executed",
-        "The handler ran, and its answer is kept for retries.",
-        {"executed": ("done", "#0b8a54"), "refused": ("refused (4xx)", "#7aa893")},
-    ),
-    Group(
-        "Without a kept answer",
-        "The handler ran and gave no answer to keep: a retry runs it again.",
-        {
-            "uncertain": ("outcome unknown", "#c27c0e"),
-            "failed": ("handler failed", "#d0342c"),
-            "not_stored": ("answer not to keep (400, 429, 5xx)", "#7b8494"),
-        },
-    ),
-    Group("Replayed", "Retries that got the kept answer; nothing ran.", {"replayed": ("replayed", "#3577c2")}),
-    Group(
-        "Conflicts",
-        "Refused because of the key, or undone because a twin was faster.",
-        {
-            "in_progress": ("first one still running (409)", "#c27c0e"),
-            "reused": ("key of another request (422)", "#d0342c"),
-            "expired": ("answer no longer kept (410)", "#7b8494"),
-            "lost_race": ("ran beside a twin, undone", "#8a5fd0"),
-            "lost_lease": ("lost its lease to a later run", "#d6337c"),
-        },
-    ),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One rectangle: place and size in the view box, colour, and what it says."""
+    """One rectangle: place and size in the view box, colour, and label."""
 
     x: float
     y: float
@@ -80,38 +49,21 @@ class Chart:
     most: str  # what the full height stands for
 
 
-@dataclass(frozen=True, slots=True)
-class Age:
-    """An open entry and how long it has been so, against the oldest one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A row of a table of open work: its words, address and state, its age, and that against the oldest's."""
 
-    entry: LedgerEntry
-    condition: str
-    seconds: float
+    words: str
+    address: str
+    note: str
+    age: str
     percent: float
 
 
-def by_hour(hours: Mapping[datetime, Mapping[str, int]]) -> list[Chart]:
-    """A chart for each of `GROUPS`."""
-    return [draw(group, hours) for group in GROUPS]
-
-
-def ages(entries: Sequence[LedgerEntry]) -> list[Age]:
-    """Bars of the ages of `entries`, in their order."""
-    now = timezone.now()
-    seconds = [(now - entry.created_at).total_seconds() for entry in entries]
-    most = max([*seconds, 1.0])
-    return [
-        Age(entry, condition(entry), age, 100 * age / most) for entry, age in zip(entries, seconds, strict=True)
-    ]
-
-
 def draw(
-    group: Group,
-    hours: Mapping[datetime, Mapping[str, int]],
-    *,
-    say: Callable[[int], str] = "{:,}".format,
+    group: Group, hours: Mapping[datetime, Mapping[str, int]], *, say: Callable[[int], str] = "{:,}".format
 ) -> Chart:
-    """Stacked bars by the hour; `say` puts an amount into words."""
+    """Stack bars by the hour; `say` puts an amount into words."""
     most = max([sum(counts.get(what, 0) for what in group.parts) for counts in hours.values()] + [1])
     bars = []
     for index, (hour, counts) in enumerate(hours.items()):
@@ -128,3 +80,36 @@ def draw(
     ]
     marks = [f"{hour:%d %b %H}:00" for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
     return Chart(group.title, group.note, bars, legend, marks, len(hours) * BAR, HEIGHT, say(most))
+
+
+def parts(
+    counts: Sequence[int], most: int, labels: Sequence[tuple[str, str]]
+) -> Iterator[tuple[float, float, str, str]]:
+    """Cut a bar into parts: place, width (percent of `most`), colour, words.
+
+    Args:
+        labels: words and colour of each count.
+    """
+    start = 0.0
+    for count, (words, colour) in zip(counts, labels, strict=True):
+        width = 100 * count / most
+        if count:
+            yield start, width, colour, f"{count:,} {words}"
+        start += width
+
+
+def lines(rows: Sequence[Any], describe: Callable[[Any], tuple[str, str, str]]) -> list[Line]:
+    """Make a line of each row, in their order, which is that of age.
+
+    Args:
+        describe: row -> its words, its state, the address of its page.
+    """
+    now = timezone.now()
+    seconds = [(now - row.created_at).total_seconds() for row in rows]
+    oldest = max([*seconds, 1.0])
+    made = []
+    for row, age in zip(rows, seconds, strict=True):
+        words, note, address = describe(row)
+        shown = timesince(row.created_at, now, depth=1)
+        made.append(Line(words=words, note=note, address=address, age=shown, percent=100 * age / oldest))
+    return made

@@ -18,12 +18,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
-from idempotency.admin import charts, legible, searching
+from idempotency.admin import answer_display, charts, searching
 from idempotency.admin.decision_form import DecisionForm
+from idempotency.admin.entry_history import timeline
 from idempotency.admin.filters import Consumer, NeedsAPerson, newest
-from idempotency.admin.pages import ReadOnlyAdmin, Tool, time_of
+from idempotency.admin.labels import condition, utc
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column, time_of
 from idempotency.admin.searching import WholeTermSearch
-from idempotency.admin.timeline import condition, timeline, utc
 from idempotency.conf import config
 from idempotency.maintenance.decisions import NotDecidable
 from idempotency.models import ConsumedMessage, LedgerEntry, State
@@ -35,6 +36,37 @@ KEY_SHOWN, SUBJECT_SHOWN, SCOPE_SHOWN = 32, 21, 60  # characters, in the list
 STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 303, 402, 404, 409, 410, 412, 422)]
 OPEN_SHOWN = 20
 HOURS_SHOWN = 48
+
+GROUPS = (
+    charts.Group(
+        "Executed",
+        "The handler ran, and its answer is stored for retries.",
+        {"executed": ("done", "#0b8a54"), "refused": ("refused (4xx)", "#7aa893")},
+    ),
+    charts.Group(
+        "Without a stored answer",
+        "The handler ran and gave no answer to store: a retry runs it again.",
+        {
+            "uncertain": ("outcome unknown", "#c27c0e"),
+            "failed": ("handler failed", "#d0342c"),
+            "not_stored": ("answer not to store (400, 429, 5xx)", "#7b8494"),
+        },
+    ),
+    charts.Group(
+        "Replayed", "Retries that got the stored answer; nothing ran.", {"replayed": ("replayed", "#3577c2")}
+    ),
+    charts.Group(
+        "Conflicts",
+        "Refused because of the key, or undone because a concurrent duplicate was faster.",
+        {
+            "in_progress": ("first one still running (409)", "#c27c0e"),
+            "reused": ("key of another request (422)", "#d0342c"),
+            "expired": ("answer no longer stored (410)", "#7b8494"),
+            "lost_race": ("ran beside a duplicate, undone", "#8a5fd0"),
+            "lost_lease": ("lost its lease to a later run", "#d6337c"),
+        },
+    ),
+)
 
 
 @admin.register(LedgerEntry)
@@ -100,13 +132,15 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
             return []
         return [Tool(address=reverse("admin:idempotency_decide", args=[row.pk]), words="Resolve or abandon")]
 
-    @admin.display(description="state", ordering="state")
-    def condition(self, entry: LedgerEntry) -> str:
-        return condition(entry)
-
-    @admin.display(description="key")
-    def short_key(self, entry: LedgerEntry) -> str:
-        return Truncator(entry.key).chars(KEY_SHOWN)
+    condition = column(condition, "state")
+    short_key = column(lambda entry: Truncator(entry.key).chars(KEY_SHOWN), "key")
+    short_scope = column(lambda entry: Truncator(entry.scope).chars(SCOPE_SHOWN), "scope")
+    status = column(lambda entry: str(entry.response_status or "none yet"), "status")
+    created = time_column("created_at")
+    lease = time_column("lease_until", "lease until")
+    fingerprint_hex = column(lambda entry: bytes(entry.fingerprint).hex(), "fingerprint")
+    headers = column(answer_display.headers, "headers")
+    body = column(answer_display.body, "body")
 
     @admin.display(description="subject")
     def short_subject(self, entry: LedgerEntry) -> SafeString | str:
@@ -115,22 +149,6 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         if len(whole) <= SUBJECT_SHOWN:
             return whole or "-"
         return format_html('<span title="{}">{}…{}</span>', whole, whole[: SUBJECT_SHOWN - 7], whole[-6:])
-
-    @admin.display(description="scope")
-    def short_scope(self, entry: LedgerEntry) -> str:
-        return Truncator(entry.scope).chars(SCOPE_SHOWN)
-
-    @admin.display(description="status", ordering="response_status")
-    def status(self, entry: LedgerEntry) -> str:
-        return str(entry.response_status or "none yet")
-
-    @admin.display(description="created (UTC)", ordering="created_at")
-    def created(self, entry: LedgerEntry) -> str:
-        return utc(entry.created_at)
-
-    @admin.display(description="lease until (UTC)")
-    def lease(self, entry: LedgerEntry) -> str:
-        return utc(entry.lease_until)
 
     @admin.display(description="about")
     def about(self, entry: LedgerEntry) -> SafeString | str:
@@ -156,18 +174,6 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
             lines,
         )
 
-    @admin.display(description="fingerprint")
-    def fingerprint_hex(self, entry: LedgerEntry) -> str:
-        return bytes(entry.fingerprint).hex()
-
-    @admin.display(description="headers")
-    def headers(self, entry: LedgerEntry) -> SafeString | str:
-        return legible.headers(entry)
-
-    @admin.display(description="body")
-    def body(self, entry: LedgerEntry) -> SafeString | str:
-        return legible.body(entry)
-
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
         """Replays, conflicts and executions by the hour; what is open, and for how long."""
         if not self.has_view_permission(request):
@@ -175,10 +181,10 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         hours = statistics.tallied(hours=HOURS_SHOWN)
         still_open = statistics.open_entries()
         context: dict[str, Any] = {
-            "charts": charts.by_hour(hours),
+            "charts": [charts.draw(group, hours) for group in GROUPS],
             "open": still_open,
             "total_open": sum(state.count for state in still_open),
-            "ages": charts.ages(statistics.oldest_open(limit=OPEN_SHOWN)),
+            "lines": charts.lines(statistics.oldest_open(limit=OPEN_SHOWN), _in_words),
             "hours": HOURS_SHOWN,
         }
         template = "admin/idempotency/ledgerentry/statistics.html"
@@ -226,6 +232,11 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
             action_flag=CHANGE,
             change_message=f"{done}: {note}",
         )
+
+
+def _in_words(entry: LedgerEntry) -> tuple[str, str, str]:
+    address = reverse("admin:idempotency_ledgerentry_change", args=[entry.pk])
+    return Truncator(entry.key).chars(40), condition(entry), address
 
 
 def _is_open(entry: LedgerEntry) -> bool:

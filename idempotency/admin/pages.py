@@ -1,5 +1,6 @@
 """What read-only pages in the admin share, the ledger's and those of the apps above it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,8 +9,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from idempotency.admin.labels import utc
 from idempotency.admin.paging import EstimatingPaginator
-from idempotency.admin.timeline import utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +79,27 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return TemplateResponse(request, template, {**shared, "media": self.media, **context})
 
 
+def column(read: Callable[[Any], Any], words: str) -> Any:
+    """Make a column, or a field of a page, of a `ModelAdmin`: what `read` returns for the row."""
+
+    @admin.display(description=words)
+    def shown(self: Any, row: Any) -> Any:
+        return read(row)
+
+    return shown
+
+
+def time_column(field: str, words: str = "") -> Any:
+    """Make a column with the time in `field`, as all our pages write it."""
+    return column(lambda row: utc(getattr(row, field)), f"{words or field.removesuffix('_at')} (UTC)")
+
+
 def time_of(field: str) -> Any:
-    """A column, or a field of a page, with that time as all our pages write it; `created_at`: *created (UTC)*."""
+    """Make the same as an entry of `list_display` or `fields`; `created_at` becomes *created (UTC)*."""
 
     @admin.display(description=f"{field.removesuffix('_at')} (UTC)")
-    def column(row: Any) -> str:
+    def shown(row: Any) -> str:
         return utc(getattr(row, field))
 
-    column.__name__ = field
-    return column
+    shown.__name__ = field
+    return shown

@@ -6,8 +6,8 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from idempotency.admin.pages import time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest, numbers_of
-from idempotency.admin.timeline import utc
 from payments.admin.pages import MoneyAdmin
 from payments.models import AuditEntry
 
@@ -28,9 +28,7 @@ class AuditEntryAdmin(WholeTermSearch, MoneyAdmin):
         found = numbers_of(rows.filter(subject=term), "subject") | numbers_among_newest(rows, Q(operator=term))
         return rows.filter(pk__in=found)
 
-    @admin.display(description="at (UTC)", ordering="pk")
-    def at(self, entry: AuditEntry) -> str:
-        return utc(entry.created_at)
+    at = time_column("created_at", "at")
 
     @admin.display(description="about")
     def about(self, entry: AuditEntry) -> SafeString | str:

@@ -1,33 +1,31 @@
 """Daily bills in the admin: what was compared, and the lines on which a provider and we do not agree."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
 from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import F, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.admin.filters import newest
-from idempotency.admin.pages import Tool
+from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
-from idempotency.admin.timeline import utc
-from payments.admin.filters import CHANNELS, ToDo
-from payments.admin.forms import ResolutionForm
-from payments.admin.pages import MoneyAdmin, Question, link, link_to_payment
-from payments.legible import money
+from payments.admin.money_filters import CHANNELS, ToDo
+from payments.admin.pages import MoneyAdmin, ResolvableAdmin, link, money_column, payment_column
+from payments.display import money
 from payments.models import BillComparison, Difference
-from payments.operations import decisions
+from payments.operations import actions
 from payments.reconciliation import bills
 
 Kind = Difference.Kind
 
-WHAT_TO_DO = {
+WHAT_TO_DO: Mapping[str, str] = {
     Kind.MISSING_HERE: "The provider counts it, and its number is not ours or conflicts with what we know. Find "
     "out whose trade it is on the provider's own pages.",
     Kind.MISSING_THERE: "We know of it, and the provider does not count it on that day. See whether it is on the "
@@ -58,13 +56,9 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
         address = f"{reverse('admin:payments_difference_csv')}?comparison={row.pk}"
         return [Tool(address=address, words="Differences as CSV")]
 
-    @admin.display(description="theirs")
-    def theirs(self, row: BillComparison) -> str:
-        return money(row.theirs_minor, row.currency)
-
-    @admin.display(description="ours")
-    def ours(self, row: BillComparison) -> str:
-        return money(row.ours_minor, row.currency)
+    theirs = money_column("theirs_minor", "theirs")
+    ours = money_column("ours_minor", "ours")
+    compared = time_column("compared_at", "compared")
 
     @admin.display(description="open differences")
     def open_lines(self, row: BillComparison) -> SafeString | str:
@@ -73,10 +67,6 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
             return "none"
         address = f"{reverse('admin:payments_difference_changelist')}?comparison__id__exact={row.pk}"
         return format_html('<a href="{}">{}</a>', address, len(found))
-
-    @admin.display(description="compared (UTC)")
-    def compared(self, row: BillComparison) -> str:
-        return utc(row.compared_at)
 
 
 def _on_days(term: str) -> Q:
@@ -90,7 +80,7 @@ def _on_days(term: str) -> Q:
 
 
 @admin.register(Difference)
-class DifferenceAdmin(WholeTermSearch, MoneyAdmin):
+class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     """A line on which bill and facts do not agree; what is open first, the oldest first."""
 
     list_display = ("line", "kind", "moved", "theirs", "ours", "payment_link", "comparison", "settled")
@@ -100,10 +90,11 @@ class DifferenceAdmin(WholeTermSearch, MoneyAdmin):
         newest("moved", [("paid", "paid"), ("refunded", "refunded")]),
     )
     list_select_related = ("comparison",)
-    is_decided_about = True
+    resolve_permission = "resolve_difference"
+    what_to_do_about = WHAT_TO_DO
+    resolve = staticmethod(actions.resolve_difference)
     search_fields = ("provider_txn_id",)
     search_help_text = f"A whole number, of the newest {LOOKED_AT:,} lines: the provider's, or ours of the trade."
-    ordering = (F("resolved_at").desc(nulls_first=True), "pk")
     fieldsets = (
         (None, {"fields": ("kind", "what_to_do", "theirs", "ours", "payment_link")}),
         ("The line", {"fields": ("comparison_link", "moved", "provider_txn_id", "out_trade_no", "out_refund_no")}),
@@ -115,12 +106,8 @@ class DifferenceAdmin(WholeTermSearch, MoneyAdmin):
         return lookup == "comparison__id__exact" or super().lookup_allowed(lookup, value, request)
 
     def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view
-        return [
-            path("csv/", view(self.csv_view), name="payments_difference_csv"),
-            path("<int:pk>/resolve/", view(self.resolve_view), name="payments_difference_resolve"),
-            *super().get_urls(),
-        ]
+        view = self.admin_site.admin_view(self.csv_view)
+        return [path("csv/", view, name="payments_difference_csv"), *super().get_urls()]
 
     def search(self, rows: QuerySet[Difference], term: str) -> QuerySet[Difference]:
         wanted = Q(provider_txn_id=term) | Q(out_trade_no=term)
@@ -129,55 +116,16 @@ class DifferenceAdmin(WholeTermSearch, MoneyAdmin):
     def list_tools(self, request: HttpRequest) -> list[Tool]:
         return [Tool(address=reverse("admin:payments_difference_csv"), words="Open differences as CSV")]
 
-    def tools(self, request: HttpRequest, row: Difference) -> list[Tool]:
-        if row.resolved_at is not None or not self.may(request, "resolve_difference"):
-            return []
-        return [Tool(address=reverse("admin:payments_difference_resolve", args=[row.pk]), words="Resolve")]
+    line = column(lambda row: row.provider_txn_id, "line")
+    theirs = column(lambda row: _amount(row.theirs_minor, row.currency), "theirs")
+    ours = column(lambda row: _amount(row.ours_minor, row.currency), "ours")
+    payment_link = payment_column
+    comparison_link = column(lambda row: link(row.comparison), "bill")
 
-    @admin.display(description="line")
-    def line(self, row: Difference) -> str:
-        return row.provider_txn_id
-
-    @admin.display(description="theirs")
-    def theirs(self, row: Difference) -> str:
-        return "-" if row.theirs_minor is None else money(row.theirs_minor, row.currency)
-
-    @admin.display(description="ours")
-    def ours(self, row: Difference) -> str:
-        return "-" if row.ours_minor is None else money(row.ours_minor, row.currency)
-
-    @admin.display(description="payment")
-    def payment_link(self, row: Difference) -> SafeString | str:
-        return link_to_payment(row.payment_id)
-
-    @admin.display(description="bill")
-    def comparison_link(self, row: Difference) -> SafeString | str:
-        return link(row.comparison)
-
-    @admin.display(description="what to do")
-    def what_to_do(self, row: Difference) -> str:
-        return WHAT_TO_DO[Kind(row.kind)]
-
-    @admin.display(description="settled (UTC)")
-    def settled(self, row: Difference) -> str:
-        return utc(row.resolved_at)
-
-    def resolve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Settle it, in words."""
-        self.require(request, "resolve_difference")
-        row = get_object_or_404(Difference.objects.select_related("comparison"), pk=pk)
-        question = Question(
-            title="Resolve a difference",
-            sentences=[
-                f"{row.get_kind_display().capitalize()}: {row.provider_txn_id} of {row.comparison}.",
-                WHAT_TO_DO[Kind(row.kind)],
-                "Resolving moves no money. It takes the line off the list of open work, for good.",
-            ],
-            button="Resolve it",
-            form=ResolutionForm(request.POST or None),
-            act=lambda given, by: decisions.resolve_difference(row, by=by),
-        )
-        return self.ask_first(request, row, question)
+    def stakes(self, row: Difference) -> tuple[str, list[str]]:
+        return f"{row.get_kind_display().capitalize()}: {row.provider_txn_id} of {row.comparison}.", [
+            "Resolving moves no money. It takes the line off the list of open work, for good."
+        ]
 
     def csv_view(self, request: HttpRequest) -> StreamingHttpResponse:
         """All of one comparison, or what is open of all."""
@@ -195,3 +143,7 @@ class DifferenceAdmin(WholeTermSearch, MoneyAdmin):
         if number.isascii() and number.isdigit() and len(number) < 19:
             return rows.filter(comparison_id=int(number))
         return rows.filter(resolved_at__isnull=True)
+
+
+def _amount(amount_minor: int | None, currency: str) -> str:
+    return "-" if amount_minor is None else money(amount_minor, currency)

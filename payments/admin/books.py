@@ -14,14 +14,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.admin.filters import newest
-from idempotency.admin.pages import Tool
+from idempotency.admin.labels import utc
+from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
-from idempotency.admin.timeline import utc
-from payments.admin.filters import Account, AtProvider, Booked
+from payments.admin.money_filters import Account, AtProvider, Booked
 from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
-from payments.legible import money, plain
+from payments.display import money, plain
 from payments.models import Attempt, JournalEntry, JournalLine
-from payments.operations import dashboard
+from payments.operations import figures
 
 FIELDS = ("account", "currency", "debit", "credit", "balance")
 
@@ -61,27 +61,16 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         attempts = list(Attempt.objects.filter(Q(pk=ours) | Q(payment_id=ours)).values_list("pk", flat=True)[:100])
         return rows.filter(observation__attempt__in=attempts)
 
-    @admin.display(description="number", ordering="pk")
-    def number(self, entry: JournalEntry) -> str:
-        return str(entry.pk)
+    number = column(lambda entry: str(entry.pk), "number")
+    fact = column(lambda entry: link(entry.observation), "fact")
+    payment_link = column(lambda entry: link_to_payment(entry.observation.attempt.payment_id), "payment")
+    booked = time_column("created_at", "booked")
 
     @admin.display(description="amount")
     def amount(self, entry: JournalEntry) -> str:
         return ", ".join(
             money(line.amount_minor, line.currency) for line in entry.lines.all() if line.amount_minor > 0
         )
-
-    @admin.display(description="fact")
-    def fact(self, entry: JournalEntry) -> SafeString | str:
-        return link(entry.observation)
-
-    @admin.display(description="payment")
-    def payment_link(self, entry: JournalEntry) -> SafeString | str:
-        return link_to_payment(entry.observation.attempt.payment_id)
-
-    @admin.display(description="booked (UTC)", ordering="pk")
-    def booked(self, entry: JournalEntry) -> str:
-        return utc(entry.created_at)
 
     @admin.display(description="lines")
     def lines(self, entry: JournalEntry) -> str:
@@ -92,9 +81,9 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         """Every account once a currency; and the sum of all, which is zero."""
         context: dict[str, Any] = {"at": utc(timezone.now())}
         if self.has_view_permission(request):
-            accounts = dashboard.trial_balance()
+            accounts = figures.trial_balance()
             context["rows"] = [_in_words(account) for account in accounts]
-            context["totals"] = [_in_words(total) for total in dashboard.totals(accounts)]
+            context["totals"] = [_in_words(total) for total in figures.totals(accounts)]
         return self.own_page(request, "admin/payments/journalentry/trial_balance.html", "Trial balance", **context)
 
     def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
@@ -108,8 +97,8 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         )
         writer = csv.writer(response)
         writer.writerow(FIELDS)
-        accounts = dashboard.trial_balance()
-        for row in [*accounts, *dashboard.totals(accounts)]:
+        accounts = figures.trial_balance()
+        for row in [*accounts, *figures.totals(accounts)]:
             amounts = (row.debit_minor, row.credit_minor, row.balance_minor)
             writer.writerow([row.account, row.currency, *(plain(amount, row.currency) for amount in amounts)])
         return response
@@ -130,29 +119,18 @@ class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     def search(self, rows: QuerySet[JournalLine], term: str) -> QuerySet[JournalLine]:
         return rows.filter(account=term)
 
-    @admin.display(description="number", ordering="pk")
-    def number(self, line: JournalLine) -> str:
-        return str(line.pk)
-
-    @admin.display(description="debit")
-    def debit(self, line: JournalLine) -> str:
-        return _sides(line)[0]
-
-    @admin.display(description="credit")
-    def credit(self, line: JournalLine) -> str:
-        return _sides(line)[1]
+    number = column(lambda line: str(line.pk), "number")
+    debit = column(lambda line: _sides(line)[0], "debit")
+    credit = column(lambda line: _sides(line)[1], "credit")
+    booked = column(lambda line: utc(line.entry.created_at), "booked (UTC)")
 
     @admin.display(description="entry")
     def entry_link(self, line: JournalLine) -> SafeString | str:
         address = reverse("admin:payments_journalentry_change", args=[line.entry_id])
         return format_html('<a href="{}">{}</a>', address, line.entry_id)
 
-    @admin.display(description="booked (UTC)")
-    def booked(self, line: JournalLine) -> str:
-        return utc(line.entry.created_at)
 
-
-def _in_words(row: dashboard.Account) -> dict[str, Any]:
+def _in_words(row: figures.Account) -> dict[str, Any]:
     return {
         "account": row.account,
         "currency": row.currency,

@@ -2,15 +2,13 @@
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.utils.safestring import SafeString
 
 from idempotency.admin.filters import newest
+from idempotency.admin.pages import column, time_column
 from idempotency.admin.searching import WholeTermSearch, numbers_among_newest, numbers_of
-from idempotency.admin.timeline import utc
-from payments.admin.filters import CHANNELS
-from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in
+from payments.admin.money_filters import CHANNELS
+from payments.admin.pages import MoneyAdmin, link, link_to_payment, money_column, number_in
 from payments.channels import configured as channels
-from payments.legible import money
 from payments.models import Attempt, Observation, Refund
 from payments.models.choices import choices
 from payments.providers.base import FactKind
@@ -36,18 +34,8 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
     list_select_related = ("attempt",)
     ordering = ("-pk",)
     fields = (
-        *(
-            "provider_txn_id",
-            "channel",
-            "merchant",
-            "kind",
-            "amount",
-            "credited",
-            "source",
-            "occurred",
-            "observed",
-        ),
-        *("out_refund_no", "attempt_link", "payment_link"),
+        *("provider_txn_id", "channel", "merchant", "kind", "amount", "credited", "source"),
+        *("occurred", "observed", "out_refund_no", "attempt_link", "payment_link"),
     )
 
     def search(self, rows: QuerySet[Observation], term: str) -> QuerySet[Observation]:
@@ -62,22 +50,8 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
             found |= numbers_of(Observation.objects.filter(Q(attempt__in=attempts) | of_refund), "attempt_id")
         return rows.filter(pk__in=found)
 
-    @admin.display(description="amount")
-    def amount(self, fact: Observation) -> str:
-        return money(fact.amount_minor, fact.currency)
-
-    @admin.display(description="attempt")
-    def attempt_link(self, fact: Observation) -> SafeString | str:
-        return link(fact.attempt)
-
-    @admin.display(description="payment")
-    def payment_link(self, fact: Observation) -> SafeString | str:
-        return link_to_payment(fact.attempt.payment_id)
-
-    @admin.display(description="at the provider (UTC)")
-    def occurred(self, fact: Observation) -> str:
-        return utc(fact.occurred_at)
-
-    @admin.display(description="told to us (UTC)", ordering="pk")
-    def observed(self, fact: Observation) -> str:
-        return utc(fact.observed_at)
+    amount = money_column("amount_minor", "amount")
+    attempt_link = column(lambda fact: link(fact.attempt), "attempt")
+    payment_link = column(lambda fact: link_to_payment(fact.attempt.payment_id), "payment")
+    occurred = time_column("occurred_at", "at the provider")
+    observed = time_column("observed_at", "received")

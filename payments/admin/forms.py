@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from idempotency.ids import new_id
-from payments.legible import money
+from payments.display import money
 from payments.models import Attempt, Payment, Refund
 from payments.money import from_decimal, to_decimal
 from payments.reconciliation.bills import NUMBER_MAX
@@ -14,13 +14,13 @@ RESOLUTION_MAX = 160  # characters, as the anomaly's row has
 
 
 class ReasonForm(forms.Form):
-    """Why; kept in the history under the operator's name."""
+    """Reason of an operator, stored in the history under their name."""
 
     reason = forms.CharField(
         label="Reason",
         max_length=1000,
         widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
-        help_text="It is kept in the history under your name.",
+        help_text="It is stored in the history under your name.",
     )
 
 
@@ -31,7 +31,7 @@ class ResolutionForm(forms.Form):
         label="Resolution",
         max_length=RESOLUTION_MAX,
         widget=forms.Textarea(attrs={"rows": 3, "cols": 70, "maxlength": RESOLUTION_MAX}),
-        help_text=f"What was found and done, in {RESOLUTION_MAX} characters. It is kept under your name.",
+        help_text=f"What was found and done, in {RESOLUTION_MAX} characters. It is stored under your name.",
     )
 
 
@@ -40,13 +40,13 @@ class RefundForm(ReasonForm):
 
     number = forms.UUIDField(widget=forms.HiddenInput)
     amount = forms.CharField(label="Amount", widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12}))
-    told = forms.CharField(
-        label="Told to the shopper",
+    shown_reason = forms.CharField(
+        label="Message to the shopper",
         required=False,
         max_length=80,
         help_text="At most 80 characters; the shopper reads it beside the refund. May be empty.",
     )
-    field_order = ("amount", "reason", "told", "number")
+    field_order = ("amount", "reason", "shown_reason", "number")
 
     def __init__(self, *args: Any, payment: Payment, **kwargs: Any) -> None:
         self.payment = payment
@@ -63,11 +63,11 @@ class RefundForm(ReasonForm):
         return amount_minor
 
 
-class TellForm(ReasonForm):
+class OutcomeForm(ReasonForm):
     """What became of an attempt or refund, as the provider's own pages tell it."""
 
     moved = forms.TypedChoiceField(
-        label="The provider's pages say", coerce=lambda told: told == "yes", widget=forms.RadioSelect
+        label="The provider's pages say", coerce=lambda answer: answer == "yes", widget=forms.RadioSelect
     )
     number = forms.RegexField(
         regex=r"^[A-Za-z0-9_-]+$",

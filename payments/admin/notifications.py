@@ -11,15 +11,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.admin.filters import newest
-from idempotency.admin.pages import Tool
+from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
-from idempotency.admin.timeline import utc
-from payments import legible
-from payments.admin.filters import CHANNELS
+from payments import display
 from payments.admin.forms import ReasonForm
+from payments.admin.money_filters import CHANNELS
 from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
 from payments.models import Attempt, Notification
-from payments.operations import decisions
+from payments.operations import actions
 from payments.settlement.state import as_id
 
 Verdict = Notification.Verdict
@@ -87,21 +86,14 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
         attempt = Attempt.objects.filter(pk=number).only("payment_id").first() if number else None
         return link_to_payment(attempt.payment_id if attempt else None)
 
-    @admin.display(description="received (UTC)", ordering="pk")
-    def received(self, row: Notification) -> str:
-        return utc(row.received_at)
-
-    @admin.display(description="processed (UTC)")
-    def processed(self, row: Notification) -> str:
-        return utc(row.processed_at)
-
-    @admin.display(description="headers")
-    def headers_text(self, row: Notification) -> SafeString:
-        return format_html('<pre class="ledger-body">{}</pre>', legible.headers(row))
-
-    @admin.display(description="body")
-    def body_text(self, row: Notification) -> SafeString:
-        return format_html('<pre class="ledger-body" tabindex="0">{}</pre>', legible.body(row))
+    received = time_column("received_at")
+    processed = time_column("processed_at")
+    headers_text = column(
+        lambda row: format_html('<pre class="ledger-body">{}</pre>', display.headers(row)), "headers"
+    )
+    body_text = column(
+        lambda row: format_html('<pre class="ledger-body" tabindex="0">{}</pre>', display.body(row)), "body"
+    )
 
     def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Process it again."""
@@ -117,6 +109,6 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
             ],
             button="Process it again",
             form=ReasonForm(request.POST or None),
-            act=lambda given, by: decisions.process_again(row, by=by),
+            act=lambda given, by: actions.process_again(row, by=by),
         )
         return self.ask_first(request, row, question)

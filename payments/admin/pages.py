@@ -1,25 +1,29 @@
 """What the pages of payments in the admin share: nothing can be edited, and links and buttons look alike."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import models
+from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import NoReverseMatch, reverse
+from django.shortcuts import get_object_or_404
+from django.urls import NoReverseMatch, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from idempotency.admin.pages import ReadOnlyAdmin
-from idempotency.admin.timeline import utc
+from idempotency.admin.labels import utc
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column
 from idempotency.conf import config
+from payments.admin.forms import ResolutionForm
+from payments.display import money
 from payments.models import AuditEntry
 from payments.models.audit import subject_of
-from payments.operations.decisions import NotDecidable, Operator, Result
+from payments.operations.actions import NotDecidable, Operator, Result
 from payments.settlement.state import as_id
 
 
@@ -97,6 +101,61 @@ class MoneyAdmin(ReadOnlyAdmin):
         return HttpResponseRedirect(page_of(row))
 
 
+class ResolvableAdmin(MoneyAdmin):
+    """Pages of rows that a person resolves.
+
+    Attributes:
+        resolve_permission: codename of the permission to do it.
+        what_to_do_about: advice, by the row's kind.
+        resolve: resolves a row for an operator; see `payments.operations.actions`.
+    """
+
+    is_decided_about = True
+    # open rows have no time and come first, oldest first; then the last resolved
+    ordering = (F("resolved_at").desc(nulls_first=True), "pk")
+    resolve_permission: ClassVar[str]
+    what_to_do_about: ClassVar[Mapping[str, str]]
+    resolve: ClassVar[Callable[..., Result]]
+
+    settled = time_column("resolved_at", "settled")
+
+    @admin.display(description="what to do")
+    def what_to_do(self, row: Any) -> str:
+        return self.what_to_do_about[row.kind]
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(self.resolve_view)
+        name = f"payments_{self.opts.model_name}_resolve"
+        return [path("<int:pk>/resolve/", view, name=name), *super().get_urls()]
+
+    def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
+        if row.resolved_at is not None or not self.may(request, self.resolve_permission):
+            return []
+        address = reverse(f"admin:payments_{self.opts.model_name}_resolve", args=[row.pk])
+        return [Tool(address=address, words="Resolve")]
+
+    def stakes(self, row: Any) -> tuple[str, list[str]]:
+        """Describe the row, and what follows besides from resolving it."""
+        raise NotImplementedError
+
+    def resolve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Resolve the row, with words about it."""
+        self.require(request, self.resolve_permission)
+        row = get_object_or_404(
+            self.get_queryset(request).select_related(*(self.list_select_related or ())), pk=pk
+        )
+        about, more = self.stakes(row)
+        name = str(self.opts.verbose_name)
+        question = Question(
+            title=f"Resolve {'an' if name[0] in 'aeiou' else 'a'} {name}",
+            sentences=[about, self.what_to_do(row), *more],
+            button="Resolve it",
+            form=ResolutionForm(request.POST or None),
+            act=lambda given, by: type(self).resolve(row, by=by),
+        )
+        return self.ask_first(request, row, question)
+
+
 def page_of(row: models.Model) -> str:
     """The address of the row's page in the admin."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
@@ -115,6 +174,14 @@ def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
         return "-"
     address = reverse("admin:payments_payment_change", args=[payment_id])
     return format_html('<a href="{}" title="{}">{}</a>', address, payment_id.hex, short(payment_id))
+
+
+payment_column = column(lambda row: link_to_payment(row.payment_id), "payment")
+
+
+def money_column(field: str, words: str) -> Any:
+    """Make a column with the amount in `field`, as money of the row's currency."""
+    return column(lambda row: money(getattr(row, field), row.currency), words)
 
 
 def link_to_order(order_id: uuid.UUID, words: str = "") -> SafeString | str:

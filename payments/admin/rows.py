@@ -2,14 +2,13 @@
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.utils.safestring import SafeString
 
-from idempotency.admin.filters import newest
+from idempotency.admin.filters import Opened, newest
+from idempotency.admin.pages import column, time_column
 from idempotency.admin.searching import WholeTermSearch
-from idempotency.admin.timeline import utc
-from payments.admin.filters import CHANNELS, Opened, Waiting
-from payments.admin.pages import MoneyAdmin, link, link_to_payment, number_in, shortened
-from payments.legible import money, refund_money
+from payments.admin.money_filters import CHANNELS, Waiting
+from payments.admin.pages import MoneyAdmin, link, money_column, number_in, payment_column, shortened
+from payments.display import money, refund_money
 from payments.models import Attempt, PaymentEvent, Refund
 from payments.models.choices import choices
 from payments.states import AttemptStatus, RefundStatus
@@ -33,41 +32,15 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
-    @admin.display(description="our number")
-    def number(self, attempt: Attempt) -> SafeString:
-        return shortened(attempt.pk)
-
-    @admin.display(description="our number")
-    def out_trade_no(self, attempt: Attempt) -> str:
-        return attempt.out_trade_no
-
-    @admin.display(description="payment")
-    def payment_link(self, attempt: Attempt) -> SafeString | str:
-        return link_to_payment(attempt.payment_id)
-
-    @admin.display(description="amount")
-    def amount(self, attempt: Attempt) -> str:
-        return money(attempt.amount_minor, attempt.currency)
-
-    @admin.display(description="opened (UTC)", ordering="pk")
-    def opened(self, attempt: Attempt) -> str:
-        return utc(attempt.created_at)
-
-    @admin.display(description="submitted (UTC)")
-    def submitted(self, attempt: Attempt) -> str:
-        return utc(attempt.submitted_at)
-
-    @admin.display(description="expires (UTC)")
-    def expires(self, attempt: Attempt) -> str:
-        return utc(attempt.expires_at)
-
-    @admin.display(description="asked")
-    def questions(self, attempt: Attempt) -> int:
-        return attempt.query_count
-
-    @admin.display(description="next question (UTC)")
-    def next_question(self, attempt: Attempt) -> str:
-        return utc(attempt.next_query_at)
+    number = column(lambda attempt: shortened(attempt.pk), "our number")
+    out_trade_no = column(lambda attempt: attempt.out_trade_no, "our number")
+    payment_link = payment_column
+    amount = money_column("amount_minor", "amount")
+    opened = time_column("created_at", "opened")
+    submitted = time_column("submitted_at")
+    expires = time_column("expires_at")
+    questions = column(lambda attempt: attempt.query_count, "asked")
+    next_question = time_column("next_query_at", "next question")
 
 
 @admin.register(Refund)
@@ -81,58 +54,25 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
     search_help_text = "Our number of the refund, or of the payment."
     ordering = ("-created_at", "-pk")  # a policy refund's number follows from its anomaly's, not from the time
     fields = (
-        *(
-            "out_refund_no",
-            "payment_link",
-            "attempt_link",
-            "anomaly_link",
-            "amount",
-            "status",
-            "message",
-            "reason",
-        ),
-        *("asked_for", "sent", "next_question", "query_count"),
+        *("out_refund_no", "payment_link", "attempt_link", "anomaly_link", "amount", "status", "message"),
+        *("reason", "asked_for", "sent", "next_question", "query_count"),
     )
 
     def search(self, rows: QuerySet[Refund], term: str) -> QuerySet[Refund]:
         ours = number_in(term)
         return rows.filter(Q(pk=ours) | Q(payment_id=ours))
 
-    @admin.display(description="our number")
-    def number(self, refund: Refund) -> SafeString:
-        return shortened(refund.pk)
-
-    @admin.display(description="our number")
-    def out_refund_no(self, refund: Refund) -> str:
-        return refund.out_refund_no
-
-    @admin.display(description="payment")
-    def payment_link(self, refund: Refund) -> SafeString | str:
-        return link_to_payment(refund.payment_id)
-
-    @admin.display(description="attempt")
-    def attempt_link(self, refund: Refund) -> SafeString | str:
-        return link(refund.attempt)
-
-    @admin.display(description="anomaly")
-    def anomaly_link(self, refund: Refund) -> SafeString | str:
-        return link(refund.anomaly, refund.anomaly.get_kind_display() if refund.anomaly else "")
-
-    @admin.display(description="amount")
-    def amount(self, refund: Refund) -> str:
-        return refund_money(refund)
-
-    @admin.display(description="asked for (UTC)", ordering="created_at")
-    def asked_for(self, refund: Refund) -> str:
-        return utc(refund.created_at)
-
-    @admin.display(description="sent (UTC)")
-    def sent(self, refund: Refund) -> str:
-        return utc(refund.submitted_at)
-
-    @admin.display(description="next question (UTC)")
-    def next_question(self, refund: Refund) -> str:
-        return utc(refund.next_query_at)
+    number = column(lambda refund: shortened(refund.pk), "our number")
+    out_refund_no = column(lambda refund: refund.out_refund_no, "our number")
+    payment_link = payment_column
+    attempt_link = column(lambda refund: link(refund.attempt), "attempt")
+    anomaly_link = column(
+        lambda refund: link(refund.anomaly, refund.anomaly.get_kind_display() if refund.anomaly else ""), "anomaly"
+    )
+    amount = column(refund_money, "amount")
+    asked_for = time_column("created_at", "asked for")
+    sent = time_column("submitted_at", "sent")
+    next_question = time_column("next_query_at", "next question")
 
 
 @admin.register(PaymentEvent)
@@ -151,26 +91,9 @@ class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
         ours = number_in(term)
         return rows.filter(payment_id=ours) if ours else rows.none()
 
-    @admin.display(description="event")
-    def name(self, event: PaymentEvent) -> str:
-        return f"{event.number} {event.status.replace('_', ' ')}"
-
-    @admin.display(description="payment")
-    def payment_link(self, event: PaymentEvent) -> SafeString | str:
-        return link_to_payment(event.payment_id)
-
-    @admin.display(description="paid by then")
-    def paid(self, event: PaymentEvent) -> str:
-        return money(event.paid_minor, event.payment.currency)
-
-    @admin.display(description="refunded by then")
-    def refunded(self, event: PaymentEvent) -> str:
-        return money(event.refunded_minor, event.payment.currency)
-
-    @admin.display(description="happened (UTC)", ordering="pk")
-    def created(self, event: PaymentEvent) -> str:
-        return utc(event.created_at)
-
-    @admin.display(description="acted on (UTC)")
-    def handled(self, event: PaymentEvent) -> str:
-        return utc(event.handled_at)
+    name = column(lambda event: f"{event.number} {event.status.replace('_', ' ')}", "event")
+    payment_link = payment_column
+    paid = column(lambda event: money(event.paid_minor, event.payment.currency), "paid by then")
+    refunded = column(lambda event: money(event.refunded_minor, event.payment.currency), "refunded by then")
+    created = time_column("created_at", "happened")
+    handled = time_column("handled_at", "handled")

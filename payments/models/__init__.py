@@ -3,7 +3,7 @@
 Writers: `payments.attempts` (payments; attempts until a provider has spoken), `payments.settlement.apply` (facts,
 journal, anomalies, events, and every state that follows from facts), `payments.settlement.inbox` (notifications),
 `payments.settlement.events` (what became of events), `payments.refunds` (refunds), `payments.reconciliation.bills`
-(comparisons and differences), `payments.operations.decisions` (audit entries).
+(comparisons and differences), `payments.operations.actions` (audit entries).
 """
 
 from payments.models.audit import AuditEntry

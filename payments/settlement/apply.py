@@ -14,7 +14,7 @@ from procrastinate.contrib.django import app
 
 from idempotency.postgres.statements import Statement
 from idempotency.postgres.unit import UnitOfWork
-from payments.legible import money
+from payments.display import money
 from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries
 from payments.settlement.decide import Decision, OrderEvent, Outcome, decide, facts_of

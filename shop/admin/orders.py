@@ -14,13 +14,12 @@ from rest_framework.authtoken.models import TokenProxy
 
 from idempotency.admin import pages as adminpages
 from idempotency.admin import searching
-from idempotency.admin.filters import newest
+from idempotency.admin.filters import Opened, newest
 from idempotency.admin.pages import time_of
 from idempotency.admin.paging import COUNTED_MAX
 from idempotency.admin.searching import WholeTermSearch
-from payments.admin.filters import Opened
 from payments.admin.pages import shortened
-from payments.legible import money
+from payments.display import money
 from shop import sales as flashsale
 from shop.admin.products import ProductAdmin
 from shop.admin.users import AccountAdmin, RolesAdmin

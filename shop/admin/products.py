@@ -19,7 +19,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from idempotency.ids import new_id
 from idempotency.inbox import consume_once
 from payments.admin.forms import in_minor
-from payments.legible import money
+from payments.display import money
 from payments.money import EXPONENTS, to_decimal
 from shop import stock
 from shop.catalog import products as catalog

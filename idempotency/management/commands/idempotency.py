@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from idempotency import ledger
 from idempotency.admin import searching
-from idempotency.admin.timeline import timeline
+from idempotency.admin.entry_history import timeline
 from idempotency.ledger.epoch import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve

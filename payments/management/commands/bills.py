@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from payments.channels import configured as channels
+from payments.display import money
 from payments.errors import ChannelUnavailable, ProviderError
-from payments.legible import money
 from payments.models import Difference
 from payments.reconciliation import bills
 

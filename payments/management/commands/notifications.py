@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from idempotency.management.arguments import positive
 from payments.models import Notification
-from payments.operations import decisions
+from payments.operations import actions
 
 FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_no", "received_at", "processed_at")
 
@@ -53,12 +53,12 @@ class Command(BaseCommand):
         for name in FIELDS:
             self.stdout.write(f"  {name:13} {getattr(row, name)}")
 
-    def _replay(self, numbers: list[int], by: decisions.Operator) -> None:
+    def _replay(self, numbers: list[int], by: actions.Operator) -> None:
         outcomes: Counter[str] = Counter()
         failed = 0
         for done, number in enumerate(numbers, 1):
             row = Notification.objects.defer("body", "headers").get(pk=number)
-            result = decisions.process_again(row, by=by)
+            result = actions.process_again(row, by=by)
             if result.done:
                 outcomes[result.verdict] += 1
             else:
@@ -72,10 +72,10 @@ class Command(BaseCommand):
             raise CommandError(f"{failed} could not be processed; see above.")
 
 
-def _operator(name: str, reason: str) -> decisions.Operator:
+def _operator(name: str, reason: str) -> actions.Operator:
     if not reason:
         raise CommandError("--note says nothing: the history keeps why it was done.")
     user = get_user_model().objects.filter(username=name, is_active=True).first()
     if user is None:
         raise CommandError(f"There is no active user {name!r}; --operator names who decides.")
-    return decisions.Operator(user_id=user.pk, reason=reason)
+    return actions.Operator(user_id=user.pk, reason=reason)

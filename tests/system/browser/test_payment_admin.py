@@ -218,7 +218,7 @@ def test_a_notification_is_processed_again(operator: Page, payment: dict[str, An
     fits(operator)
     operator.fill("[name=reason]", "to be sure")
     operator.click("[type=submit][value^=Process]")
-    expect(operator.locator(".messagelist")).to_contain_text("everything it tells was known; nothing changed")
+    expect(operator.locator(".messagelist")).to_contain_text("everything in it was known; nothing changed")
 
 
 def test_the_outcome_of_an_attempt_is_told_once(operator: Page, api: httpx.Client, shop: RunningShop) -> None:  # noqa: F811
@@ -236,18 +236,18 @@ def test_the_outcome_of_an_attempt_is_told_once(operator: Page, api: httpx.Clien
         control(shop, "faults", {"http_500_rate": 0})
     operator.goto(f"{ADMIN}/payment/?q={payment['id']}")
     follow(operator, operator.locator("#result_list tbody a").first)
-    follow(operator, operator.get_by_role("link", name="Tell the outcome", exact=True))
+    follow(operator, operator.get_by_role("link", name="Record the outcome", exact=True))
     fits(operator)
     operator.get_by_label("It was paid, with").check()
     operator.fill("[name=reason]", "seen in the portal")
-    follow(operator, operator.locator("[type=submit][value='Tell it']"))
+    follow(operator, operator.locator("[type=submit][value='Record it']"))
     expect(operator.get_by_text("Money moved, so it has a number there.")).to_be_visible()
     fits(operator)
     operator.fill("[name=number]", f"4200{uuid4().int % 10**20}")
-    operator.locator("[type=submit][value='Tell it']").click(click_count=2, no_wait_after=True)
+    operator.locator("[type=submit][value='Record it']").click(click_count=2, no_wait_after=True)
     expect(operator.locator(".messagelist")).to_contain_text(number)
     expect(operator.locator(".payments-history")).to_contain_text("seen in the portal")
-    expect(operator.get_by_role("link", name="Tell the outcome")).to_have_count(0)
+    expect(operator.get_by_role("link", name="Record the outcome")).to_have_count(0)
     fits(operator)
     with shop.database() as connection:
         facts = connection.execute(

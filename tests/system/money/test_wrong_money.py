@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from payments import tasks
-from payments.legible import money
+from payments.display import money
 from payments.models import Anomaly, Observation, Payment, Refund
 from shop.models import Order
 from shop.orders import lifecycle

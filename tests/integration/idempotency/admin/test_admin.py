@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client, override_settings
 
-from idempotency.admin import legible
+from idempotency.admin import answer_display
 from idempotency.models import LedgerEntry
 from idempotency.request.keys import digest_of
 from idempotency.response import vault
@@ -105,7 +105,7 @@ class TestStoredAnswer:
 
     def test_an_unfinished_entry_has_none_yet(self, entry: LedgerEntry) -> None:
         entry.state = "uncertain"
-        assert legible.body(entry) == "none yet"
+        assert answer_display.body(entry) == "none yet"
 
 
 @pytest.mark.django_db(transaction=True)

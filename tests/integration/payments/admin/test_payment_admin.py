@@ -16,10 +16,10 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
 from idempotency.admin import searching
-from idempotency.admin.timeline import utc
+from idempotency.admin.labels import utc
 from idempotency.ids import new_id
-from payments import legible
-from payments.admin import charts
+from payments import display
+from payments.admin import dashboard
 from payments.attempts import services
 from payments.channels import configured
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
@@ -35,7 +35,7 @@ from payments.models import (
     PaymentEvent,
     Refund,
 )
-from payments.operations import decisions
+from payments.operations import actions
 from payments.providers.base import FactKind, RefundResult, RefundStatus, Trade, TradeStatus
 from payments.providers.base import RefundStatus as AtProvider
 from payments.refunds import steps as refunds
@@ -364,7 +364,7 @@ class TestTimeline:
     def test_it_tells_everything_in_order_and_links_to_each_row(
         self, admin_client: Client, payment: Payment, bank: Answering
     ) -> None:
-        form = {"number": new_id(), "amount": "5.00", "reason": "came broken", "told": "sorry"}
+        form = {"number": new_id(), "amount": "5.00", "reason": "came broken", "shown_reason": "sorry"}
         done(admin_client, page(payment, "refund"), **form)
         PaymentEvent.objects.filter(payment=payment).update(handled_at=timezone.now())
         told = shown(admin_client, page(payment))
@@ -619,7 +619,7 @@ class TestAsking:
         form = {"number": number, "amount": "5.00", "reason": "came broken"}
         (told,) = done(admin_client, page(payment, "refund"), **form)
         assert "no answer that can be trusted; it stays reserved" in told
-        assert "if it never heard of it, it is told now" in shown(admin_client, page(payment, "ask"))
+        assert "if it does not know it, it is sent now" in shown(admin_client, page(payment, "ask"))
         bank.failure = None
         (told,) = done(admin_client, page(payment, "ask"), reason="go on")
         assert told == f"Refund {number.hex}: the money went back."
@@ -634,7 +634,7 @@ class TestAsking:
 
 class TestRefunding:
     def given(self, **changed: Any) -> dict[str, Any]:
-        return {"number": new_id(), "amount": "5.00", "reason": "came broken", "told": "sorry", **changed}
+        return {"number": new_id(), "amount": "5.00", "reason": "came broken", "shown_reason": "sorry", **changed}
 
     def test_it_is_reserved_sent_and_audited(
         self, admin_client: Client, payment: Payment, bank: Answering
@@ -767,9 +767,9 @@ class TestRefunding:
         assert payment.reserved_minor == (0 if status == "failed" else 500)
 
     def test_no_provider_is_called_inside_a_transaction(self, payment: Payment, bank: Answering) -> None:
-        by = decisions.Operator(user_id=1, reason="because")
+        by = actions.Operator(user_id=1, reason="because")
         with transaction.atomic(), pytest.raises(RuntimeError, match="inside a transaction"):
-            decisions.refund(payment, refund_id=new_id(), amount_minor=1, told="", by=by)
+            actions.refund(payment, refund_id=new_id(), amount_minor=1, shown_reason="", by=by)
         assert (bank.calls, Refund.objects.count()) == ([], 0)
 
 
@@ -808,7 +808,7 @@ class TestProcessingAgain:
     def test_what_was_applied_changes_nothing(self, admin_client: Client, payment: Payment) -> None:
         row = Notification.objects.get()
         (told,) = done(admin_client, page(row, "replay"), reason="to be sure")
-        assert told == "Processed again: everything it tells was known; nothing changed."
+        assert told == "Processed again: everything in it was known; nothing changed."
         assert (Observation.objects.count(), payment_of(payment.attempts.get()).paid_minor) == (1, 1990)
 
     def test_it_fails_again(self, admin_client: Client, broken: Notification, settings: Any) -> None:
@@ -862,7 +862,7 @@ class TestProcessingAgain:
         assert audit() == [("admin", f"Processed again. Reason: try. Result: {told}")]
 
     def test_every_verdict_has_words(self) -> None:
-        assert set(decisions.VERDICT_IS) == set(Notification.Verdict)
+        assert set(actions.VERDICT_IS) == set(Notification.Verdict)
 
 
 class TestAProcessThatEndsInBetween:
@@ -929,8 +929,8 @@ class TestAProcessThatEndsInBetween:
     def test_no_line_can_be_rolled_back_with_what_is_around_it(
         self, open_attempt: OpenAttempt, broken: Notification, bank: Answering
     ) -> None:
-        payment, by = payment_of(open_attempt()), decisions.Operator(user_id=1, reason="because")
-        for act in (lambda: decisions.ask(payment, by=by), lambda: decisions.process_again(broken, by=by)):
+        payment, by = payment_of(open_attempt()), actions.Operator(user_id=1, reason="because")
+        for act in (lambda: actions.ask(payment, by=by), lambda: actions.process_again(broken, by=by)):
             with transaction.atomic(), pytest.raises(RuntimeError, match="cannot be nested"):
                 act()
         broken.refresh_from_db()
@@ -972,7 +972,7 @@ class TestAnomalies:
         assert "Its money is given back. See that the refund ends" in detail
 
     def test_what_was_told_is_money_and_words(self, admin_client: Client, anomaly: Anomaly) -> None:
-        lines = dict(legible.told(anomaly))
+        lines = dict(display.details(anomaly))
         assert (lines["amount"], lines["asked for"]) == ("0.05 CNY", "19.90 CNY")
         detail = shown(admin_client, page(anomaly))
         assert '<th scope="row">asked for</th><td>19.90 CNY</td>' in detail
@@ -982,14 +982,14 @@ class TestAnomalies:
         kept = Observation.objects.get()
         told = {"amount_minor": 5, "currency": "USD", "expected_minor": 1990, "first_minor": 5}
         anomaly.detail = told
-        assert [words for _, words in legible.told(anomaly)] == [
+        assert [words for _, words in display.details(anomaly)] == [
             "0.05 USD",
             "USD",
             "19.90 CNY",
             f"0.05 {kept.currency}",
         ]
         anomaly.detail, anomaly.payment = {"amount_minor": 500, "message": "no"}, None
-        assert legible.told(anomaly)[0] == ("amount", "500 minor units of an unknown currency")
+        assert display.details(anomaly)[0] == ("amount", "500 minor units of an unknown currency")
 
     def test_resolving_takes_it_off_the_list_for_good(self, admin_client: Client, anomaly: Anomaly) -> None:
         asked = shown(admin_client, page(anomaly, "resolve"))
@@ -1034,7 +1034,7 @@ class TestAnomalies:
     def test_what_is_at_stake(self, kind: str, detail: dict[str, Any], stake: str, policy: str) -> None:
         payment = Payment(currency="CNY")
         anomaly = Anomaly(kind=kind, detail=detail, payment=payment)
-        assert (legible.at_stake(anomaly), legible.policy(anomaly)) == (stake, policy)
+        assert (display.at_stake(anomaly), display.policy(anomaly)) == (stake, policy)
 
 
 class TestBooks:
@@ -1085,7 +1085,7 @@ class TestDashboard:
             "None. Nothing waits for a person.",
             "Every refund is over.",
             "Every outcome is known.",
-            "Everything has been acted on.",
+            "Every event is handled.",
         ):
             assert words in told
         assert told.count("None in these 48 hours") == 2
@@ -1135,13 +1135,13 @@ class TestDashboard:
     def test_a_chart_reads_the_newest_rows_alone(
         self, admin_client: Client, payment: Payment, anomaly: Anomaly, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("payments.operations.dashboard.NEWEST_MAX", 1)
+        monkeypatch.setattr("payments.operations.figures.NEWEST_MAX", 1)
         drawn = admin_client.get("/admin/payments/payment/dashboard/").context["charts"]
         assert {words: total for words, _, total in drawn[0].legend if total != "0"} == {"anomaly": "1"}
 
     def test_every_verdict_is_drawn_once(self) -> None:
-        assert list(charts.VERDICTS.parts) != []
-        assert sorted(charts.VERDICTS.parts) == sorted(Notification.Verdict.values)
+        assert list(dashboard.VERDICTS.parts) != []
+        assert sorted(dashboard.VERDICTS.parts) == sorted(Notification.Verdict.values)
 
 
 class TestWhoPaidIsNotShown:
@@ -1207,8 +1207,8 @@ class TestMoneyInWords:
         ],
     )
     def test_in_the_places_of_its_currency(self, amount_minor: int, currency: str, words: str) -> None:
-        assert legible.money(amount_minor, currency) == words
+        assert display.money(amount_minor, currency) == words
 
     def test_for_a_spreadsheet(self) -> None:
-        assert [legible.plain(amount, "CNY") for amount in (-199000, 5)] == ["-1990.00", "0.05"]
-        assert legible.plain(-5, "XAU") == "-5"
+        assert [display.plain(amount, "CNY") for amount in (-199000, 5)] == ["-1990.00", "0.05"]
+        assert display.plain(-5, "XAU") == "-5"

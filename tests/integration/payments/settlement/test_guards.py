@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
 from payments.models import Attempt, AuditEntry
-from payments.operations import decisions
+from payments.operations import actions
 from payments.refunds import steps as refunds
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
@@ -143,8 +143,8 @@ def test_the_journal_is_append_only(attempt: Attempt, change: str) -> None:
     ],
 )
 def test_what_an_operator_did_outlives_their_account(attempt: Attempt, admin_user: User, sql: str) -> None:
-    by = decisions.Operator(user_id=admin_user.pk, reason="x")
-    decisions.audit(attempt.payment, "Refunded", by=by, result="done.")
+    by = actions.Operator(user_id=admin_user.pk, reason="x")
+    actions.audit(attempt.payment, "Refunded", by=by, result="done.")
     LogEntry.objects.log_actions(admin_user.pk, [admin_user], CHANGE, "Renamed.", single_object=True)
     assert refused(sql) == "money_is_append_only"
     admin_user.delete()

@@ -10,8 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from payments.models import Anomaly, Attempt, AuditEntry, JournalEntry, Notification, Observation
-from payments.operations import decisions
-from payments.operations.decisions import Operator
+from payments.operations import actions
+from payments.operations.actions import Operator
 from payments.providers.base import Notice
 from payments.settlement import anomalies
 from payments.webhooks import intake as webhooks
@@ -214,7 +214,7 @@ def test_what_was_put_aside_and_fails_tells_why_and_stays_there(
     before = aside.attempts
     with monkeypatch.context() as patch:
         patch.setattr(webhooks, "settle_on", fault)
-        result = decisions.process_again(aside, by=Operator(user_id=admin_user.pk, reason="it is right"))
+        result = actions.process_again(aside, by=Operator(user_id=admin_user.pk, reason="it is right"))
     aside.refresh_from_db()
     assert (aside.verdict, aside.attempts, aside.detail != "") == ("quarantined", before + 1, True)
     assert result.sentences == [f"It failed, and nothing of it is applied: {aside.detail}"]
@@ -231,7 +231,7 @@ def test_what_was_applied_and_fails_now_tells_why_and_stays_applied(
     letter(open_attempt()).send()
     row = Notification.objects.get()
     monkeypatch.setattr(webhooks, "settle_on", broken)
-    result = decisions.process_again(row, by=Operator(user_id=admin_user.pk, reason="to be sure"))
+    result = actions.process_again(row, by=Operator(user_id=admin_user.pk, reason="to be sure"))
     assert result.sentences == ["It failed, and nothing of it is applied: RuntimeError: a fault of ours"]
     row.refresh_from_db()
     assert (row.verdict, row.detail, Anomaly.objects.count()) == ("applied", "", 0)

@@ -11,13 +11,13 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from idempotency.admin.timeline import utc
+from idempotency.admin.labels import utc
 from payments.attempts import services
+from payments.display import money, refund_money
 from payments.errors import ChannelOff
-from payments.legible import money, refund_money
 from payments.models import Attempt, Observation, Payment, Refund
-from payments.operations import decisions
-from payments.operations.decisions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
+from payments.operations import actions
+from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
 from payments.providers.base import Fact, FactKind, closed_fact
 from payments.refunds import steps as refunds
 from payments.settlement.decide import Outcome
@@ -26,16 +26,16 @@ from payments.settlement.state import BY_HAND
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus
 
 
-def tellable(payment: Payment) -> list[Attempt | Refund]:
+def recordable(payment: Payment) -> list[Attempt | Refund]:
     """What an operator may tell the outcome of, among the open attempts and refunds that a provider would be asked
     about.
     """
-    attempts, waiting = decisions.open_questions(payment)
+    attempts, waiting = actions.open_questions(payment)
     rows: list[Attempt | Refund] = [*attempts, *waiting]
-    return [row for row in rows if _is_tellable(row)]
+    return [row for row in rows if _is_recordable(row)]
 
 
-def why_untold(row: Attempt | Refund) -> str:
+def why_manual(row: Attempt | Refund) -> str:
     """Why its provider cannot tell us, as the end of a sentence.
 
     Raises:
@@ -52,7 +52,7 @@ def why_untold(row: Attempt | Refund) -> str:
         return "the channel is configured for another merchant"
     if row.status == AttemptStatus.UNCERTAIN and not _was_just_submitted(row):
         return f"it has given no answer that can be trusted for more than {_minutes(refunds.IN_DOUBT)} minutes"
-    raise NotDecidable(f"{attempt.channel} can tell what became of {named(row)}: ask the provider.")
+    raise NotDecidable(f"{attempt.channel} can answer for {named(row)}: ask the provider.")
 
 
 def why_not_ended(row: Attempt | Refund) -> str:
@@ -61,16 +61,16 @@ def why_not_ended(row: Attempt | Refund) -> str:
         until = row.expires_at + services.LOOK_AGAIN
         if row.submitted_at is None or until <= timezone.now():
             return ""
-        return f"{named(row)} can be paid until {utc(until)} UTC; before that nobody knows that it never is."
+        return f"{named(row)} can be paid until {utc(until)} UTC; before that it is not known that it never is."
     if not _was_just_submitted(row):
         return ""
     return (
         f"What was asked of {row.attempt.channel} about {named(row)} may still be carried out; before"
-        f" {_minutes(refunds.IN_DOUBT)} minutes are over, nobody knows that it does not move."
+        f" {_minutes(refunds.IN_DOUBT)} minutes are over, it is not known that it does not move."
     )
 
 
-def tell(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:
+def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:
     """Count what the operator has read there: fact, audit line and all that follows commit together.
 
     Args:
@@ -86,17 +86,17 @@ def tell(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) 
         # who tells the opposite waits here, then finds it ended
         payment = Payment.objects.select_for_update(no_key=True).get(pk=row.payment_id)
         found = _locked(row)
-        why_untold(found)
+        why_manual(found)
         if not moved and (too_early := why_not_ended(found)):
             raise NotDecidable(too_early)
         if moved and _is_known(found, number):
             raise NotDecidable(f"Nothing changed: {number} is known already, of another payment or refund.")
         if isinstance(found, Attempt):
-            told, came_of_it = _tell_attempt(found, moved, number)
+            recorded, result = _record_attempt(found, moved, number)
         else:
-            told, came_of_it = _tell_refund(found, moved, number)
-        decisions.audit(payment, f"Told that {told}", by=by, result=came_of_it)
-    return Result(done=True, sentences=[came_of_it])
+            recorded, result = _record_refund(found, moved, number)
+        actions.audit(payment, f"Recorded that {recorded}", by=by, result=result)
+    return Result(done=True, sentences=[result])
 
 
 def named(row: Attempt | Refund) -> str:
@@ -111,7 +111,7 @@ def attempt_of(row: Attempt | Refund) -> Attempt:
     return row if isinstance(row, Attempt) else row.attempt
 
 
-def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]:
+def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]:
     """What was told, as the middle of a sentence, and what came of it, as a whole one."""
     name = named(attempt)
     if not moved:
@@ -137,17 +137,17 @@ def _tell_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]
     result = f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and that counts for the order."
     if not counts:
         result = (
-            f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and the order does not take that: it is kept as an"
+            f"{name}: {ATTEMPT_IS[AttemptStatus.SUCCEEDED]}, and the order does not take that: it is stored as an"
             " anomaly and goes back to the payer."
         )
     return f"{name} was paid with {money(attempt.amount_minor, attempt.currency)} as {number}", result
 
 
-def _tell_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
-    """As `_tell_attempt`."""
+def _record_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
+    """As `_record_attempt`."""
     name = f"Refund {refund.out_refund_no}"
     if not moved:
-        refunds.end_unmoved(refund, message="an operator told that it did not move")
+        refunds.end_unmoved(refund, message="an operator recorded that it did not move")
         return f"{named(refund)} did not move", f"{name}: nothing moved; it has failed, and an anomaly is filed."
     charge = refunds.charge_of(refund)
     fact = Fact(
@@ -183,9 +183,9 @@ def _is_open(row: Attempt | Refund) -> bool:
     return row.status in (LIVE_ATTEMPTS if isinstance(row, Attempt) else OPEN_REFUNDS)
 
 
-def _is_tellable(row: Attempt | Refund) -> bool:
+def _is_recordable(row: Attempt | Refund) -> bool:
     try:
-        return bool(why_untold(row))
+        return bool(why_manual(row))
     except NotDecidable:
         return False
 

@@ -8,9 +8,9 @@ from itertools import chain
 from django.db import models
 from django.db.models import Q
 
-from idempotency.admin.timeline import Event
+from idempotency.admin.entry_history import Event
 from payments.admin.pages import page_of
-from payments.legible import at_stake, money, policy, refund_money
+from payments.display import at_stake, money, policy, refund_money
 from payments.models import (
     Anomaly,
     Attempt,
@@ -23,7 +23,7 @@ from payments.models import (
     Refund,
 )
 from payments.models.audit import subject_of
-from payments.operations.decisions import ATTEMPT_IS
+from payments.operations.actions import ATTEMPT_IS
 from payments.providers.base import FactKind
 from payments.settlement.state import as_id
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
@@ -43,7 +43,7 @@ class Moment(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class PaymentRows:
     """The rows about one payment, read once, at most `MOST` of each kind."""
 
     attempts: list[Attempt]
@@ -53,7 +53,7 @@ class Story:
     refunds: list[Refund]
     events: list[PaymentEvent]
     anomalies: list[Anomaly]
-    decisions: list[AuditEntry]
+    audit_entries: list[AuditEntry]
 
     @property
     def is_cut(self) -> bool:
@@ -62,17 +62,17 @@ class Story:
         return max(counts) >= MOST
 
 
-def read(payment: Payment) -> Story:
+def read(payment: Payment) -> PaymentRows:
     """Nine statements over indexes, however many payments there are."""
     attempts = list(payment.attempts.order_by("id")[:MOST])
     facts = list(Observation.objects.filter(attempt__in=attempts).order_by("id")[:MOST])
     entries = JournalEntry.objects.filter(observation__in=facts).order_by("id").prefetch_related("lines")
     numbers = [attempt.out_trade_no for attempt in attempts]
-    told = Notification.objects.filter(out_trade_no__in=numbers).defer("body", "headers").order_by("id")
-    notifications = list(told[:MOST])
+    received = Notification.objects.filter(out_trade_no__in=numbers).defer("body", "headers").order_by("id")
+    notifications = list(received[:MOST])
     refunds = payment.refunds.select_related("anomaly", "payment", "attempt").order_by("created_at", "id")
     anomalies = list(_anomalies(payment, facts, notifications)[:MOST])
-    return Story(
+    return PaymentRows(
         attempts=attempts,
         facts=facts,
         entries=list(entries),
@@ -80,23 +80,23 @@ def read(payment: Payment) -> Story:
         refunds=list(refunds[:MOST]),
         events=list(payment.events.order_by("number")[:MOST]),
         anomalies=anomalies,
-        decisions=list(_decisions([payment, *notifications, *anomalies])[:MOST]),
+        audit_entries=list(_audit_entries([payment, *notifications, *anomalies])[:MOST]),
     )
 
 
-def tell(story: Story, *, currency: str) -> list[Moment]:
+def moments(rows: PaymentRows, *, currency: str) -> list[Moment]:
     """The oldest first; what happened in one transaction, in the order in which one thing follows from another."""
-    told = chain(
-        chain.from_iterable(map(_of_attempt, story.attempts)),
-        chain.from_iterable(_of_notification(row, story.facts) for row in story.notifications),
-        map(_of_fact, story.facts),
-        map(_of_entry, story.entries),
-        chain.from_iterable(map(_of_anomaly, story.anomalies)),
-        chain.from_iterable(map(_of_refund, story.refunds)),
-        chain.from_iterable(_of_event(event, currency) for event in story.events),
-        map(_of_decision, story.decisions),
+    all_moments = chain(
+        chain.from_iterable(map(_of_attempt, rows.attempts)),
+        chain.from_iterable(_of_notification(row, rows.facts) for row in rows.notifications),
+        map(_of_fact, rows.facts),
+        map(_of_entry, rows.entries),
+        chain.from_iterable(map(_of_anomaly, rows.anomalies)),
+        chain.from_iterable(map(_of_refund, rows.refunds)),
+        chain.from_iterable(_of_event(event, currency) for event in rows.events),
+        map(_of_audit_entry, rows.audit_entries),
     )
-    return sorted(told, key=lambda moment: moment.at)
+    return sorted(all_moments, key=lambda moment: moment.at)
 
 
 def _anomalies(
@@ -112,7 +112,7 @@ def _anomalies(
     return Anomaly.objects.filter(about).select_related("payment", "refund", "refund__payment").order_by("id")
 
 
-def _decisions(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
+def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
     """What operators did about any of them, the oldest first."""
     return AuditEntry.objects.filter(subject__in=[subject_of(row) for row in rows]).order_by("created_at", "pk")
 
@@ -123,8 +123,8 @@ def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
     yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address)
     if attempt.submitted_at is not None:
         # how it ended otherwise is a fact of its own, with its own time
-        told_here = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
-        note = ATTEMPT_IS[AttemptStatus(attempt.status)] if attempt.status in told_here else ""
+        shown_here = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
+        note = ATTEMPT_IS[AttemptStatus(attempt.status)] if attempt.status in shown_here else ""
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
         why = f" ({attempt.message})" if attempt.message else ""
         yield Moment(
@@ -137,24 +137,24 @@ def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
         )
 
 
-def _came_at(row: Notification, facts: list[Observation]) -> datetime:
+def _received_at(row: Notification, facts: list[Observation]) -> datetime:
     """Its row is written last in the transaction that folds its facts, and yet it came before them."""
-    told = [
+    times = [
         fact.observed_at
         for fact in facts
         if fact.source == "notification"
         and fact.attempt_id == as_id(row.out_trade_no)
         and timedelta(0) <= row.received_at - fact.observed_at < FOLDING
     ]
-    return min([*told, row.received_at])
+    return min([*times, row.received_at])
 
 
 def _of_notification(row: Notification, facts: list[Observation]) -> Iterator[Moment]:
     bad = row.verdict in {Notification.Verdict.ERROR, Notification.Verdict.QUARANTINED}
     note = f"{row.get_verdict_display()}{': ' if row.detail else ''}{row.detail}"
     what = f"notification {row.event_type}"
-    came_at = _came_at(row, facts)
-    yield Moment(at=came_at, what=what, who=row.channel, note=note, address=page_of(row), alarm=bad)
+    received_at = _received_at(row, facts)
+    yield Moment(at=received_at, what=what, who=row.channel, note=note, address=page_of(row), alarm=bad)
     if row.attempts > 1 and row.processed_at is not None:
         again = f"notification {row.event_type} processed again"
         yield Moment(at=row.processed_at, what=again, note=f"{row.attempts} times so far", address=page_of(row))
@@ -169,7 +169,7 @@ def _of_fact(fact: Observation) -> Moment:
         at=fact.observed_at,
         what=f"fact: {of}{fact.kind}",
         who=fact.channel,
-        note=f"{doubt}{fact.provider_txn_id}, told by {fact.source}",
+        note=f"{doubt}{fact.provider_txn_id}, by {fact.source}",
         address=page_of(fact),
         alarm=bool(doubt) and fact.kind == FactKind.PAID,
     )
@@ -208,12 +208,12 @@ def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
     what, address = f"event {event.number}: {event.status.replace('_', ' ')}", page_of(event)
     totals = f"paid {money(event.paid_minor, currency)}, refunded {money(event.refunded_minor, currency)}"
     waits = event.handled_at is None and event.attempts > 0
-    trouble = f"; acting on it failed {event.attempts} times" if event.attempts else ""
+    trouble = f"; handling it failed {event.attempts} times" if event.attempts else ""
     yield Moment(at=event.created_at, what=what, note=totals + trouble, address=address, alarm=waits)
     if event.handled_at is not None:
-        yield Moment(at=event.handled_at, what=f"event {event.number} acted on", address=address)
+        yield Moment(at=event.handled_at, what=f"event {event.number} handled", address=address)
 
 
-def _of_decision(entry: AuditEntry) -> Moment:
+def _of_audit_entry(entry: AuditEntry) -> Moment:
     about = entry.subject.partition(":")[0]
     return Moment(at=entry.created_at, what=f"operator, {about}", who=entry.operator, note=entry.message)

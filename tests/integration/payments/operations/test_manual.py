@@ -16,8 +16,8 @@ from django.utils import timezone
 from idempotency.ids import new_id
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
-from payments.operations import telling
-from payments.operations.decisions import NotDecidable, Operator
+from payments.operations import manual
+from payments.operations.actions import NotDecidable, Operator
 from payments.providers.base import Fact, RefundResult, RefundStatus
 from payments.refunds import steps as refunds
 from payments.settlement.journal import trial_balance
@@ -170,7 +170,7 @@ class TestAttempts:
         for words in (
             attempt.out_trade_no,
             "19.90 CNY",
-            f"wechat cannot tell us what became of it: {WHY[why]}",
+            f"wechat cannot answer for it: {WHY[why]}",
             attempt.merchant,
         ):
             assert words in asked
@@ -187,7 +187,7 @@ class TestAttempts:
             attempt.out_trade_no,
             True,
         )
-        what = f"Told that {name} was paid with 19.90 CNY as {number_of(attempt)}"
+        what = f"Recorded that {name} was paid with 19.90 CNY as {number_of(attempt)}"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
         assert what in shown(admin_client, page(attempt.payment))
 
@@ -201,7 +201,7 @@ class TestAttempts:
         assert totals(over) == ("closed", 0, 0, 0)
         fact = Observation.objects.get()
         assert (fact.kind, fact.source) == ("closed", "operator")
-        what = f"Told that wechat attempt {over.out_trade_no} was never paid and cannot be any more"
+        what = f"Recorded that wechat attempt {over.out_trade_no} was never paid and cannot be any more"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
 
     def test_what_the_order_does_not_take_goes_back(
@@ -212,7 +212,7 @@ class TestAttempts:
         cut(other)
         sentence = told(admin_client, other, True)
         assert sentence.endswith(
-            "it was paid, and the order does not take that: it is kept as an anomaly and goes back to the payer."
+            "it was paid, and the order does not take that: it is stored as an anomaly and goes back to the payer."
         )
         assert Anomaly.objects.get().kind == "paid_twice"
         assert Refund.objects.get().attempt == other
@@ -222,7 +222,7 @@ class TestAttempts:
         self, admin_client: Client, attempt: Attempt, cut: Cut
     ) -> None:
         cut(attempt)
-        assert "before that nobody knows that it never is." in shown(admin_client, address(attempt))
+        assert "before that it is not known that it never is." in shown(admin_client, address(attempt))
         sentence = told(admin_client, attempt, False)
         assert sentence.startswith(f"wechat attempt {attempt.out_trade_no} can be paid until ")
         assert (attempt.status, stock(), audit()) == ("pending", 99, [])
@@ -267,7 +267,7 @@ class TestRefunds:
             number_of(refund.attempt),
             True,
         )
-        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY went back as {refund_number(refund)}"
+        what = f"Recorded that refund {refund.out_refund_no} of 5.00 CNY went back as {refund_number(refund)}"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
 
     @pytest.mark.parametrize("why", GONE)
@@ -280,7 +280,7 @@ class TestRefunds:
         assert (refund.status, totals(refund)) == ("failed", ("succeeded", 1990, 0, 0))
         anomaly = Anomaly.objects.get()
         assert (anomaly.kind, anomaly.reference) == ("refund_failed", refund.out_refund_no)
-        what = f"Told that refund {refund.out_refund_no} of 5.00 CNY did not move"
+        what = f"Recorded that refund {refund.out_refund_no} of 5.00 CNY did not move"
         assert audit() == [("admin", f"{what}. Reason: seen in the portal. Result: {sentence}")]
         assert sent(refund.attempt, 1990).amount_minor == 1990  # its reservation is gone
 
@@ -558,8 +558,8 @@ class TestWhoCanBeAskedIsAsked:
 
     def refused(self, client: Client, row: Attempt | Refund, name: str) -> None:
         before = (totals(row), Observation.objects.count())
-        assert "Tell the outcome" not in shown(client, page(Payment(pk=row.payment_id)))
-        words = f"wechat can tell what became of {name} {row.pk.hex}"
+        assert "Record the outcome" not in shown(client, page(Payment(pk=row.payment_id)))
+        words = f"wechat can answer for {name} {row.pk.hex}"
         looked = client.get(address(row), follow=True)
         (heard,) = [str(message) for message in looked.context["messages"]]
         assert heard.startswith(words)
@@ -573,7 +573,7 @@ class TestWhoCanBeAskedIsAsked:
     def test_what_is_over_stays_so(self, admin_client: Client, attempt: Attempt, cut: Cut, status: str) -> None:
         Attempt.objects.update(status=status)
         cut(attempt)
-        assert "Tell the outcome" not in shown(admin_client, page(attempt.payment))
+        assert "Record the outcome" not in shown(admin_client, page(attempt.payment))
         sentence = told(admin_client, attempt, True)
         assert sentence.startswith(f"Nothing changed: wechat attempt {attempt.out_trade_no} is over ({status}).")
         assert (Observation.objects.count(), audit()) == (0, [])
@@ -585,7 +585,7 @@ class TestThePage:
         user = User.objects.create_user("clerk", is_staff=True)
         client.force_login(user)
         view = Permission.objects.get(codename="view_payment")
-        button = f'<li><a href="{address(attempt)}">Tell the outcome</a></li>'
+        button = f'<li><a href="{address(attempt)}">Record the outcome</a></li>'
         others = Permission.objects.filter(codename__in=["query_payment", "refund_payment"])
         user.user_permissions.set([view, *others])
         assert button not in shown(client, page(attempt.payment))
@@ -606,7 +606,7 @@ class TestThePage:
         cut(attempt)
         seen = shown(admin_client, page(attempt.payment))
         for row in (attempt, other):
-            words = f"Tell the outcome of {row.pk.hex[:8]}…{row.pk.hex[-6:]}"
+            words = f"Record the outcome of {row.pk.hex[:8]}…{row.pk.hex[-6:]}"
             assert f'<li><a href="{address(row)}">{words}</a></li>' in seen
 
     def test_a_row_of_another_payment(
@@ -713,7 +713,7 @@ class TestOneTransaction:
     def test_without_its_audit_line_nothing_is_told(self, over: Attempt, cut: Cut, moved: bool) -> None:
         cut(over)
         with pytest.raises(User.DoesNotExist):
-            telling.tell(over, moved=moved, number="4200" if moved else "", by=self.BY)
+            manual.record(over, moved=moved, number="4200" if moved else "", by=self.BY)
         over.refresh_from_db()
         assert (over.status, Observation.objects.count(), stock()) == ("pending", 0, 99)
 
@@ -721,7 +721,7 @@ class TestOneTransaction:
     def test_nor_of_a_refund(self, refund: Refund, cut: Cut, moved: bool) -> None:
         cut(refund)
         with pytest.raises(User.DoesNotExist):
-            telling.tell(refund, moved=moved, number="5030" if moved else "", by=self.BY)
+            manual.record(refund, moved=moved, number="5030" if moved else "", by=self.BY)
         refund.refresh_from_db()
         assert (refund.status, totals(refund)[3], Anomaly.objects.count()) == ("processing", 500, 0)
 
@@ -731,7 +731,7 @@ class TestOneTransaction:
         cut(attempt)
         settings.PAYMENT_ORDER_LISTENER = "tests.integration.payments.admin.test_payment_admin.explode"
         with pytest.raises(RuntimeError, match="on fire"):
-            telling.tell(attempt, moved=True, number="4200", by=Operator(user_id=admin_user.pk, reason="x"))
+            manual.record(attempt, moved=True, number="4200", by=Operator(user_id=admin_user.pk, reason="x"))
         assert (audit(), Observation.objects.count()) == ([], 0)
 
 
@@ -763,7 +763,7 @@ class TestBesideTheTimer:
 
         def tell() -> None:
             try:
-                telling.tell(doubted, moved=False, number="", by=by)
+                manual.record(doubted, moved=False, number="", by=by)
             except NotDecidable as refused:
                 heard.append(str(refused))
 
@@ -801,7 +801,7 @@ class TestBesideTheTimer:
         try:
             with connection.execute_wrapper(look):
                 by = Operator(user_id=admin_user.pk, reason="seen in the portal")
-                telling.tell(doubted, moved=False, by=by)
+                manual.record(doubted, moved=False, by=by)
         finally:
             other.close()
         assert refused == ["payments_payment", "payments_refund"] * 2  # for the doubt, and for the end
@@ -812,7 +812,7 @@ class TestBesideTheTimer:
         Refund.objects.update(submitted_at=F("submitted_at") + timedelta(seconds=5))
         by = Operator(user_id=admin_user.pk, reason="seen in the portal")
         with pytest.raises(NotDecidable, match="ask the provider"):
-            telling.tell(doubted, moved=False, number="", by=by)
+            manual.record(doubted, moved=False, number="", by=by)
         Refund.objects.update(submitted_at=F("submitted_at") - timedelta(seconds=5))
-        telling.tell(doubted, moved=False, number="", by=by)
+        manual.record(doubted, moved=False, number="", by=by)
         assert totals(doubted)[3] == 0

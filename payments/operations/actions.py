@@ -16,6 +16,7 @@ from django.db import models, transaction
 
 from idempotency.postgres.availability import database_is_away
 from payments.attempts import services
+from payments.display import refund_money
 from payments.errors import (
     ChannelOff,
     ChannelUnavailable,
@@ -27,7 +28,6 @@ from payments.errors import (
     RefundExceedsPaid,
     SignatureInvalid,
 )
-from payments.legible import refund_money
 from payments.models import Anomaly, Attempt, AuditEntry, Difference, Notification, Payment, Refund
 from payments.models.audit import subject_of
 from payments.reconciliation import bills
@@ -50,7 +50,7 @@ _LIVE = [status.value for status in LIVE_ATTEMPTS]
 _OPEN = [status.value for status in OPEN_REFUNDS]
 
 ATTEMPT_IS = {
-    AttemptStatus.CREATED: "the provider has not heard of it yet",
+    AttemptStatus.CREATED: "the provider does not know it yet",
     AttemptStatus.PENDING: "it is open and not paid",
     AttemptStatus.UNCERTAIN: "the provider does not know of it (yet); the outcome stays unknown",
     AttemptStatus.SUCCEEDED: "it was paid",
@@ -58,7 +58,7 @@ ATTEMPT_IS = {
     AttemptStatus.FAILED: "the provider refused to open it",
 }
 REFUND_IS = {
-    RefundStatus.REQUESTED: "it is reserved; the provider has not taken it yet, the timer tells it",
+    RefundStatus.REQUESTED: "it is reserved; the provider has not taken it yet, the timer sends it",
     RefundStatus.PROCESSING: "the provider has taken it and is working on it; the timer asks on",
     RefundStatus.UNCERTAIN: "the provider gave no answer that can be trusted; it stays reserved, and the timer"
     " asks on under the same number",
@@ -67,10 +67,10 @@ REFUND_IS = {
 }
 VERDICT_IS = {
     Notification.Verdict.APPLIED: "its effect is applied",
-    Notification.Verdict.DUPLICATE: "everything it tells was known; nothing changed",
+    Notification.Verdict.DUPLICATE: "everything in it was known; nothing changed",
     Notification.Verdict.HELD: "it is about something that comes later; it waits for its payment",
     Notification.Verdict.QUARANTINED: "it stays in quarantine",
-    Notification.Verdict.ANOMALY: "what it tells does not fit and is kept as an anomaly",
+    Notification.Verdict.ANOMALY: "its content does not fit and is stored as an anomaly",
     Notification.Verdict.IGNORED: "it moves no money",
     Notification.Verdict.ERROR: "it failed again",
 }
@@ -128,19 +128,19 @@ def ask(payment: Payment, *, by: Operator) -> Result:
         raise NotDecidable("Nothing of this payment is open, so there is nothing to ask about.")
     about = ", ".join([*map(_trade, attempts), *map(_named, waiting)])
     _announce(payment, f"Asks about {about}", by=by)
-    told = [_ask_attempt(attempt) for attempt in attempts] + [_submit(refund) for refund in waiting]
-    result = Result(done=all(fine for fine, _ in told), sentences=[sentence for _, sentence in told])
+    answers = [_ask_attempt(attempt) for attempt in attempts] + [_submit(refund) for refund in waiting]
+    result = Result(done=all(fine for fine, _ in answers), sentences=[sentence for _, sentence in answers])
     audit(payment, "Asked the provider", by=by, result=" ".join(result.sentences))
     return result
 
 
-def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str, by: Operator) -> Result:
+def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason: str, by: Operator) -> Result:
     """Give part of it back, once for each `refund_id`.
 
     Args:
         refund_id: made with the form, so that the same form sent twice refunds once: it is the primary key.
         amount_minor: above zero, in minor units.
-        told: the reason that the shopper reads, at most 80 characters.
+        shown_reason: the reason that the shopper reads, at most 80 characters.
 
     Raises:
         NotDecidable: not so much is left, or the number is that of another refund.
@@ -149,13 +149,13 @@ def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str, b
     """
     services.must_be_outside_transactions()
     with transaction.atomic():
-        # twins wait for each other here, so the second one finds the first one's row
+        # concurrent duplicates queue here, so the second finds the first one's row
         Payment.objects.select_for_update(no_key=True).get(pk=payment.pk)
         known = Refund.objects.filter(pk=refund_id).first()
         if known is not None and (known.payment_id, known.amount_minor) != (payment.pk, amount_minor):
             raise NotDecidable("This form has been used for another refund. Open a new one.")
         if known is None:
-            known = _reserve(payment, refund_id=refund_id, amount_minor=amount_minor, told=told)
+            known = _reserve(payment, refund_id=refund_id, amount_minor=amount_minor, shown_reason=shown_reason)
             audit(payment, f"Asked for {_named(known)}", by=by, result="reserved.")
     fine, sentence = _submit(known)
     audit(payment, f"Sent {_named(known)}", by=by, result=sentence)
@@ -221,10 +221,10 @@ def resolve_difference(row: Difference, *, by: Operator) -> Result:
     return Result(done=True, sentences=["The difference is resolved."])
 
 
-def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, told: str) -> Refund:
+def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason: str) -> Refund:
     try:
         return refunds.request_refund(
-            payment_id=payment.pk, amount_minor=amount_minor, reason=told, refund_id=refund_id
+            payment_id=payment.pk, amount_minor=amount_minor, reason=shown_reason, refund_id=refund_id
         )
     except RefundExceedsPaid:
         raise NotDecidable("Not so much is left to refund any more. Look again.") from None
@@ -255,12 +255,12 @@ def _called(call: Callable[[], object], *, channel: str) -> tuple[bool, str]:
     try:
         call()
     except ProviderError as error:
-        return False, f"{channel} {_WHY.get(type(error), 'gave no usable answer')}{_told(error)}"
+        return False, f"{channel} {_WHY.get(type(error), 'gave no usable answer')}{_detail(error)}"
     return True, ""
 
 
-def _told(error: Exception) -> str:
-    """What a provider said of its refusal."""
+def _detail(error: Exception) -> str:
+    """Return the provider's words about its refusal."""
     return f" ({error})" if isinstance(error, ProviderRejected) else ""
 
 

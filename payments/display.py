@@ -11,9 +11,9 @@ from payments.models import Anomaly, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
 
 SHOWN_MAX = 20_000  # characters of a body
-KEPT = 3  # characters of a masked value
+SHOWN_OF_MASKED = 3  # characters
 
-# what tells who paid: parameters of Alipay's notifications, the younger open ids among them
+# parameters of Alipay's notifications that identify the payer, the younger open ids among them
 # (Source: "Asynchronous notification parameters" of alipay.trade.page.pay, read 2026-11)
 PAYER_PARAMETERS = frozenset(
     {"buyer_id", "buyer_logon_id", "buyer_open_id", "buyer_user_id", "buyer_user_name", "open_id"}
@@ -27,16 +27,16 @@ PAYER_MEMBERS = (
     *("payment_method", "payment_method_details", "payment_method_data", "client_secret", "ip"),
 )
 
-# of what an anomaly keeps; other names are their own label
+# of an anomaly's details; other names are their own label
 LABELS = {
     "out_trade_no": "our number",
     "amount_minor": "amount",
     "expected_minor": "asked for",
-    "first_minor": "amount told first",
+    "first_minor": "first amount",
     "paid_minor": "paid",
     "refunded_minor": "refunded",
-    "first_sha256": "SHA-256 of what came first",
-    "sha256": "SHA-256 of what came now",
+    "first_sha256": "SHA-256 of the first content",
+    "sha256": "SHA-256 of this content",
 }
 
 WAITS = "waits for a person"
@@ -75,19 +75,19 @@ def at_stake(anomaly: Anomaly) -> str:
     return money(known["amount_minor"], currency) if known.get("amount_minor") and currency else "-"
 
 
-def told(anomaly: Anomaly) -> list[tuple[str, str]]:
+def details(anomaly: Anomaly) -> list[tuple[str, str]]:
     """What was told, each with its label; amounts as money, in the currency that each was told or asked for in."""
     known: Mapping[str, Any] = anomaly.detail
-    told_in = known.get("currency") or _currency_of_payment(anomaly)
+    stated_in = known.get("currency") or _currency_of_payment(anomaly)
     currencies = {
         "expected_minor": _currency_of_payment(anomaly),
-        "first_minor": _first_currency(anomaly) or told_in,
+        "first_minor": _first_currency(anomaly) or stated_in,
     }
     lines = []
     for name, value in known.items():
         label = LABELS.get(name, name.replace("_", " "))
         if name.endswith("_minor"):
-            lines.append((label, money(value, currencies.get(name, told_in) or "an unknown currency")))
+            lines.append((label, money(value, currencies.get(name, stated_in) or "an unknown currency")))
         else:
             lines.append((label, str(value)))
     return lines
@@ -134,7 +134,7 @@ def body(row: Notification) -> str:
 
 def masked(value: str) -> str:
     """Its beginning, enough to compare two of them by eye and too little to find the person."""
-    return f"{value[:KEPT]}…" if value else ""
+    return f"{value[:SHOWN_OF_MASKED]}…" if value else ""
 
 
 def _form(text: str) -> str:

@@ -5,7 +5,7 @@ import json
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from idempotency.admin.timeline import utc
+from idempotency.admin.labels import utc
 from idempotency.models import LedgerEntry, State
 from idempotency.request.keys import digest_of
 from idempotency.response import vault
