@@ -8,6 +8,6 @@ class PaymentsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # they register the system checks, and the steps that every process must know to go on with them
+        # register the system checks, and the steps that every process must be able to resume
         from payments import checks  # noqa: F401, PLC0415
         from payments.api import refunding  # noqa: F401, PLC0415

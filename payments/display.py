@@ -1,4 +1,4 @@
-"""Money, and what providers wrote, as people read it. What identifies a payer is masked."""
+"""Display of money and of what providers wrote. Data that identifies a payer is masked."""
 
 import json
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ ASKED_AGAIN = "asked the provider to send it again"
 
 
 def money(amount_minor: int, currency: str) -> str:
-    """`1990, "CNY"` → ``19.90 CNY``, with its sign; of a currency that we do not know, the minor units."""
+    """Write an amount: `1990, "CNY"` → ``19.90 CNY``, with its sign; of an unknown currency, the minor units."""
     if not amount_minor and not currency:
         return "0"
     if currency not in EXPONENTS:
@@ -53,7 +53,7 @@ def money(amount_minor: int, currency: str) -> str:
 
 
 def plain(amount_minor: int, currency: str) -> str:
-    """`-199000, "CNY"` → ``-1990.00``: for a spreadsheet; of a currency that we do not know, the minor units."""
+    """Write an amount for a spreadsheet: `-199000, "CNY"` → ``-1990.00``; unknown currencies in minor units."""
     try:
         digits = to_decimal(abs(amount_minor), currency)
     except ValueError:
@@ -62,12 +62,12 @@ def plain(amount_minor: int, currency: str) -> str:
 
 
 def refund_money(refund: Refund) -> str:
-    """Its amount as money."""
+    """Write the refund's amount."""
     return money(refund.amount_minor, refund.currency)
 
 
 def at_stake(anomaly: Anomaly) -> str:
-    """The money that an anomaly is about; a dash where it is about none, or nobody knows."""
+    """Write the money at stake; a dash where it is none, or unknown."""
     known: Mapping[str, Any] = anomaly.detail
     currency = known.get("currency") or _currency_of_payment(anomaly)
     if anomaly.kind == Anomaly.Kind.REFUND_EXCEEDS_PAID:
@@ -76,7 +76,7 @@ def at_stake(anomaly: Anomaly) -> str:
 
 
 def details(anomaly: Anomaly) -> list[tuple[str, str]]:
-    """What was told, each with its label; amounts as money, in the currency that each was told or asked for in."""
+    """List the anomaly's details with labels; amounts as money, each in its own currency."""
     known: Mapping[str, Any] = anomaly.detail
     stated_in = known.get("currency") or _currency_of_payment(anomaly)
     currencies = {
@@ -98,14 +98,14 @@ def _currency_of_payment(anomaly: Anomaly) -> str:
 
 
 def _first_currency(anomaly: Anomaly) -> str:
-    """That of the fact that was told again with other content."""
+    """Return the currency of the fact that came again with other content."""
     merchant, _, number = anomaly.reference.partition("/")
     facts = Observation.objects.filter(channel=anomaly.channel, merchant=merchant, provider_txn_id=number)
     return facts.values_list("currency", flat=True).first() or ""
 
 
 def policy(anomaly: Anomaly) -> str:
-    """What the machine did about it by itself, and how far that is."""
+    """Describe what the machine did about it by itself, and its progress."""
     refund = getattr(anomaly, "refund", None)
     if refund is not None:
         return f"gives {refund_money(refund)} back: {refund.get_status_display()}"
@@ -115,12 +115,12 @@ def policy(anomaly: Anomaly) -> str:
 
 
 def headers(row: Notification) -> str:
-    """A line for each that was kept: those that are signed, and the signature."""
+    """Write a line for each stored header: the signed ones, and the signature."""
     return "\n".join(f"{name}: {value}" for name, value in sorted(row.headers.items())) or "none"
 
 
 def body(row: Notification) -> str:
-    """What was received, a line for each parameter, or indented JSON; the payer masked."""
+    """Show the received bytes: a line for each parameter, or indented JSON; the payer masked."""
     raw = bytes(row.body)
     try:
         document = json.loads(raw)
@@ -133,7 +133,7 @@ def body(row: Notification) -> str:
 
 
 def masked(value: str) -> str:
-    """Its beginning, enough to compare two of them by eye and too little to find the person."""
+    """Mask all but the beginning: enough to compare two by eye, too little to find the person."""
     return f"{value[:SHOWN_OF_MASKED]}…" if value else ""
 
 

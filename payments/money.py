@@ -14,7 +14,7 @@ _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 
 
 def to_decimal(amount_minor: int, currency: str) -> str:
-    """`1990, "CNY"` -> `"19.90"`: always with all the currency's places.
+    """Convert minor units, with all the currency's places: `1990, "CNY"` -> `"19.90"`.
 
     Raises:
         ValueError: a negative amount or a currency that we do not know.
@@ -26,7 +26,7 @@ def to_decimal(amount_minor: int, currency: str) -> str:
 
 
 def from_decimal(text: str, currency: str) -> int:
-    """`"19.90", "CNY"` -> `1990`; exact, however long, never through a float.
+    """Convert a decimal, exact however long, never through a float: `"19.90", "CNY"` -> `1990`.
 
     Raises:
         ValueError: not a plain decimal number, or finer than the currency's minor unit.

@@ -1,4 +1,4 @@
-"""Background work on the durable queue: the timers, what follows from payments, and our policy's refunds."""
+"""Background work on the durable queue: timers, events of payments, policy refunds."""
 
 from datetime import UTC, datetime
 from uuid import UUID
@@ -15,10 +15,10 @@ from payments.settlement import events
 
 
 @app.periodic(cron="* * * * * */10")
-# no `lock` of the queue's: a worker that is killed would keep it, and nobody would be asked any more
+# no `lock` of the queue's: a killed worker would hold it, and the questions would end
 @app.task(name="payments.reconciliation.reconcile", queueing_lock="payments.reconciliation.reconcile")
 def reconcile_due(timestamp: int) -> int:
-    """Every ten seconds: ask about what is due; see `payments.reconciliation.reconcile.run_as_leader`.
+    """Ask about what is due, every ten seconds; see `payments.reconciliation.reconcile.run_as_leader`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
@@ -31,7 +31,7 @@ def reconcile_due(timestamp: int) -> int:
     retry=RetryStrategy(max_attempts=5, exponential_wait=2, retry_exceptions=[ProviderError]),
 )
 def submit_refund(refund_id: str) -> None:
-    """Give back money that must not be kept; the timer goes on where the retries end.
+    """Submit a policy refund; the timer goes on where the retries end.
 
     Args:
         refund_id: 32 hexadecimal characters.
@@ -44,7 +44,8 @@ def submit_refund(refund_id: str) -> None:
     retry=RetryStrategy(max_attempts=12, exponential_wait=2),  # for hours, also where the database was away
 )
 def look_again(attempt_id: str) -> None:
-    """Ask once more about what was closed while its link could still be used; the daily bill tells it in the end.
+    """Ask once more about an attempt that was closed while its link could still be used; the daily bill has it in
+    the end.
 
     Args:
         attempt_id: 32 hexadecimal characters.
@@ -55,9 +56,9 @@ def look_again(attempt_id: str) -> None:
 @app.periodic(cron="*/5 * * * *")
 @app.task(name="payments.take_up_stalled", queueing_lock="payments.take_up_stalled", pass_context=True)
 async def take_up_stalled(context: JobContext, timestamp: int) -> int:
-    """Every five minutes: what a killed worker was doing, and no timer finds, or not at once.
+    """Retry the jobs of a killed worker that no timer finds, or not at once; every five minutes.
 
-    That is a `look_again`; and `handle_events`, whose lock would keep its payment without a job for ever.
+    These are a `look_again`, and `handle_events`, whose lock would keep its payment without a job for ever.
 
     Args:
         context: of the worker, whose connection is used.
@@ -75,7 +76,7 @@ async def take_up_stalled(context: JobContext, timestamp: int) -> int:
 # ahead of all other work: what it finds waits for a worker already
 @app.task(name="payments.queue_events", queueing_lock="payments.queue_events", priority=10)
 def queue_events(timestamp: int) -> int:
-    """Every second: a job for each payment with events that wait; see `events.queue_waiting`.
+    """Queue a job for each payment with waiting events, every second; see `events.queue_waiting`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
@@ -85,7 +86,7 @@ def queue_events(timestamp: int) -> int:
 
 @app.task(name="payments.handle_events", retry=RetryStrategy(max_attempts=5, exponential_wait=2))
 def handle_events(payment_id: str) -> int:
-    """Act on what happened to a payment, in order; `handle_overdue_events` goes on where the retries end.
+    """Handle a payment's events in order; `handle_overdue_events` goes on where the retries end.
 
     Args:
         payment_id: 32 hexadecimal characters.
@@ -96,7 +97,7 @@ def handle_events(payment_id: str) -> int:
 @app.periodic(cron="* * * * * */30")
 @app.task(name="payments.handle_overdue_events", queueing_lock="payments.handle_overdue_events")
 def handle_overdue_events(timestamp: int) -> int:
-    """Twice a minute: events whose job was lost, or whose worker was killed while it held the payment's lock.
+    """Handle events whose job was lost, or whose worker was killed with the payment's lock; twice a minute.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
@@ -107,7 +108,8 @@ def handle_overdue_events(timestamp: int) -> int:
 @app.periodic(cron="30 2,5,8 * * *")
 @app.task(name="payments.compare_bills", queueing_lock="payments.compare_bills")
 def compare_bills(timestamp: int) -> int:
-    """Thrice a day, 10:30 China time first, when yesterday's bills are ready; see `bills.compare_recent`.
+    """Compare bills thrice a day, first at 10:30 China time, when yesterday's are ready; see
+    `bills.compare_recent`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.
@@ -118,7 +120,7 @@ def compare_bills(timestamp: int) -> int:
 @app.periodic(cron="41 */6 * * *")
 @app.task(name="payments.refresh_certificates", queueing_lock="payments.refresh_certificates")
 def refresh_certificates(timestamp: int) -> int:
-    """Four times a day: keep the platform's new certificates before it signs with them; how many were new.
+    """Store the platform's new certificates ahead of need, four times a day, and return their number.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.

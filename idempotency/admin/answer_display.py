@@ -1,4 +1,4 @@
-"""A stored answer in words: its headers, its body, or why there is none to show."""
+"""Display of a stored answer: its headers, its body, or the reason for none."""
 
 import json
 
@@ -15,17 +15,17 @@ SHOWN_MAX = 20_000  # characters
 
 
 def headers(entry: LedgerEntry) -> SafeString | str:
-    """A line for each."""
+    """Write a line for each header."""
     return format_html_join(mark_safe("<br>"), "{}: {}", entry.response_headers.items()) or "none"
 
 
 def body(entry: LedgerEntry) -> SafeString | str:
-    """What a retry is answered with; JSON is indented, and what is cut off is said."""
+    """Show what a retry is answered with: indented JSON, and a remark where something is cut off."""
     if entry.state != State.FINISHED:
         return "none yet"
     if entry.response_body is None:
         why = f"removed {utc(entry.purged_at)} UTC" if entry.purged_at else "it was too large"
-        return f"not kept ({why}): a retry is answered 410, and nothing is executed"
+        return f"not stored ({why}): a retry is answered 410, and nothing is executed"
     answer = StoredResponse(status=200, headers={}, body=bytes(entry.response_body), body_key_id=entry.body_key_id)
     try:
         plain = vault.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""

@@ -1,4 +1,4 @@
-"""The form by which an operator closes an entry whose outcome is unknown."""
+"""Form by which an operator closes an entry whose outcome is unknown."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, abando
 
 
 class DecisionForm(forms.Form):
-    """What happened, why he thinks so, and what the key is answered with from now on."""
+    """An operator's decision: what happened, the reason, and the answer of the key from now on."""
 
     outcome = forms.ChoiceField(
         choices=[
@@ -23,7 +23,7 @@ class DecisionForm(forms.Form):
     note = forms.CharField(
         label="Reason",
         widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
-        help_text="How you found out. It is kept in the history under your name.",
+        help_text="How you found out. It is stored in the history under your name.",
     )
     status = forms.TypedChoiceField(
         coerce=int, choices=[(status, status) for status in RESOLVE_STATUSES], initial=200
@@ -44,7 +44,7 @@ class DecisionForm(forms.Form):
 
     @property
     def answer_fields(self) -> list[forms.BoundField]:
-        """What counts only if it happened."""
+        """Fields that count only if it happened."""
         return [self[name] for name in ("status", "location", "body")]
 
     def clean(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class DecisionForm(forms.Form):
         return cleaned
 
     def decide(self, *, entry_id: int, operator: str) -> str:
-        """Carry it out; returns `resolved` or `abandoned`.
+        """Carry the decision out and return `resolved` or `abandoned`.
 
         Raises:
             NotDecidable: the entry changed since the form was made.

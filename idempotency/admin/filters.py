@@ -73,7 +73,7 @@ def newest(name: str, values: Sequence[tuple[str, Any]], *, by: str = "pk") -> t
 
 
 class NeedsAPerson(Choice):
-    """Filter by what keeps an entry without its final answer."""
+    """Filter entries without a final answer by the reason."""
 
     title = "needs a person"
     parameter_name = "open"

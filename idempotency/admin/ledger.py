@@ -1,7 +1,7 @@
-"""The ledger in Django admin: who asked for what, what became of it, and what still needs a person.
+"""The ledger in Django admin: requests, their outcomes, and those that need a person.
 
-Nothing can be edited. The one thing an operator may do is to close an entry whose outcome is unknown, with a
-permission of its own (`idempotency.close_ledgerentry`), a reason, and a line in the entry's history.
+Nothing can be edited. An operator may only close an entry whose outcome is unknown, with a permission of its own
+(`idempotency.close_ledgerentry`), a reason, and a line in the entry's history.
 """
 
 from typing import Any
@@ -89,14 +89,14 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
     is_decided_about = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LedgerEntry]:
-        """The list needs neither the bodies nor the digests."""
+        """Leave out bodies and digests, which the list does not need."""
         return super().get_queryset(request).defer("response_body", "fingerprint", "recovery_data")
 
     def search(self, rows: QuerySet[LedgerEntry], term: str) -> QuerySet[LedgerEntry]:
         return rows.filter(pk__in=searching.entries(rows, term, scopes=True))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """No lease and no answer where the entry cannot have one."""
+        """Leave out lease and answer where the entry cannot have one."""
         execution = ["condition", "owner", "history"]
         if obj is not None and obj.mode == Mode.PHASED:
             execution += ["handler", "recovery_point", "fence", "lease"]
@@ -111,11 +111,11 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         ]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        told = {
+        texts = {
             "handler": "its Phases, if it is made of recovery points",
-            "recovery_point": "where a retry goes on",
+            "recovery_point": "where a retry resumes",
         }
-        return super().get_form(request, obj, change, **{"help_texts": told, **kwargs})
+        return super().get_form(request, obj, change, **{"help_texts": texts, **kwargs})
 
     def get_urls(self) -> list[Any]:
         own = [
@@ -144,7 +144,7 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     @admin.display(description="subject")
     def short_subject(self, entry: LedgerEntry) -> SafeString | str:
-        """Ids of one moment begin alike: its end is shown too."""
+        """Show both ends: ids of one moment begin alike."""
         whole = entry.subject
         if len(whole) <= SUBJECT_SHOWN:
             return whole or "-"
@@ -152,9 +152,9 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     @admin.display(description="about")
     def about(self, entry: LedgerEntry) -> SafeString | str:
-        """The subject, linked where ``SUBJECT_ADMIN`` names its page; and what else was asked about it."""
+        """Link the subject to the page that ``SUBJECT_ADMIN`` names, and to other requests about it."""
         if not entry.subject:
-            return "not told"
+            return "unknown"
         kind, _, identifier = entry.subject.partition(":")
         others = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={entry.subject}"
         more = format_html('<a href="{}">all requests about it</a>', others)
@@ -175,7 +175,7 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         )
 
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
-        """Replays, conflicts and executions by the hour; what is open, and for how long."""
+        """Chart replays, conflicts and executions by the hour, and list what is open."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         hours = statistics.tallied(hours=HOURS_SHOWN)
@@ -240,14 +240,14 @@ def _in_words(entry: LedgerEntry) -> tuple[str, str, str]:
 
 
 def _is_open(entry: LedgerEntry) -> bool:
-    """Whether an operator can decide: phased, unfinished, and nobody is running it."""
+    """Check that an operator can decide: phased, unfinished, and not running."""
     held = entry.state == State.RUNNING and entry.lease_until is not None and entry.lease_until > timezone.now()
     return entry.mode == Mode.PHASED and entry.state != State.FINISHED and not held
 
 
 @admin.register(ConsumedMessage)
 class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """What consumers have applied."""
+    """Messages that consumers have applied."""
 
     list_display = ("message_id", "consumer", time_of("consumed_at"))
     fields = list_display
@@ -257,7 +257,7 @@ class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
     ordering = ("-pk",)
 
     def search(self, rows: QuerySet[ConsumedMessage], term: str) -> QuerySet[ConsumedMessage]:
-        """The unique index begins with the consumer, so all of them are named."""
+        """Search by all consumers, because the unique index begins with them."""
         consumers = searching.values_of(ConsumedMessage.objects.all(), "consumer")
         found = rows.filter(consumer__in=consumers, message_id=term)
         return rows.filter(pk__in=searching.numbers_of(found, "consumer", "message_id"))

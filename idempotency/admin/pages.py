@@ -1,4 +1,4 @@
-"""What read-only pages in the admin share, the ledger's and those of the apps above it."""
+"""Read-only pages of the admin, the ledger's and those of the apps above it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Tool:
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """No adding, changing or deleting, by anyone; pages of large tables without counting or sorting them.
+    """Pages without adding, changing or deleting; large tables are neither counted nor sorted.
 
     Attributes:
-        is_decided_about: operators decide about the rows, so their page has a way to `history_view`.
+        is_decided_about: operators decide about the rows, so their page links to `history_view`.
     """
 
     paginator = EstimatingPaginator
@@ -51,11 +51,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
     def tools(self, request: HttpRequest, row: Any) -> list[Tool]:
-        """The buttons of a row's page, for who may use them."""
+        """List the buttons of a row's page that the user may press."""
         return []
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
-        """The buttons of the list."""
+        """List the buttons of the list."""
         return []
 
     def change_view(
@@ -72,7 +72,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().changelist_view(request, {**(extra_context or {}), **own})
 
     def own_page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
-        """A page beside list and detail, for who may see the rows; its template extends `own.html`."""
+        """Show a page beside list and detail to users who may see the rows; its template extends `own.html`."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.model._meta}

@@ -12,10 +12,11 @@ PAGED_MAX = 100_000  # PostgreSQL reads all rows before a page; what is further 
 
 
 class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
-    """Counts exactly up to `COUNTED_MAX`; beyond it, PostgreSQL's own estimate for a whole table, else that bound.
+    """Paginator that counts exactly up to `COUNTED_MAX`, then takes PostgreSQL's estimate for a whole table, else
+    that bound.
 
-    So the pages of a filtered list end at the bound: who needs more narrows the filter. Those of a whole table
-    end at `PAGED_MAX` rows, though it has more.
+    Pages of a filtered list end at the bound, so that a longer one is filtered further; those of a whole table
+    end at `PAGED_MAX` rows.
     """
 
     @cached_property

@@ -1,8 +1,8 @@
-"""Searches of large tables for operators: each reads an index, or a bounded number of the newest rows.
+"""Searches of large tables: each reads an index, or a bounded number of the newest rows.
 
-One statement that looks at several columns at once, one of them without an index, makes PostgreSQL read the whole
-table; and a list ordered by number tempts it to walk from the newest row until its page is full. So every way to
-search is a statement of its own, and what the list is given is numbers.
+One statement over several columns, one of them without an index, makes PostgreSQL read the whole table; a list
+ordered by number tempts it to walk from the newest row until its page is full. So every way to search is a
+statement of its own, and the list is given numbers.
 """
 
 import re
@@ -23,25 +23,25 @@ Row = TypeVar("Row", bound=Model)
 
 
 class WholeTermSearch:
-    """Of a page of the admin: what was typed is one term and not several words, and `search` says what it finds.
+    """Mixin of an admin page that takes the search field as one term; `search` finds its rows.
 
-    Before the `ModelAdmin` among the bases; `search_fields` only makes Django show the field.
+    It comes before `ModelAdmin` among the bases; `search_fields` only makes Django show the field.
     """
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """As Django asks; nothing typed finds everything, and no row is found twice."""
+        """Search for the stripped term; an empty one finds everything, and no row is found twice."""
         term = search_term.strip()
         return (self.search(queryset, term) if term else queryset), False
 
     def search(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Those of `rows` that `term` finds, by an index or among the newest; `term` is not empty."""
+        """Return those of `rows` that a term finds, by an index or among the newest; it is not empty."""
         raise NotImplementedError
 
 
 class _Digest(Func):
-    """Of an entry, as log lines tell it: `keys.digest_of` in SQL."""
+    """SQL of an entry's digest, as log lines show it: `keys.digest_of`."""
 
     template = "encode(sha256(%(expressions)s), 'hex')"
     arg_joiner = r" || '\x00'::bytea || "
@@ -52,14 +52,14 @@ class _Digest(Func):
 
 
 def newest(rows: QuerySet[Row], *, by: str = "pk") -> QuerySet[Row]:
-    """Those among the first `LOOKED_AT` rows of the table by its primary key, or another index, backwards."""
+    """Return those among the first `LOOKED_AT` rows by primary key, or another index, backwards."""
     end = rows.model._default_manager.order_by(f"-{by}").values_list(by, flat=True)
     beyond = list(end[LOOKED_AT : LOOKED_AT + 1])
     return rows.filter(**{f"{by}__gt": beyond[0]}) if beyond else rows
 
 
 def numbers_of(rows: QuerySet[Any], *order: str) -> set[Any]:
-    """Primary keys of the first `FOUND_MAX` rows.
+    """Return the primary keys of the first `FOUND_MAX` rows.
 
     Args:
         order: the columns of the index that serves the search, so that PostgreSQL has no reason to read another.
@@ -68,12 +68,12 @@ def numbers_of(rows: QuerySet[Any], *order: str) -> set[Any]:
 
 
 def numbers_among_newest(rows: QuerySet[Any], wanted: Q) -> set[Any]:
-    """Primary keys of the newest `FOUND_MAX` rows that are `wanted`, by columns without an index."""
+    """Return the primary keys of the newest `FOUND_MAX` rows that are `wanted`, by columns without an index."""
     return numbers_of(newest(rows).filter(wanted), "-pk")
 
 
 def values_of(rows: QuerySet[Any], column: str) -> list[Any]:
-    """The first `VALUES_MAX` different values of a column that an index begins with: one step in it for each."""
+    """List the first `VALUES_MAX` different values of a column that leads an index, one step in it for each."""
     found: list[Any] = []
     ahead = rows.order_by(column).values_list(column, flat=True)
     while (value := ahead.first()) is not None and len(found) < VALUES_MAX:
@@ -83,10 +83,10 @@ def values_of(rows: QuerySet[Any], column: str) -> list[Any]:
 
 
 def entries(rows: QuerySet[LedgerEntry], term: str, *, scopes: bool) -> set[int]:
-    """Numbers of ledger entries by a whole key or subject, and among the newest by a whole request id or digest.
+    """Find ledger entries by a whole key or subject, and among the newest by a request id or digest.
 
     Args:
-        scopes: whether the beginning of a scope finds its entries too, among the newest.
+        scopes: find by the beginning of a scope too, among the newest.
     """
     told_lately = Q(request_id=term) | (Q(scope__startswith=term) if scopes else Q())
     if _DIGEST.fullmatch(term):

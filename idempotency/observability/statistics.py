@@ -29,7 +29,7 @@ class OpenEntries:
 
 
 def open_entries() -> list[OpenEntries]:
-    """All three, zeros included."""
+    """Count all three, zeros included."""
     with connection.cursor() as cursor:
         cursor.execute(_OPEN)
         found = {row[0]: OpenEntries(*row) for row in cursor.fetchall()}
@@ -37,7 +37,7 @@ def open_entries() -> list[OpenEntries]:
 
 
 def tallied(*, hours: int) -> dict[datetime, dict[str, int]]:
-    """What was counted in each of the last `hours` hours, the current one included: hour → what → how often."""
+    """Read the counts of the last `hours` hours, the current one included: hour → what → how often."""
     this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     found: dict[datetime, dict[str, int]] = {
         this_hour - timedelta(hours=back): {} for back in reversed(range(hours))
@@ -50,5 +50,5 @@ def tallied(*, hours: int) -> dict[datetime, dict[str, int]]:
 
 
 def oldest_open(*, limit: int) -> list[LedgerEntry]:
-    """Unfinished entries, those first asked for longest ago first."""
+    """List unfinished entries, the oldest first."""
     return list(LedgerEntry.objects.exclude(state=State.FINISHED).order_by("created_at")[:limit])

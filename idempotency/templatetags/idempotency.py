@@ -14,7 +14,7 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def idempotency_token(context: template.Context) -> SafeString:
-    """A fresh one-time token for the visitor; needs `request` in the context."""
+    """Issue a one-time token for the visitor; needs `request` in the context."""
     request: Any = context["request"]
     token = tokens.issue(principal_of(request)).token
     return format_html('<input type="hidden" name="idempotency_token" value="{}">', token)

@@ -1,4 +1,4 @@
-"""Anomalies in the admin, as a list of work: what is open, the oldest first."""
+"""Anomalies in the admin, as a list of work: open ones first, oldest first."""
 
 from collections.abc import Mapping
 
@@ -22,17 +22,17 @@ from payments.states import OPEN_REFUNDS
 Kind = Anomaly.Kind
 
 WHAT_TO_DO: Mapping[str, str] = {
-    Kind.UNKNOWN_TRADE: "Find out whose trade it is. If it is nobody's, give the money back at the provider.",
-    Kind.AMOUNT_MISMATCH: "Its money is given back. See that the refund ends, and ask how the amount came about.",
+    Kind.UNKNOWN_TRADE: "Find out whose trade it is. If it is nobody's, refund it at the provider.",
+    Kind.AMOUNT_MISMATCH: "It is refunded. See that the refund ends, and find out how the amount arose.",
     Kind.MERCHANT_MISMATCH: "The money is not ours. Find out why that merchant's notification comes to us.",
-    Kind.PAID_AFTER_CLOSE: "Its money is given back. See that the refund ends.",
-    Kind.PAID_TWICE: "The second payment is given back. See that the refund ends.",
+    Kind.PAID_AFTER_CLOSE: "It is refunded. See that the refund ends.",
+    Kind.PAID_TWICE: "The second payment is refunded. See that the refund ends.",
     Kind.CONTENT_CHANGED: "Compare both contents with the provider's own pages, then settle by hand what differs.",
     Kind.REFUND_EXCEEDS_PAID: "More went back than came in. Compare with the provider's own pages.",
     Kind.REFUND_FAILED: "See what the provider said, and the refund. Failed: nothing was moved; find out why, then"
-    " refund anew or by another way. Open: it goes on under its number as soon as our account there has the money"
-    " (NOT_ENOUGH), or after it was sent on in the provider's pages (ABNORMAL: it left our account). Succeeded: it"
-    " came back to our account; pay it out by another way.",
+    " refund again or by another way. Open: it continues under its number as soon as our account there has the"
+    " money (NOT_ENOUGH), or after it was sent on in the provider's pages (ABNORMAL: it left our account)."
+    " Succeeded: it came back to our account; pay it out by another way.",
     Kind.NOTIFICATION_FAILED: "See what failed, have it put right, then process the notification again."
     " Acknowledged: what it says fits in no column, and it does not come again by itself; if nothing can be put"
     " right, settle it with the provider.",
@@ -41,7 +41,7 @@ WHAT_TO_DO: Mapping[str, str] = {
 
 @admin.register(Anomaly)
 class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
-    """What a person should look at; the policy has been carried out by then."""
+    """Events that a person should look at; the policy has been carried out by then."""
 
     list_display = ("kind", "age", "stake", "policy", "payment_link", "channel", "reference", "settled")
     list_filter = (ToDo, newest("kind", Kind.choices), newest("channel", CHANNELS))
@@ -53,12 +53,12 @@ class AnomalyAdmin(WholeTermSearch, ResolvableAdmin):
     list_select_related = ("payment", "refund", "refund__payment")
     fieldsets = (
         (None, {"fields": ("kind", "what_to_do", "stake", "policy", "payment_link", "refund_link")}),
-        ("What is known", {"fields": ("channel", "reference", "found", "details")}),
+        ("Known facts", {"fields": ("channel", "reference", "found", "details")}),
         ("Resolution", {"fields": ("resolution", "settled")}),
     )
 
     def search(self, rows: QuerySet[Anomaly], term: str) -> QuerySet[Anomaly]:
-        """The unique index begins with kind and channel, so all of them are named."""
+        """Search with all channels and kinds, because the unique index begins with them."""
         names = [term[:160], *(f"{one.merchant}/{term}"[:160] for one in channels.current().values())]
         filed = Q(kind__in=Kind.values, channel__in=["", *(name for name, _ in CHANNELS)], reference__in=names)
         ours = number_in(term)
@@ -89,4 +89,4 @@ def _of_its_refund(refund: Refund | None) -> list[str]:
     if refund is None:
         return []
     about = f"The policy gives {display.refund_money(refund)} back: {refund.get_status_display()}."
-    return [about + (" That goes on, resolved or not." if refund.status in OPEN_REFUNDS else "")]
+    return [about + (" It continues, resolved or not." if refund.status in OPEN_REFUNDS else "")]

@@ -1,4 +1,4 @@
-"""The audit entries in the admin: what operators did about money, by whom and why."""
+"""Audit entries in the admin: operators' acts about money, by whom and why."""
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -32,7 +32,7 @@ class AuditEntryAdmin(WholeTermSearch, MoneyAdmin):
 
     @admin.display(description="about")
     def about(self, entry: AuditEntry) -> SafeString | str:
-        """The row's page, linked without a look whether it is there."""
+        """Link the row's page, without looking the row up."""
         model, _, number = entry.subject.partition(":")
         try:
             address = reverse(f"admin:payments_{model}_change", args=[number])

@@ -1,4 +1,4 @@
-"""Daily bills in the admin: what was compared, and the lines on which a provider and we do not agree."""
+"""Daily bills in the admin: comparisons, and lines on which a provider and we disagree."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -70,7 +70,7 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
 
 
 def _on_days(term: str) -> Q:
-    """Of that day, or of that month; of none, if it is neither."""
+    """Select that day or month; no row for any other term."""
     with suppress(ValueError):
         return Q(day=date.fromisoformat(term))
     with suppress(ValueError):
@@ -81,7 +81,7 @@ def _on_days(term: str) -> Q:
 
 @admin.register(Difference)
 class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
-    """A line on which bill and facts do not agree; what is open first, the oldest first."""
+    """A line on which bill and facts disagree; open ones first, oldest first."""
 
     list_display = ("line", "kind", "moved", "theirs", "ours", "payment_link", "comparison", "settled")
     list_filter = (
@@ -102,7 +102,7 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
     )
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """The comparisons' pages link to their own lines."""
+        """Allow the link from a comparison's page to its own lines."""
         return lookup == "comparison__id__exact" or super().lookup_allowed(lookup, value, request)
 
     def get_urls(self) -> list[Any]:
@@ -128,7 +128,7 @@ class DifferenceAdmin(WholeTermSearch, ResolvableAdmin):
         ]
 
     def csv_view(self, request: HttpRequest) -> StreamingHttpResponse:
-        """All of one comparison, or what is open of all."""
+        """Export all lines of one comparison, or all open ones."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         response = StreamingHttpResponse(

@@ -1,4 +1,4 @@
-"""The money journal in the admin: entries with their lines, lines by account, and the trial balance."""
+"""The money journal in the admin: entries with their lines, lines by account, the trial balance."""
 
 import csv
 from typing import Any
@@ -78,7 +78,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         return render_to_string("admin/payments/journalentry/lines.html", {"rows": rows})
 
     def trial_balance_view(self, request: HttpRequest) -> HttpResponse:
-        """Every account once a currency; and the sum of all, which is zero."""
+        """Show every account once a currency, and the sum of all, which is zero."""
         context: dict[str, Any] = {"at": utc(timezone.now())}
         if self.has_view_permission(request):
             accounts = figures.trial_balance()
@@ -87,7 +87,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
         return self.own_page(request, "admin/payments/journalentry/trial_balance.html", "Trial balance", **context)
 
     def trial_balance_csv(self, request: HttpRequest) -> HttpResponse:
-        """The same, for a spreadsheet: amounts with a point and without grouping."""
+        """Export the same for a spreadsheet: amounts with a point and without grouping."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         name = f"trial-balance-{timezone.now():%Y%m%d-%H%M%S}Z.csv"
@@ -142,6 +142,6 @@ def _in_words(row: figures.Account) -> dict[str, Any]:
 
 
 def _sides(line: JournalLine) -> tuple[str, str]:
-    """Debit and credit, one of them empty."""
+    """Return debit and credit, one of them empty."""
     amount = money(abs(line.amount_minor), line.currency)
     return (amount, "") if line.amount_minor > 0 else ("", amount)

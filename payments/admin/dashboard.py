@@ -1,4 +1,4 @@
-"""What the dashboard draws: charts by the hour, and bars of age; as SVG by the template, without a script."""
+"""The dashboard's content: charts by the hour, open work by age."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ AGE_LABELS = [(words, colour) for (words, _), colour in zip(figures.AGES, _AGE_C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of anomaly: parts of a bar, each with place, width (percent), colour and words."""
+    """A kind of open anomaly, as a bar in parts by age: each with place, width (percent), colour and words."""
 
     kind: str
     words: str
@@ -44,7 +44,7 @@ class Kind:
 
 
 def context() -> dict[str, Any]:
-    """Everything that the page draws."""
+    """Build everything that the page draws."""
     counts, sums = figures.credited_by_hour()
     drawn = [draw(VERDICTS, figures.notifications_by_hour()), draw(CREDITED, counts)]
     for currency, hours in sums.items():
@@ -65,7 +65,7 @@ def context() -> dict[str, Any]:
 
 
 def kinds(found: Sequence[figures.OpenKind]) -> list[Kind]:
-    """A bar for each kind of open anomaly, against the most frequent one, in parts by age."""
+    """Make a bar of each kind, against the most frequent one."""
     most = max([sum(one.counts) for one in found] + [1])
     return [
         Kind(

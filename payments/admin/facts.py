@@ -1,4 +1,4 @@
-"""Facts in the admin: what providers told about money, and how one is found by the number that it has there."""
+"""Facts in the admin, found by the provider's number."""
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -15,7 +15,7 @@ from payments.providers.base import FactKind
 
 
 def with_number(term: str) -> QuerySet[Observation]:
-    """Facts of that number at any of our merchant accounts; the unique index begins with channel and merchant."""
+    """Find facts of that number at all our merchant accounts, which begin the unique index."""
     found = Observation.objects.none()
     for channel, provider in channels.current().items():
         ours = Observation.objects.filter(channel=channel, merchant=provider.merchant, provider_txn_id=term)
@@ -25,7 +25,7 @@ def with_number(term: str) -> QuerySet[Observation]:
 
 @admin.register(Observation)
 class ObservationAdmin(WholeTermSearch, MoneyAdmin):
-    """A fact about money, once, whoever told it."""
+    """A fact about money, once, from whatever source."""
 
     list_display = ("provider_txn_id", "channel", "kind", "amount", "credited", "source", "observed")
     list_filter = (newest("kind", choices(FactKind)), newest("channel", CHANNELS))
@@ -39,7 +39,7 @@ class ObservationAdmin(WholeTermSearch, MoneyAdmin):
     )
 
     def search(self, rows: QuerySet[Observation], term: str) -> QuerySet[Observation]:
-        """Each number by the index that it has; of an account that we have no more, among the newest."""
+        """Search each number by its own index; of a former merchant account, among the newest."""
         found = numbers_of(with_number(term), "channel", "merchant", "provider_txn_id")
         found |= numbers_among_newest(rows, Q(provider_txn_id=term))
         ours = number_in(term)

@@ -1,4 +1,4 @@
-"""The forms by which an operator decides: each wants a reason."""
+"""Forms of operators' acts: each wants a reason."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class ReasonForm(forms.Form):
 
 
 class ResolutionForm(forms.Form):
-    """How an anomaly was settled; that is the reason as well."""
+    """Resolution of an anomaly; that is the reason as well."""
 
     reason = forms.CharField(
         label="Resolution",
@@ -36,7 +36,7 @@ class ResolutionForm(forms.Form):
 
 
 class RefundForm(ReasonForm):
-    """How much of a payment goes back, under a number that this very form brings along."""
+    """Amount to refund, under a number that this very form brings along."""
 
     number = forms.UUIDField(widget=forms.HiddenInput)
     amount = forms.CharField(label="Amount", widget=forms.TextInput(attrs={"inputmode": "decimal", "size": 12}))
@@ -56,7 +56,7 @@ class RefundForm(ReasonForm):
         self.fields["amount"].help_text = f"{payment.currency}; at most {money(left, payment.currency)}."
 
     def clean_amount(self) -> int:
-        """In minor units, above zero; whether so much is left is judged when it is reserved."""
+        """Convert to minor units above zero; the rest is judged when it is reserved."""
         amount_minor = in_minor(self.cleaned_data["amount"], self.payment.currency)
         if not 0 < amount_minor <= self.payment.paid_minor:
             raise forms.ValidationError("It must be more than nothing and not more than was paid.")
@@ -64,7 +64,7 @@ class RefundForm(ReasonForm):
 
 
 class OutcomeForm(ReasonForm):
-    """What became of an attempt or refund, as the provider's own pages tell it."""
+    """Outcome of an attempt or refund, as the provider's own pages show it."""
 
     moved = forms.TypedChoiceField(
         label="The provider's pages say", coerce=lambda answer: answer == "yes", widget=forms.RadioSelect
@@ -91,7 +91,7 @@ class OutcomeForm(ReasonForm):
         self.fields["number"].help_text = f"That of the {what}, for the history; empty if nothing moved."
 
     def clean(self) -> dict[str, Any]:
-        """Where money moved it has a number, and where none did it has none."""
+        """Require a number exactly where money moved."""
         given = self.cleaned_data
         moved, number = given.get("moved"), given.get("number")
         if moved is False:
@@ -103,7 +103,7 @@ class OutcomeForm(ReasonForm):
 
 
 def in_minor(text: str, currency: str) -> int:
-    """What was typed as money, in minor units.
+    """Convert typed money to minor units.
 
     Raises:
         ValidationError: it is no amount of this currency.
@@ -115,5 +115,5 @@ def in_minor(text: str, currency: str) -> int:
 
 
 def left_minor(payment: Payment) -> int:
-    """What can still be given back, in minor units."""
+    """Return the amount that can still be refunded, in minor units."""
     return payment.paid_minor - payment.refunded_minor - payment.reserved_minor

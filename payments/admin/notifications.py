@@ -1,4 +1,4 @@
-"""Notifications in the admin: the raw word of the providers, and what became of it."""
+"""Notifications in the admin: the raw bytes of the providers, and their processing."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ Verdict = Notification.Verdict
 
 WHAT_AGAIN_DOES = {
     Verdict.APPLIED: "It was applied before, so most likely nothing changes.",
-    Verdict.QUARANTINED: "It came under an id that we know with other content. What it tells will count, if it"
-    " fits: process it only if you know that it is right.",
+    Verdict.QUARANTINED: "It arrived under a known id with other content. Its facts will count, if they"
+    " fit: process it only if you know that it is right.",
     Verdict.ERROR: "It failed before, and nothing of it is applied. If it works now, its anomaly is resolved.",
 }
 
@@ -73,7 +73,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
 
     @admin.display(description="our number")
     def trade(self, row: Notification) -> SafeString | str:
-        """Linked without a look whether there is such an attempt; a list must not ask for each of its rows."""
+        """Link the attempt without looking it up: a list must not do so for each row."""
         number = as_id(row.out_trade_no)
         if number is None:
             return row.out_trade_no or "-"
@@ -96,16 +96,16 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     )
 
     def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Process it again."""
+        """Process the notification again."""
         self.require(request, "replay_notification")
         row = get_object_or_404(Notification.objects.defer("body"), pk=pk)
         question = Question(
             title="Process again",
             sentences=[
                 f"This notification ({row.event_type}, {row.get_verdict_display()}) is verified with the keys that"
-                " we hold now, as of the moment when it came, and its facts are folded again.",
-                WHAT_AGAIN_DOES.get(Verdict(row.verdict), "If it tells nothing new, nothing changes."),
-                "What is known already counts once only. The provider is not asked anything.",
+                " we hold now, as of its arrival, and its facts are settled again.",
+                WHAT_AGAIN_DOES.get(Verdict(row.verdict), "If it holds nothing new, nothing changes."),
+                "Known facts count once only. The provider is not asked.",
             ],
             button="Process it again",
             form=ReasonForm(request.POST or None),

@@ -1,4 +1,4 @@
-"""What the pages of payments in the admin share: nothing can be edited, and links and buttons look alike."""
+"""Pages of payments in the admin: read-only, with confirmed acts; links and columns that they share."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -29,12 +29,12 @@ from payments.settlement.state import as_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What an operator is asked before it is done.
+    """Confirmation that an operator gives before an act.
 
     Attributes:
         sentences: what will happen, and what will not.
         button: the words that do it.
-        act: given the valid form and who decides, does it; may raise `NotDecidable`.
+        act: given the valid form and the operator, does it; may raise `NotDecidable`.
     """
 
     title: str
@@ -45,24 +45,24 @@ class Question:
 
 
 class MoneyAdmin(ReadOnlyAdmin):
-    """Read-only pages about money; what a person may do is asked first."""
+    """Read-only pages about money; an operator's act is confirmed first."""
 
     class Media:
         css = {"all": ["payments/admin.css"]}
 
     def may(self, request: HttpRequest, permission: str) -> bool:
-        """Whether the user may see the rows, and do this with them."""
+        """Check that the user may see the rows, and do this with them."""
         return self.has_view_permission(request) and request.user.has_perm(f"payments.{permission}")
 
     def require(self, request: HttpRequest, permission: str) -> None:
-        """Raises `PermissionDenied`, before anything is told about any row."""
+        """Refuse users who may not, before anything about a row is shown. Raises PermissionDenied."""
         if not self.may(request, permission):
             raise PermissionDenied
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show what operators did about the row; Django's own log knows nothing of it."""
+        """Show operators' acts about the row; Django's own log has none of them."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = self.get_object(request, object_id)
@@ -76,10 +76,10 @@ class MoneyAdmin(ReadOnlyAdmin):
         return self.own_page(request, "admin/payments/history.html", "History", row=row, moments=moments)
 
     def ask_first(self, request: HttpRequest, row: models.Model, question: Question) -> HttpResponse:
-        """Show what will happen; do it on POST, and say in the row's page what came of it.
+        """Show what will happen; do it on POST, and report on the row's page.
 
-        Of a row that was resolved before there is nothing to ask: its page is shown, with when and how.
-        Not one of the admin's own views, because those run in a transaction, and this may call a provider.
+        A row that was resolved before leads to its page, with when and how. Not one of the admin's own views,
+        because those run in a transaction, and this may call a provider.
         """
         form = question.form
         if settled_at := getattr(row, "resolved_at", None):
@@ -141,9 +141,7 @@ class ResolvableAdmin(MoneyAdmin):
     def resolve_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Resolve the row, with words about it."""
         self.require(request, self.resolve_permission)
-        row = get_object_or_404(
-            self.get_queryset(request).select_related(*(self.list_select_related or ())), pk=pk
-        )
+        row = get_object_or_404(self.get_queryset(request), pk=pk)
         about, more = self.stakes(row)
         name = str(self.opts.verbose_name)
         question = Question(
@@ -157,19 +155,19 @@ class ResolvableAdmin(MoneyAdmin):
 
 
 def page_of(row: models.Model) -> str:
-    """The address of the row's page in the admin."""
+    """Return the address of the row's page in the admin."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 def link(row: models.Model | None, words: str = "") -> SafeString | str:
-    """A link to the row's page; a dash for None."""
+    """Link the row's page; a dash for None."""
     if row is None:
         return "-"
     return format_html('<a href="{}">{}</a>', page_of(row), words or str(row))
 
 
 def link_to_payment(payment_id: uuid.UUID | None) -> SafeString | str:
-    """By its number alone, so that no list needs the payments' rows."""
+    """Link a payment by its number alone, so that no list needs the payments' rows."""
     if payment_id is None:
         return "-"
     address = reverse("admin:payments_payment_change", args=[payment_id])
@@ -185,7 +183,7 @@ def money_column(field: str, words: str) -> Any:
 
 
 def link_to_order(order_id: uuid.UUID, words: str = "") -> SafeString | str:
-    """To the page that `SUBJECT_ADMIN` names for orders; the bare number where there is none."""
+    """Link the page that `SUBJECT_ADMIN` names for orders; the bare number where there is none."""
     shown = words or order_id.hex
     try:
         address = reverse(config().subject_admin["order"], args=[order_id.hex])
@@ -195,21 +193,21 @@ def link_to_order(order_id: uuid.UUID, words: str = "") -> SafeString | str:
 
 
 def link_to_ledger(kind: str, number: uuid.UUID) -> SafeString:
-    """To the keyed requests about it."""
+    """Link the keyed requests about it."""
     address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{number.hex}"
     return format_html('<a href="{}">requests about the {}</a>', address, kind)
 
 
 def short(number: uuid.UUID) -> str:
-    """Beginning and end of one of our numbers: ids of one moment begin alike."""
+    """Return beginning and end of one of our numbers: ids of one moment begin alike."""
     return f"{number.hex[:8]}…{number.hex[-6:]}"
 
 
 def shortened(number: uuid.UUID) -> SafeString:
-    """The same for a list, with the whole number where the mouse rests."""
+    """Shorten a number for a list, with the whole one where the mouse rests."""
     return format_html('<span title="{}">{}</span>', number.hex, short(number))
 
 
 def number_in(term: str) -> uuid.UUID | None:
-    """One of our 32-character numbers, with or without dashes; None for anything else."""
+    """Parse one of our 32-character numbers, with or without dashes; None for anything else."""
     return as_id(term.strip().replace("-", "").lower())

@@ -1,4 +1,4 @@
-"""A payment in the admin: what it stands at, all that happened about it, and what a person may do."""
+"""A payment in the admin: its totals, its history, and the acts of an operator."""
 
 from typing import Any
 from uuid import UUID
@@ -83,7 +83,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         return found
 
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
-        """Each number is looked up in the index that it has; nothing else identifies a payment."""
+        """Look each number up in its own index; nothing else identifies a payment."""
         payments = set(with_number(term).values_list("attempt__payment_id", flat=True)[:10])
         ours = number_in(term)
         if ours is not None:
@@ -123,7 +123,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         return render_to_string("admin/payments/payment/timeline.html", context)
 
     def dashboard_view(self, request: HttpRequest) -> HttpResponse:
-        """The last hours and what is open now."""
+        """Show the last hours, and open work."""
         context = {"hours": HOURS_SHOWN, "newest": f"{NEWEST_MAX:,}"}
         if self.has_view_permission(request):
             context |= dashboard.context()
@@ -151,7 +151,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         return self.ask_first(request, payment, question)
 
     def record_view(self, request: HttpRequest, pk: UUID, about: UUID) -> HttpResponse:
-        """Tell what became of an attempt or refund whose provider cannot tell us."""
+        """Record the outcome of an attempt or refund whose provider cannot answer."""
         self.require(request, "tell_outcome")
         payment = get_object_or_404(Payment, pk=pk)
         row = payment.attempts.filter(pk=about).first() or payment.refunds.filter(pk=about).first()
@@ -172,7 +172,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         return self.ask_first(request, payment, question)
 
     def refund_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        """Give money back, once for each form."""
+        """Refund money, once for each form."""
         self.require(request, "refund_payment")
         payment = get_object_or_404(Payment, pk=pk)
         left = left_minor(payment)

@@ -1,4 +1,4 @@
-"""Everything that happened about a payment, in the order of time, for people."""
+"""History of a payment, for people: everything about it in order of time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from payments.settlement.state import as_id
 from payments.states import LIVE_ATTEMPTS, AttemptStatus
 
 FOLDING = timedelta(seconds=1)  # a transaction that folds a notification is over in less
-MOST = 200  # rows of each kind; a payment with more has been told the same very often
+MOST = 200  # rows of each kind; a payment with more has had the same notification very often
 
 Kind = Anomaly.Kind
 
@@ -44,7 +44,7 @@ class Moment(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentRows:
-    """The rows about one payment, read once, at most `MOST` of each kind."""
+    """Rows about one payment, read once, at most `MOST` of each kind."""
 
     attempts: list[Attempt]
     facts: list[Observation]
@@ -57,13 +57,13 @@ class PaymentRows:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more than is told."""
+        """True if there may be more rows than shown."""
         counts = [len(self.facts), len(self.notifications), len(self.refunds), len(self.anomalies)]
         return max(counts) >= MOST
 
 
 def read(payment: Payment) -> PaymentRows:
-    """Nine statements over indexes, however many payments there are."""
+    """Read the rows in nine statements over indexes, however many payments there are."""
     attempts = list(payment.attempts.order_by("id")[:MOST])
     facts = list(Observation.objects.filter(attempt__in=attempts).order_by("id")[:MOST])
     entries = JournalEntry.objects.filter(observation__in=facts).order_by("id").prefetch_related("lines")
@@ -85,7 +85,7 @@ def read(payment: Payment) -> PaymentRows:
 
 
 def moments(rows: PaymentRows, *, currency: str) -> list[Moment]:
-    """The oldest first; what happened in one transaction, in the order in which one thing follows from another."""
+    """List the moments, the oldest first; those of one transaction in causal order."""
     all_moments = chain(
         chain.from_iterable(map(_of_attempt, rows.attempts)),
         chain.from_iterable(_of_notification(row, rows.facts) for row in rows.notifications),
@@ -102,7 +102,7 @@ def moments(rows: PaymentRows, *, currency: str) -> list[Moment]:
 def _anomalies(
     payment: Payment, facts: list[Observation], notifications: list[Notification]
 ) -> models.QuerySet[Anomaly]:
-    """Those filed under the payment, and those under the name of a fact or notification about it."""
+    """Select those filed under the payment, or under the name of a fact or notification about it."""
     channels = {fact.channel for fact in facts} | {row.channel for row in notifications}
     of_facts = [f"{fact.merchant}/{fact.provider_txn_id}" for fact in facts]
     ids = [row.notification_id for row in notifications]
@@ -113,7 +113,7 @@ def _anomalies(
 
 
 def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
-    """What operators did about any of them, the oldest first."""
+    """Select operators' acts about any of the rows, the oldest first."""
     return AuditEntry.objects.filter(subject__in=[subject_of(row) for row in rows]).order_by("created_at", "pk")
 
 
@@ -138,7 +138,7 @@ def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
 
 
 def _received_at(row: Notification, facts: list[Observation]) -> datetime:
-    """Its row is written last in the transaction that folds its facts, and yet it came before them."""
+    """Return the notification's arrival: its row is written last, but it precedes its facts."""
     times = [
         fact.observed_at
         for fact in facts

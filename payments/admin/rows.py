@@ -1,4 +1,4 @@
-"""Pages of the other rows: attempts, refunds and events."""
+"""Pages of attempts, refunds and events."""
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -16,7 +16,7 @@ from payments.states import AttemptStatus, RefundStatus
 
 @admin.register(Attempt)
 class AttemptAdmin(WholeTermSearch, MoneyAdmin):
-    """One trade at one provider. What is known of the shopper, and by what he pays, is not shown."""
+    """One trade at one provider. The shopper's data and means of payment are not shown."""
 
     list_display = ("number", "channel", "method", "status", "amount", "payment_link", "opened", "questions")
     list_filter = (Opened, newest("status", choices(AttemptStatus)), newest("channel", CHANNELS))
@@ -77,7 +77,7 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
 
 @admin.register(PaymentEvent)
 class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
-    """A new status of a payment, and whether the shop has acted on it."""
+    """A new status of a payment, and its handling by the shop."""
 
     list_display = ("name", "payment_link", "paid", "refunded", "created", "handled", "attempts")
     list_filter = (Waiting,)

@@ -1,6 +1,6 @@
-"""A refund that a caller asks for, as steps that are gone on with after a crash: reserve it, then have it made.
+"""A refund by API, as recovery points: reserve it, then submit it.
 
-Nobody needs to retry: what was cut off or is not known yet is ended by `idempotency.maintenance.completer`.
+No caller need retry: `idempotency.maintenance.completer` finishes what was cut off.
 """
 
 from uuid import UUID, uuid5
@@ -17,7 +17,7 @@ refunding = Phases("payments.refund")
 
 @refunding.atomic("asked")
 def reserve(progress: Progress) -> RecoveryPoint:
-    """The refund's row, under a number that hangs on the key. `data`: payment, amount_minor, reason."""
+    """Reserve the refund under a number derived from the key. `data`: payment, amount_minor, reason."""
     payment_id = UUID(progress.data["payment"])
     try:
         refund = refunds.request_refund(
@@ -33,7 +33,7 @@ def reserve(progress: Progress) -> RecoveryPoint:
 
 @refunding.outside("reserved")
 def submit(progress: Progress) -> Response:
-    """Ask the provider, under the same number however often this runs."""
+    """Submit to the provider, under the same number however often this runs."""
     try:
         refund = refunds.submit_refund(UUID(progress.data["refund"]), by_shopper=True)
     except ProviderUnavailable as error:
@@ -50,7 +50,7 @@ def submit(progress: Progress) -> Response:
 
 @refunding.on_abandon
 def withdraw(progress: Progress) -> None:
-    """No timer makes it any more; once the provider has been asked for it, nobody can promise that."""
+    """Withdraw a refund that the provider was never asked for; refuse for any other."""
     refund = refunds.withdraw_refund(
         UUID(progress.data["refund"]), message="abandoned by an operator before the provider was asked"
     )

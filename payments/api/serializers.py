@@ -10,7 +10,7 @@ from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 
 
 def represent_payment(payment: Payment) -> dict[str, Any]:
-    """The payment with its attempts, oldest first; ids are 32 hexadecimal characters."""
+    """Represent the payment with its attempts, oldest first; ids are 32 hexadecimal characters."""
     return {
         "id": payment.id.hex,
         "order": payment.order_id.hex,
@@ -24,7 +24,7 @@ def represent_payment(payment: Payment) -> dict[str, Any]:
 
 
 def represent_attempt(attempt: Attempt) -> dict[str, Any]:
-    """One of the payment's `attempts`."""
+    """Represent one of the payment's `attempts`."""
     action: dict[str, Any] | None = None
     if attempt.status == AttemptStatus.PENDING:
         action = {"type": attempt.next_action_type, "url": attempt.next_action_url}
@@ -40,7 +40,7 @@ def represent_attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def represent_refund(refund: Refund) -> dict[str, Any]:
-    """The refund; ids are 32 hexadecimal characters."""
+    """Represent the refund; ids are 32 hexadecimal characters."""
     return {
         "id": refund.id.hex,
         "payment": refund.payment_id.hex,
@@ -52,7 +52,7 @@ def represent_refund(refund: Refund) -> dict[str, Any]:
 
 
 class WholeNumberField(serializers.IntegerField):
-    """A number of JSON without a fraction; a text that spells one, ``1.0`` and ``true`` are none."""
+    """A JSON number without a fraction; refuses texts, ``1.0`` and ``true``."""
 
     def to_internal_value(self, data: Any) -> int:
         if type(data) is not int:

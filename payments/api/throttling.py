@@ -1,7 +1,7 @@
-"""How many API calls a caller, and all callers together, may make in a minute; counted over all processes.
+"""Limits of API calls a minute, for a caller and for all together, over all processes.
 
-Django REST framework asks it for every view, after authentication and permissions and before the handler. So it
-comes before an Idempotency-Key, and a call that is refused burns none. Replays count like other calls.
+Django REST framework asks after authentication and permissions and before the handler. So a refused call burns no
+Idempotency-Key. Replays count like other calls.
 """
 
 from typing import Any
@@ -21,10 +21,11 @@ THROTTLED = Counter("payonce_throttled", "API calls, forms and logins that were 
 
 
 class CallerThrottle(BaseThrottle):
-    """429 with `Retry-After` above the limits of `API_CALLS_PER_MINUTE` and `API_CALLS_PER_MINUTE_OVERALL`.
+    """Throttle that answers 429 with `Retry-After` above `API_CALLS_PER_MINUTE` and
+    `API_CALLS_PER_MINUTE_OVERALL`.
 
-    In no span of a minute more calls pass; one that is refused does not count. One command to Redis a call. Guests
-    pass: all that is open to them is the API's documentation, and they shall not use up the callers' share.
+    No span of a minute has more calls; a refused one does not count. One command to Redis a call. Guests pass:
+    only the API's documentation is open to them, and they shall not use up the callers' share.
     """
 
     _wait_seconds: float | None = None
@@ -53,5 +54,5 @@ class CallerThrottle(BaseThrottle):
         return True
 
     def wait(self) -> float | None:
-        """Seconds until a call of this caller could pass; DRF makes them `Retry-After`, rounded up."""
+        """Return the seconds until a call of this caller could pass; DRF rounds them up to `Retry-After`."""
         return self._wait_seconds

@@ -31,12 +31,12 @@ _IN_META = {name: HttpHeaders.to_wsgi_name(name) for name in webhooks.KEPT_HEADE
 
 
 def _problem(*codes: str) -> OpenApiResponse:
-    """What the schema's hook makes a problem document of, among those that every call may answer."""
+    """Name the problem codes of a response for the schema's hook."""
     return OpenApiResponse(description=", ".join(f"`{code}`" for code in codes))
 
 
 def _visible(request: Request) -> QuerySet[Payment]:
-    """The caller's own payments; every payment for staff who may see payments."""
+    """Select the caller's own payments; every payment for staff who may see payments."""
     if request.user.has_perm("payments.view_payment"):
         return Payment.objects.all()
     return Payment.objects.filter(owner_id=request.user.pk)
@@ -64,10 +64,10 @@ class PaymentDetail(APIView):
 
 
 class RefundList(APIView):
-    """Refunds of a payment. The payer may take back what was paid; so may staff with `payments.add_refund`."""
+    """Refunds of a payment, by its owner or by staff with `payments.add_refund`."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Before the key, so that a replay too asks whether the caller may."""
+        """Check the permission before the key, so that a replay checks it too."""
         super().initial(request, *args, **kwargs)
         owner_id = Payment.objects.filter(pk=kwargs["payment_id"]).values_list("owner_id", flat=True).first()
         if owner_id in (None, request.user.pk):
@@ -80,7 +80,7 @@ class RefundList(APIView):
         operation_id="payments_refund",
         summary="Refund a payment, in part or whole",
         description="201: the money is on its way back. 202: the provider is still at it, or did not answer; the "
-        "same key again tells the current state. Refunds together never exceed what was paid.",
+        "same key again returns the current state. Refunds together never exceed what was paid.",
         parameters=[KEY, REPLAYED],
         request=RefundRequest,
         responses={
@@ -103,9 +103,9 @@ class RefundList(APIView):
 @csrf_exempt
 @require_POST
 def wechat_webhook(request: HttpRequest) -> HttpResponse:
-    """`POST /webhooks/wechat` (docs/contract.md, 3).
+    """Receive `POST /webhooks/wechat` (docs/contract.md, 3).
 
-    Source: WeChat Pay API v3, "payment result notification": any 2xx acknowledges, an error is told as
+    Source: WeChat Pay API v3, "payment result notification": any 2xx acknowledges, an error is answered
     ``{"code": "FAIL", "message": …}`` (read 2026-11).
     """
     try:
@@ -130,10 +130,10 @@ def _wechat_fail(status: int, message: str) -> JsonResponse:
 @csrf_exempt
 @require_POST
 def alipay_webhook(request: HttpRequest) -> HttpResponse:
-    """`POST /webhooks/alipay` (docs/contract.md, 3).
+    """Receive `POST /webhooks/alipay` (docs/contract.md, 3).
 
-    Source: Alipay open platform, "asynchronous notification": the body ``success`` acknowledges, anything else
-    is sent again (read 2026-11).
+    Source: Alipay open platform, "asynchronous notification": the body ``success`` acknowledges, anything else is
+    sent again (read 2026-11).
     """
     try:
         webhooks.receive(channel="alipay", headers=_headers(request), body=_body(request))
@@ -150,7 +150,7 @@ def alipay_webhook(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_POST
 def stripe_webhook(request: HttpRequest) -> HttpResponse:
-    """`POST /webhooks/stripe` (docs/contract.md, 3).
+    """Receive `POST /webhooks/stripe` (docs/contract.md, 3).
 
     Source: Stripe, "Receive Stripe events in your webhook endpoint": any 2xx acknowledges, anything else is sent
     again for up to three days (read 2026-11).
@@ -169,16 +169,16 @@ def stripe_webhook(request: HttpRequest) -> HttpResponse:
 
 
 def _stripe_says(status: int, message: str) -> HttpResponse:
-    """For a person who looks at the endpoint's deliveries; Stripe itself reads the status only."""
+    """Answer in words for a person who looks at the endpoint's deliveries; Stripe reads the status only."""
     headers = {"Retry-After": "1"} if status >= 500 else {}
     return HttpResponse(message, status=status, content_type="text/plain", headers=headers)
 
 
 def _headers(request: HttpRequest) -> dict[str, str]:
-    """Those of `webhooks.KEPT_HEADERS` that it has; the others are not even looked at."""
+    """Pick those of `webhooks.KEPT_HEADERS` that it has; the others are never read."""
     return {name: request.META[variable] for name, variable in _IN_META.items() if variable in request.META}
 
 
 def _body(request: HttpRequest) -> bytes:
-    """The raw bytes up to one more than the limit, which `receive` then refuses."""
+    """Read up to one byte more than the limit, which `receive` then refuses."""
     return request.read(webhooks.MAX_BODY_BYTES + 1)

@@ -1,8 +1,8 @@
 """The configured providers of this process, built again when one of their key files has changed.
 
-So keys are rotated without a restart: put the new file in place, and every process uses it at its first use of a
-channel that comes `LOOK_SECONDS` or more after its last look. A change that does not make a working provider is
-logged with the name of the setting, and the former keys stay.
+So keys rotate without a restart: every process uses a new file at its first use of the channel `LOOK_SECONDS` or
+more after its last look. A change that makes no working provider is logged with the setting's name, and the
+former keys stay.
 """
 
 import logging
@@ -23,9 +23,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 
-RELOADED = Counter(
-    "payonce_provider_keys_reloaded", "Changes of key files, by what came of them.", ["channel", "outcome"]
-)
+RELOADED = Counter("payonce_provider_keys_reloaded", "Changes of key files, by outcome.", ["channel", "outcome"])
 
 Stamp = tuple[tuple[str, int, int, int, int], ...]
 
@@ -37,7 +35,9 @@ class _Built:
 
 
 class _Channels:
-    """Builds once, looks at the files now and then. Thread-safe: whoever comes meanwhile uses what there is."""
+    """Builder of the providers that looks at the files now and then. Thread-safe: others meanwhile use what there
+    is.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -48,7 +48,7 @@ class _Channels:
         built = self._built
         if built is not None and time.monotonic() < self._look_at:
             return built.providers
-        # one looks, the others go on; only the first ones of all must wait
+        # one looks, the others continue; only the very first ones must wait
         if not self._guard.acquire(blocking=built is None):
             return built.providers  # type: ignore[union-attr]
         try:
@@ -72,10 +72,10 @@ _channels = _Channels()
 
 
 def current() -> dict[str, Provider]:
-    """Every configured provider by its channel.
+    """Return every configured provider by its channel.
 
     Raises:
-        ConfigError: on the first call, a channel's settings are wrong; later ones leave what there was.
+        ConfigError: on the first call, a channel's settings are wrong; later calls keep the former provider.
     """
     return _channels.current()
 
@@ -86,17 +86,17 @@ def recharging() -> frozenset[str]:
 
 
 def look_now() -> None:
-    """Have the next `current` look at the files."""
+    """Make the next `current` look at the files."""
     _channels.look_now()
 
 
 def forget() -> None:
-    """Have the next `current` build from the settings."""
+    """Make the next `current` build from the settings."""
     _channels.forget()
 
 
 def stamp_of(fields: Mapping[str, str]) -> Stamp:
-    """What tells the versions of a channel's files apart; a file that is away has only its path."""
+    """Stamp the versions of a channel's files; a missing file has only its path."""
     found = []
     for name, value in fields.items():
         if name.endswith("_FILE") and value:
@@ -107,7 +107,7 @@ def stamp_of(fields: Mapping[str, str]) -> Stamp:
 
 
 def _seen(path: Path) -> tuple[str, int, int, int, int]:
-    """Its inode tells a replaced file of the same time and length, its ctime one that may be read only now."""
+    """Stamp a file: the inode shows a replaced file of equal time and length, the ctime new permissions."""
     try:
         state = path.stat()
     except OSError:
@@ -116,9 +116,9 @@ def _seen(path: Path) -> tuple[str, int, int, int, int]:
 
 
 def _renewed(built: _Built | None) -> _Built:
-    """The channels whose files have changed are built again, each by itself; a provider in use is never closed.
+    """Build the channels whose files have changed, each by itself; a provider in use is never closed.
 
-    The others keep their connections. What is replaced ends when the last call on it has
+    The others keep their connections. A replaced one ends when the last call on it has
     (`payments.providers.transport.client`).
     """
     providers, stamps = ({}, {}) if built is None else (dict(built.providers), dict(built.stamps))
@@ -126,7 +126,7 @@ def _renewed(built: _Built | None) -> _Built:
         stamp = stamp_of(fields)  # before reading, so that a change meanwhile is seen next time
         if stamps.get(channel) == stamp:
             continue
-        stamps[channel] = stamp  # what is refused is told once a change
+        stamps[channel] = stamp  # a refused change is logged once
         try:
             providers |= registry.build({channel: fields}, limits=limits.outbound)
         except registry.ConfigError as error:

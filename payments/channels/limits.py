@@ -1,10 +1,9 @@
-"""How many calls to a provider run at once, and how many begin a second, over all processes.
+"""Limits of calls to a provider, at once and by the second, over all processes.
 
-A provider refuses a caller who comes too often, for every process alike; and a slow provider must not bind every
-thread that we have. Whoever finds no room waits a bounded time and then fails before anything was sent. Shoppers'
-questions (`payments.attempts.asking`) have a share of both and never wait: what opens, refunds, closes, and what
-the timer asks, goes first. Without Redis calls go out unlimited: the provider's own limits are still there, and
-our numbers make a call that it refused safe to repeat.
+A provider refuses too many calls for every process alike, and a slow one must not bind all our threads. A call
+without room waits a bounded time, then fails before anything was sent. Shoppers' questions
+(`payments.attempts.asking`) have a share of both and never wait. Without Redis calls go out unlimited: the
+provider's own limits remain, and our numbers make a refused call safe to repeat.
 """
 
 import time
@@ -19,7 +18,7 @@ from payments.channels.sharing import give_back, shared
 from payments.errors import NoRoom
 
 # longer than the wait for a turn and a call, whose time-out is for all its parts; a bill's file alone may take
-# longer, and then one more call goes out beside it. A permit is kept by no watchdog and in no memory of ours, so
+# longer, and then one more call goes out beside it. No watchdog and no memory of ours holds a permit, so
 # whatever becomes of the process or of Redis, it is free again after that
 LEASE_SECONDS = 21.0
 
@@ -36,7 +35,7 @@ _is_for_shopper: ContextVar[bool] = ContextVar("is_for_shopper", default=False)
 
 @contextmanager
 def for_shopper() -> Iterator[None]:
-    """Around calls that give way to all others."""
+    """Let the calls inside give way to all others."""
     before = _is_for_shopper.set(True)
     try:
         yield
@@ -46,7 +45,7 @@ def for_shopper() -> Iterator[None]:
 
 @contextmanager
 def outbound(channel: str) -> Iterator[None]:
-    """Around one call to the provider of `channel`: three commands to Redis, two more for who has to wait.
+    """Wait for room for one call to the provider of `channel`: three commands to Redis, two more while waiting.
 
     Raises:
         NoRoom: not within `PROVIDER_WAIT_SECONDS`, or (`for_shopper`) not now; nothing was sent.
@@ -83,7 +82,7 @@ def _permit(name: str, most: int, deadline: float) -> Iterator[None]:
 
 
 def _take_permit(name: str, most: int, deadline: float) -> str:
-    """Its name; `_UNLIMITED` where Redis is away, which is safe: see the module."""
+    """Take a permit and return its name; `_UNLIMITED` where Redis is away, which is safe: see the module."""
 
     def ask(redis: object) -> str | None:
         permits = _permits(name, most, redis)

@@ -1,8 +1,8 @@
-"""Locks and limits that all processes share on Redis, while it answers; while it does not, work is done without.
+"""Locks and limits on Redis, shared by all processes; without Redis, work goes on without them.
 
-Only for what spares work or protects others from too much of it: whether something may happen at all, and how
-often, is decided by the database's constraints. A Redis that is away costs a time-out, a log line and a count, and
-then its breaker (the one of `idempotency.redis.fastpath`) keeps this process from asking for a while.
+Only for what spares work or limits load: the database's constraints decide everything else. A Redis that is away
+costs a time-out, a log line and a count; then its breaker (of `idempotency.redis.fastpath`) keeps this process
+from asking for a while.
 """
 
 import logging
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
-    """What `ask` answers; `otherwise` while Redis is away or switched off.
+    """Return the answer of `ask`; `otherwise` while Redis is away or switched off.
 
     Args:
         what: the lock or limit, as the metric and the log name it.
         ask: given a redis-py client, asks for it.
-        otherwise: what it means not to have it. The caller says why that is safe.
+        otherwise: the answer without it. The caller's comment says why that is safe.
 
     Raises:
         LockError: as `ask` does, except `LockUnavailable`.
@@ -40,15 +40,15 @@ def shared(what: str, ask: Callable[[Any], T], *, otherwise: T) -> T:
     try:
         return _asked(ask)
     except LockUnavailable as error:
-        # safe because nothing that is shared here keeps a promise: see the module
+        # safe because no promise rests on what is shared here: see the module
         _without(what, error)
         return otherwise
 
 
 def give_back(what: str, release: Callable[[Any], None]) -> None:
-    """Release what `shared` gave. Never raises for what became of it: the work that it was for is done.
+    """Release what `shared` gave, also while the breaker is open. Never raises: the work is done.
 
-    Asked even while the breaker is open: what is not given back is missing until its lease ends.
+    What is not given back is missing until its lease ends.
     """
     try:
         _asked(release)
@@ -59,9 +59,9 @@ def give_back(what: str, release: Callable[[Any], None]) -> None:
 
 
 def client_to_listen() -> Any | None:
-    """A client for what connects by itself and goes on trying, as `Topic.listen` does; None while there is none.
+    """Return a client for a listener that reconnects by itself, as `Topic.listen`; None while there is none.
 
-    Nothing is left out by that, so it does not count; nor has Redis answered, so it does not close the breaker.
+    Neither counts as done without Redis nor closes the breaker: nothing was asked.
     """
     if not fastpath.may_ask():
         return None
@@ -73,7 +73,7 @@ def client_to_listen() -> Any | None:
 
 
 def _asked(ask: Callable[[Any], T]) -> T:
-    probing = not fastpath.breaker.is_closed  # else it may only have been told, and no answer says anything
+    probing = not fastpath.breaker.is_closed  # else a send_nowait proves nothing
     try:
         answer = ask(_client())
     except LockUnavailable:
@@ -94,7 +94,7 @@ def _without(what: str, error: LockUnavailable) -> None:
 
 
 def _client() -> Any:
-    """A client for locks; raises `LockUnavailable` where making it asks a server that is away."""
+    """Make a client for locks; raises `LockUnavailable` where that asks a server that is away."""
     try:
         return fastpath.client()
     except fastpath.FAILURES as error:

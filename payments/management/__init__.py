@@ -1,0 +1,1 @@
+"""Commands of operators: bills, notifications, reconciliation."""

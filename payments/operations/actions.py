@@ -1,9 +1,9 @@
-"""What an operator may do about money, by admin or terminal: each leaves an audit line and ends in a sentence.
+"""Acts of an operator about money, by admin or terminal: each leaves an audit line and ends in a sentence.
 
-The audit line (`AuditEntry`) names who, what, why and what came of it. Where an action is one transaction of ours,
-it commits with it. Where it asks a provider, or commits on its way, a line with who asks for it and why is
-committed first, and what came of it becomes a line of its own: where no line is, nothing was done. Lines are never
-changed or deleted (trigger of migration 0015), and stay when the operator's account is deleted.
+The audit line (`AuditEntry`) has who, what, why and the result. An act in one transaction of ours commits with
+it. An act that asks a provider, or commits on its way, first commits a line with the operator and reason, and its
+result becomes a line of its own: without a line, nothing was done. Lines are never changed or deleted (trigger of
+migration 0015), and outlive the operator's account.
 """
 
 from collections.abc import Callable
@@ -78,7 +78,7 @@ VERDICT_IS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Who decides, and why; the reason is kept under the name.
+    """The deciding operator and their reason, stored under their name.
 
     Attributes:
         user_id: the primary key of their account.
@@ -90,10 +90,10 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of it, in a sentence each; `done` if it came to what was wanted.
+    """Result of an act, in a sentence each; `done` if it came to what was wanted.
 
     Attributes:
-        verdict: of a notification that was processed again: what this time came to.
+        verdict: of a notification that was processed again.
     """
 
     done: bool
@@ -102,11 +102,13 @@ class Result:
 
 
 class NotDecidable(Exception):
-    """The row is not, or no longer, one about which this can be decided; the message says why."""
+    """The row is not, or no longer, open to this decision; the message gives the reason."""
 
 
 def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
-    """What a provider can be asked about: live attempts, then open refunds, oldest first; `ASKED_MAX` at most."""
+    """List live attempts, then open refunds, that a provider can be asked about, oldest first; `ASKED_MAX` at
+    most.
+    """
     attempts = list(payment.attempts.filter(status__in=_LIVE).order_by("id")[:ASKED_MAX])
     room = ASKED_MAX - len(attempts)
     waiting = payment.refunds.filter(status__in=_OPEN).select_related("attempt").order_by("created_at")
@@ -114,9 +116,9 @@ def open_questions(payment: Payment) -> tuple[list[Attempt], list[Refund]]:
 
 
 def ask(payment: Payment, *, by: Operator) -> Result:
-    """Ask the providers about everything of the payment that is open, and fold what they say.
+    """Ask the providers about everything open of the payment, and settle their answers.
 
-    A refund that its provider has not heard of is sent, under its own number.
+    A refund that its provider does not know is sent, under its own number.
 
     Raises:
         NotDecidable: nothing is open.
@@ -135,7 +137,7 @@ def ask(payment: Payment, *, by: Operator) -> Result:
 
 
 def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason: str, by: Operator) -> Result:
-    """Give part of it back, once for each `refund_id`.
+    """Refund a part of the payment, once for each `refund_id`.
 
     Args:
         refund_id: made with the form, so that the same form sent twice refunds once: it is the primary key.
@@ -163,7 +165,7 @@ def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason
 
 
 def process_again(row: Notification, *, by: Operator) -> Result:
-    """Process a kept notification again; its facts still count once only. No network.
+    """Process a stored notification again; its facts still count once. No network.
 
     Transaction: NONE may be open.
     """
@@ -189,7 +191,7 @@ def process_again(row: Notification, *, by: Operator) -> Result:
 
 
 def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
-    """Settle it, with the operator's reason as the resolution.
+    """Resolve an anomaly, with the operator's reason as the resolution.
 
     Raises:
         NotDecidable: it is settled already.
@@ -206,7 +208,7 @@ def resolve(anomaly: Anomaly, *, by: Operator) -> Result:
 
 
 def resolve_difference(row: Difference, *, by: Operator) -> Result:
-    """Settle a line on which bill and facts differ, with the operator's reason as the resolution.
+    """Resolve a line on which bill and facts differ, with the operator's reason as the resolution.
 
     Raises:
         NotDecidable: it is settled already.
@@ -251,7 +253,7 @@ def _submit(refund: Refund) -> tuple[bool, str]:
 
 
 def _called(call: Callable[[], object], *, channel: str) -> tuple[bool, str]:
-    """Whether the provider answered, else why not, as the middle of a sentence."""
+    """Call the provider; returns False and the reason, as the middle of a sentence, where it did not answer."""
     try:
         call()
     except ProviderError as error:
@@ -273,12 +275,12 @@ def _named(refund: Refund) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a full stop, if it ends without anything of the kind."""
+    """Add a full stop, unless the text ends with such a sign."""
     return text if text.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{text}."
 
 
 def _announce(row: models.Model, action: str, *, by: Operator) -> None:
-    """Who asks for it, and why; committed, or nothing is done."""
+    """Commit the line with the operator and reason, before anything is done."""
     with transaction.atomic(durable=True):
         audit(row, action, by=by, result="begun.")
 

@@ -1,6 +1,6 @@
-"""Figures of payments for the admin: each a statement over an index or over a bounded number of the newest rows.
+"""Figures of payments: each a statement over an index or over a bounded number of the newest rows.
 
-The trial balance is the exception, as it must be: it adds up the whole journal, when a person asks for it.
+The trial balance alone adds up the whole journal, when a person asks for it.
 """
 
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenKind:
-    """Open anomalies of a kind: how many are as old as each of `AGES` says."""
+    """Open anomalies of a kind, counted by `AGES`."""
 
     kind: str
     words: str
@@ -60,36 +60,36 @@ class OpenKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open(Generic[Row]):
-    """What is open: its oldest rows, and how many there are (`OPEN_MAX` at most)."""
+    """Open work: its oldest rows, and their number (`OPEN_MAX` at most)."""
 
     oldest: list[Row]
     count: int
 
 
 def notifications_by_hour() -> ByHour:
-    """How many notifications came in each hour, by verdict."""
+    """Count notifications of each hour by verdict."""
     recent = Notification.objects.filter(pk__gt=_before_newest(Notification), received_at__gt=_since())
     rows = recent.annotate(hour=TruncHour("received_at")).order_by().values_list("hour", "verdict")
     return _by_hour((hour, verdict, count) for hour, verdict, count in rows.annotate(count=Count("pk")))
 
 
 def credited_by_hour() -> tuple[ByHour, dict[str, ByHour]]:
-    """Payments that were credited in each hour: how many, under ``credited``; and their sums, by currency."""
+    """Count credited payments of each hour, under ``credited``; and sum them, by currency."""
     recent = Observation.objects.filter(
         pk__gt=_before_newest(Observation), observed_at__gt=_since(), kind=FactKind.PAID.value, credited=True
     )
     rows = recent.annotate(hour=TruncHour("observed_at")).order_by().values_list("hour", "currency")
-    told = list(rows.annotate(count=Count("pk"), total_minor=Sum("amount_minor")).order_by("hour", "currency"))
-    counts = _by_hour((hour, "credited", count) for hour, _, count, _ in told)
+    counted = list(rows.annotate(count=Count("pk"), total_minor=Sum("amount_minor")).order_by("hour", "currency"))
+    counts = _by_hour((hour, "credited", count) for hour, _, count, _ in counted)
     sums = {
-        currency: _by_hour((hour, "credited", total) for hour, of, _, total in told if of == currency)
-        for currency in sorted({currency for _, currency, _, _ in told})
+        currency: _by_hour((hour, "credited", total) for hour, of, _, total in counted if of == currency)
+        for currency in sorted({currency for _, currency, _, _ in counted})
     }
     return counts, sums
 
 
 def open_anomalies() -> list[OpenKind]:
-    """Every kind of which one is open, the one with the oldest first."""
+    """Count open anomalies by kind, the kind with the oldest first."""
     now = timezone.now()
     rows = Anomaly.objects.filter(resolved_at__isnull=True).order_by("pk")
     found: dict[str, list[datetime]] = {}
@@ -103,34 +103,34 @@ def open_anomalies() -> list[OpenKind]:
 
 
 def open_refunds() -> Open[Refund]:
-    """Refunds that are not over."""
+    """Read refunds that are not over."""
     statuses = [status.value for status in OPEN_REFUNDS]
     rows = Refund.objects.filter(status__in=statuses).select_related("payment", "anomaly")
     return _open(rows.order_by("created_at"))
 
 
 def uncertain_attempts() -> Open[Attempt]:
-    """Attempts whose outcome nobody knows; the index of live attempts has them."""
+    """Read attempts of unknown outcome, by the index of live attempts."""
     return _open(Attempt.objects.filter(status=AttemptStatus.UNCERTAIN.value).order_by("created_at"))
 
 
 def waiting_events() -> Open[PaymentEvent]:
-    """Events that nobody has acted on; they have an index of their own."""
+    """Read unhandled events, by an index of their own."""
     return _open(PaymentEvent.objects.filter(handled_at__isnull=True).order_by("created_at"))
 
 
 def held() -> list[Account]:
-    """What we hold and no order counts, by currency."""
+    """Sum the money that we hold for no order, by currency."""
     return _accounts(JournalLine.objects.filter(account=journal.HELD))
 
 
 def trial_balance() -> list[Account]:
-    """Every account once a currency, ordered by currency and name."""
+    """Sum every account once a currency, ordered by currency and name."""
     return _accounts(JournalLine.objects.all())
 
 
 def totals(accounts: Iterable[Account]) -> list[Account]:
-    """The sums of all accounts by currency; their balances are zero, because every entry's is."""
+    """Sum all accounts by currency; the balances are zero, because every entry's is."""
     found: dict[str, Account] = {}
     for row in accounts:
         before = found.get(row.currency)
@@ -162,13 +162,13 @@ def _open(rows: QuerySet[Row]) -> Open[Row]:
 
 
 def _before_newest(model: type[Model]) -> int:
-    """The key of the newest row that is too many; rows are numbered in the order in which they came."""
+    """Return the key of the newest row beyond `NEWEST_MAX`; rows are numbered as they come."""
     keys = model._default_manager.order_by("-pk").values_list("pk", flat=True)
     return int(next(iter(keys[NEWEST_MAX : NEWEST_MAX + 1]), 0))
 
 
 def _since() -> datetime:
-    """The beginning of the first hour that is shown."""
+    """Return the beginning of the first hour that is shown."""
     return _this_hour() - timedelta(hours=HOURS_SHOWN - 1)
 
 
@@ -177,7 +177,7 @@ def _this_hour() -> datetime:
 
 
 def _by_hour(rows: Iterable[tuple[datetime, str, int]]) -> ByHour:
-    """Every hour that is shown, oldest first, with what was counted in it."""
+    """Group counts by every hour that is shown, oldest first."""
     found: ByHour = {_since() + timedelta(hours=after): {} for after in range(HOURS_SHOWN)}
     for hour, what, count in rows:
         if hour in found:

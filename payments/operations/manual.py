@@ -1,8 +1,8 @@
-"""What an operator tells of an attempt or refund whose provider cannot tell us, but shows him in its own pages.
+"""Manual settlement of an attempt or refund whose provider cannot answer, but shows it in its own pages.
 
-It is folded like any other fact, under our number of the attempt or refund: what the provider tells of that later,
-by whatever number of its own, is the same money (`Position.confirms`). The number that the operator has read is
-for the history. That a refund did not move is no fact; it ends as one that its provider refused.
+An operator's record is settled like any other fact, under our number of the attempt or refund: what the provider
+reports of that later, by whatever number, is the same money (`Position.confirms`). The number that the operator
+has read is for the history. A refund that did not move is no fact; it ends as one that its provider refused.
 """
 
 from datetime import timedelta
@@ -27,19 +27,17 @@ from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundSt
 
 
 def recordable(payment: Payment) -> list[Attempt | Refund]:
-    """What an operator may tell the outcome of, among the open attempts and refunds that a provider would be asked
-    about.
-    """
+    """List the open attempts and refunds whose outcome an operator may record."""
     attempts, waiting = actions.open_questions(payment)
     rows: list[Attempt | Refund] = [*attempts, *waiting]
     return [row for row in rows if _is_recordable(row)]
 
 
 def why_manual(row: Attempt | Refund) -> str:
-    """Why its provider cannot tell us, as the end of a sentence.
+    """Return the reason why its provider cannot answer, as the end of a sentence.
 
     Raises:
-        NotDecidable: it can, or there is nothing to tell any more.
+        NotDecidable: it can, or the row is over.
     """
     if not _is_open(row):
         raise NotDecidable(f"Nothing changed: {named(row)} is over ({row.get_status_display()}).")
@@ -56,34 +54,34 @@ def why_manual(row: Attempt | Refund) -> str:
 
 
 def why_not_ended(row: Attempt | Refund) -> str:
-    """Why nobody can say yet that no money moves; empty if somebody can. A sentence."""
+    """Return the reason why money may still move, as a sentence; empty if it cannot."""
     if isinstance(row, Attempt):
         until = row.expires_at + services.LOOK_AGAIN
         if row.submitted_at is None or until <= timezone.now():
             return ""
-        return f"{named(row)} can be paid until {utc(until)} UTC; before that it is not known that it never is."
+        return f"{named(row)} can be paid until {utc(until)} UTC; until then it cannot be recorded as never paid."
     if not _was_just_submitted(row):
         return ""
     return (
-        f"What was asked of {row.attempt.channel} about {named(row)} may still be carried out; before"
-        f" {_minutes(refunds.IN_DOUBT)} minutes are over, it is not known that it does not move."
+        f"What was asked of {row.attempt.channel} about {named(row)} may still be carried out; for"
+        f" {_minutes(refunds.IN_DOUBT)} minutes it cannot be recorded as not moved."
     )
 
 
 def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator) -> Result:
-    """Count what the operator has read there: fact, audit line and all that follows commit together.
+    """Record what the operator has read; fact, audit line and all that follows commit together.
 
     Args:
         moved: the attempt was paid with what was asked for, or the refund went back; else neither ever will be.
         number: the provider's, of what moved; for the audit line.
 
     Raises:
-        NotDecidable: its provider can tell, it has ended, money may still move, or the number is another one's.
+        NotDecidable: its provider can answer, it has ended, money may still move, or the number is another one's.
 
     Transaction: opens its own; locks the payment's row, then the attempt's or refund's. No network.
     """
     with transaction.atomic():
-        # who tells the opposite waits here, then finds it ended
+        # a contrary record queues here, then finds it ended
         payment = Payment.objects.select_for_update(no_key=True).get(pk=row.payment_id)
         found = _locked(row)
         why_manual(found)
@@ -100,19 +98,19 @@ def record(row: Attempt | Refund, *, moved: bool, number: str = "", by: Operator
 
 
 def named(row: Attempt | Refund) -> str:
-    """As the middle of a sentence."""
+    """Name the row, as the middle of a sentence."""
     if isinstance(row, Attempt):
         return f"{row.channel} attempt {row.out_trade_no}"
     return f"refund {row.out_refund_no} of {refund_money(row)}"
 
 
 def attempt_of(row: Attempt | Refund) -> Attempt:
-    """The trade that it is, or that it takes money from."""
+    """Return the trade that it is, or that it takes money from."""
     return row if isinstance(row, Attempt) else row.attempt
 
 
 def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, str]:
-    """What was told, as the middle of a sentence, and what came of it, as a whole one."""
+    """Settle an attempt; returns the record, as the middle of a sentence, and its result, as a whole one."""
     name = named(attempt)
     if not moved:
         ended = closed_fact(
@@ -144,7 +142,7 @@ def _record_attempt(attempt: Attempt, moved: bool, number: str) -> tuple[str, st
 
 
 def _record_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
-    """As `_record_attempt`."""
+    """Settle a refund, as `_record_attempt`."""
     name = f"Refund {refund.out_refund_no}"
     if not moved:
         refunds.end_unmoved(refund, message="an operator recorded that it did not move")
@@ -166,14 +164,14 @@ def _record_refund(refund: Refund, moved: bool, number: str) -> tuple[str, str]:
 
 
 def _is_known(row: Attempt | Refund, number: str) -> bool:
-    """Whether its provider has told us what goes by that number, and so can't mean this row with it."""
+    """Check for another fact of that number at the provider, which cannot be this row's."""
     attempt = attempt_of(row)
     facts = Observation.objects.filter(channel=attempt.channel, merchant=attempt.merchant, provider_txn_id=number)
     return facts.exists()
 
 
 def _locked(row: Attempt | Refund) -> Attempt | Refund:
-    """As it is now; who marks it as submitted, which takes no lock of the payment, waits from here on."""
+    """Lock and read the row; its submission takes no lock of the payment, and so waits here."""
     if isinstance(row, Attempt):
         return Attempt.objects.select_for_update(no_key=True).get(pk=row.pk)
     return Refund.objects.select_for_update(no_key=True).get(pk=row.pk)
@@ -191,7 +189,7 @@ def _is_recordable(row: Attempt | Refund) -> bool:
 
 
 def _was_just_submitted(row: Attempt | Refund) -> bool:
-    """Whether what was asked last may still be carried out; by the database's clock: other processes wrote it."""
+    """Check for a request that may still be carried out, by the database's clock: other processes wrote it."""
     since = Now() - refunds.IN_DOUBT
     return type(row)._default_manager.filter(pk=row.pk, submitted_at__gt=since).exists()
 

@@ -23,11 +23,11 @@ _ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
     """Bound the socket waits of a call to `seconds` in all; None sets no deadline."""
-    kept = _ends.set(time.monotonic() + (math.inf if seconds is None else seconds))
+    former = _ends.set(time.monotonic() + (math.inf if seconds is None else seconds))
     try:
         yield
     finally:
-        _ends.reset(kept)
+        _ends.reset(former)
 
 
 class BoundedTransport(httpx.HTTPTransport):

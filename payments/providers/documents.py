@@ -8,7 +8,7 @@ from typing import Any
 CHINA = timezone(timedelta(hours=8))
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"  # of Alipay, and of WeChat's bill; China's, which they do not say
 
-# whatever a genuine document of a shape that nobody documented makes the readers of facts raise
+# errors of the fact readers for a genuine document of an undocumented shape
 UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, RecursionError)
 
 _UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")

@@ -26,7 +26,7 @@ def private_key(pem: bytes) -> RSAPrivateKey:
     kinds = _kinds(pem)
     if _ENCRYPTED.search(pem):
         raise ValueError(
-            "is encrypted with a passphrase, which nobody can type here; write it without: openssl pkey"
+            "is encrypted with a passphrase, which cannot be typed here; write it without: openssl pkey"
         )
     if not any(kind.endswith("PRIVATE KEY") for kind in kinds):
         raise ValueError(f"is a {kinds[0].lower()}; our own private key belongs here")

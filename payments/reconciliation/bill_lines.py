@@ -1,4 +1,4 @@
-"""A bill's lines beside our facts: what belongs together, and what of our facts has no line.
+"""Comparison of a bill's lines with our facts: pairs, and facts without a line.
 
 Reads our tables, and the bills of other days; changes nothing. Used by `payments.reconciliation.bills`.
 """
@@ -37,7 +37,7 @@ class Compared:
 
     @classmethod
     def of(cls, line: BillLine, known: Mapping[Identity, Observation]) -> Self:
-        """A fact of the same number about another trade is not the line's: Alipay's are unique in a trade only."""
+        """Pair a line with its fact. Alipay's numbers are unique in a trade only, so the trade must agree."""
         found = (known.get((line.kind.value, number)) for number in numbers_of(line))
         fact = next((one for one in found if one is not None), None)
         if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
@@ -46,9 +46,9 @@ class Compared:
 
     @property
     def identity(self) -> Identity:
-        told = self.line or self.fact
-        assert told is not None  # noqa: S101  one of both is there
-        return FactKind(told.kind).value, told.provider_txn_id
+        either = self.line or self.fact
+        assert either is not None  # noqa: S101  one of both is there
+        return FactKind(either.kind).value, either.provider_txn_id
 
     @property
     def difference(self) -> Difference.Kind | None:
@@ -61,32 +61,32 @@ class Compared:
 
 
 def numbers_of(line: BillLine) -> tuple[str, ...]:
-    """Of a fact that tells the same: the provider's, and ours, under which an operator told it before.
+    """List the numbers of a fact of the same money: the provider's, and ours of a manual settlement.
 
-    A refund may have been told with all others of its trade, under the trade's number (`Fact.is_whole`).
+    A refund may have been reported with all others of its trade, under the trade's number (`Fact.is_whole`).
     """
     refunded = (line.out_refund_no,) if line.kind is FactKind.REFUNDED else ()
     return line.provider_txn_id, *refunded, line.out_trade_no
 
 
 def of_account(provider: Provider) -> QuerySet[Observation]:
-    """Our facts of money that moved there."""
+    """Select our facts of money that moved at the account."""
     facts = Observation.objects.filter(channel=provider.channel, merchant=provider.merchant)
     return facts.exclude(kind=FactKind.CLOSED.value).select_related("attempt")
 
 
 def by_identity(provider: Provider, lines: Iterable[BillLine]) -> dict[Identity, Observation]:
-    """Our facts of the lines' numbers, and of what they take back, whatever day we think they were of."""
-    told = {number for line in lines for number in (*numbers_of(line), line.takes_back, line.out_refund_no)}
-    facts = of_account(provider).filter(provider_txn_id__in=told - {""})
+    """Read our facts of the lines' numbers, and of what they take back, of whatever day."""
+    numbers = {number for line in lines for number in (*numbers_of(line), line.takes_back, line.out_refund_no)}
+    facts = of_account(provider).filter(provider_txn_id__in=numbers - {""})
     return {(fact.kind, fact.provider_txn_id): fact for fact in facts}
 
 
 def paired(provider: Provider, lines: tuple[BillLine, ...]) -> list[Compared]:
-    """Every line with its fact. What has moved nothing that anybody counts is left out:
+    """Pair every line with its fact, and leave out lines that moved no counted money:
 
-    a refund that failed, or is under way and will be asked about until it ends, because it is ours and open; and
-    what came back from a refund that we never counted. A refund under way that nobody asks about stays in.
+    a refund that failed, or is under way and asked about until it ends; and money back from a refund that we
+    never counted. A refund under way that the timer does not ask about stays in.
     """
     known = by_identity(provider, lines)
     asked_about = _open_refunds(provider, lines)
@@ -99,7 +99,7 @@ def paired(provider: Provider, lines: tuple[BillLine, ...]) -> list[Compared]:
 
 
 def unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list[Compared]:
-    """The day's facts that have no line."""
+    """Find the day's facts that have no line."""
     listed = _identities(lines)
     begin = datetime.combine(day, time.min, provider.zone).astimezone(UTC)
     end = begin + timedelta(days=1)
@@ -111,12 +111,12 @@ def unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list
 
 
 def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared]) -> set[Identity]:
-    """Which of the facts that have no line on `day` have one, and agree with it, in the bill of another day.
+    """Find facts without a line on `day` that another day's bill lists and agrees with.
 
-    At midnight a fact may be of another day for us than for them. And WeChat lists a refund on the day on which it
-    accepted it, but for us it is of the day on which it succeeded: so bills are read backwards until every refund
-    is found, or for `SLOW_REFUND_DAYS`. What an operator told is of the day on which he told it for us, but was
-    paid while its attempt could be, or given back after it was asked for. A bill that cannot be had lists nothing.
+    At midnight a fact may be of another day for us than for them. WeChat lists a refund on the day it accepts it,
+    but for us it is of the day on which it succeeded; so bills are read backwards until every refund is found, or
+    for `SLOW_REFUND_DAYS`. A manual settlement has its record's day for us, but was paid while its attempt could
+    be, or refunded after it was asked for. A missing bill lists nothing.
 
     Transaction: NONE may be open.
     """
@@ -141,7 +141,7 @@ def _other_days(provider: Provider, day: date, missing: Compared) -> set[date]:
 
 
 def _when(fact: Observation) -> tuple[datetime, datetime]:
-    """When the provider can have listed what an operator told."""
+    """Return the span in which the provider can have listed a manual settlement."""
     if fact.kind == FactKind.PAID:
         return fact.attempt.created_at, fact.attempt.expires_at
     refund = Refund.objects.get(pk=fact.out_refund_no)
@@ -149,12 +149,12 @@ def _when(fact: Observation) -> tuple[datetime, datetime]:
 
 
 def _identities(lines: Iterable[BillLine]) -> set[Identity]:
-    """Of all facts that the lines may tell."""
+    """Collect the identities of all facts that the lines may stand for."""
     return {(line.kind.value, number) for line in lines for number in numbers_of(line)}
 
 
 def agreed(pairs: Iterable[Compared]) -> set[Identity]:
-    """Of all facts that the lines without a difference may tell."""
+    """Collect the identities of lines without a difference."""
     return _identities(one.line for one in pairs if one.line is not None and one.difference is None)
 
 
@@ -168,12 +168,12 @@ def _agreed_on(provider: Provider, day: date) -> set[Identity]:
 
 
 def _is_compared(provider: Provider, day: date) -> bool:
-    """Then it does not come up any more what it lists of the day before (`payments.reconciliation.bills`)."""
+    """Check for a comparison of that day, which then lists nothing of the day before any more."""
     return BillComparison.objects.filter(channel=provider.channel, merchant=provider.merchant, day=day).exists()
 
 
 def _open_refunds(provider: Provider, lines: Iterable[BillLine]) -> set[str]:
-    """Numbers of refunds of ours that the timer asks about until they end."""
+    """Read the numbers of our refunds that the timer asks about until they end."""
     under_way = (line for line in lines if line.refund_status is not RefundStatus.SUCCEEDED)
     ids = [known for line in under_way if (known := as_id(line.out_refund_no)) is not None]
     ours = Refund.objects.filter(pk__in=ids, attempt__channel=provider.channel, status__in=OPEN_REFUNDS)
@@ -182,7 +182,7 @@ def _open_refunds(provider: Provider, lines: Iterable[BillLine]) -> set[str]:
 
 def _moved_nothing(line: BillLine, known: Mapping[Identity, Observation], asked_about: Collection[str]) -> bool:
     if line.takes_back:
-        refund = (line.takes_back, line.out_refund_no)  # the latter, where an operator told of it
+        refund = (line.takes_back, line.out_refund_no)  # the latter after a manual settlement
         return not any((FactKind.REFUNDED.value, number) in known for number in refund)
     if line.refund_status is RefundStatus.FAILED:
         return True

@@ -1,8 +1,8 @@
 """The provider's daily bill against our facts, line by line: the last net under callbacks and timer.
 
-Fetched with no transaction open, then compared in one. A line that we do not know and whose number is ours is
-taken as the fact that it is, so that money which nobody ever told us of counts after all. What is left is a
-difference for a person. Comparing a day again is safe: what agrees by then is resolved, nothing is listed twice.
+Fetched with no transaction open, then compared in one. An unknown line with a number of ours is settled as a
+fact, so money that was never notified counts after all. The rest is a difference for a person. Comparing a day
+again is safe: what agrees by then is resolved, nothing is listed twice.
 """
 
 import csv
@@ -93,21 +93,21 @@ def compare(*, channel: str, day: date) -> BillComparison:
     elsewhere = listed_elsewhere(provider, day, missing)
     absent = [one for one in missing if one.identity not in elsewhere]
     if absent and not lines:
-        told = "The bill of %s for %s is empty, but we have facts of it: %d. It is asked for again."
-        log.warning(told, channel, day, len(absent))
+        message = "The bill of %s for %s is empty, but we have facts of it: %d. It is asked for again."
+        log.warning(message, channel, day, len(absent))
     with transaction.atomic():
         return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
 
 
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:
-    """Compare `DAYS_A_RUN` of the days that are left of every channel, see `_days_left`; how many days that were.
+    """Compare up to `DAYS_A_RUN` of every channel's `_days_left`, and return the number of days.
 
     Args:
         today: in UTC; the days before it are looked at.
-        progress: told a line for each day.
+        progress: called with a line for each day.
 
     Raises:
-        ExceptionGroup: some days failed, and not because their bills could not be had; all were tried.
+        ExceptionGroup: some days failed for another reason than a missing bill; all were tried.
 
     Transaction: NONE may be open.
     """
@@ -131,12 +131,12 @@ def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -
 
 
 def open_differences(comparison: BillComparison) -> QuerySet[Difference]:
-    """Those of a day that nobody has settled."""
+    """Select the day's unresolved differences."""
     return comparison.differences.filter(resolved_at__isnull=True)
 
 
 def resolve(difference_id: int, *, resolution: str) -> bool:
-    """A person has settled it; whether it was open.
+    """Resolve a difference on a person's behalf; False if it was resolved before.
 
     Transaction: opens its own statement.
     """
@@ -148,7 +148,7 @@ def resolve(difference_id: int, *, resolution: str) -> bool:
 
 
 def export(differences: Iterable[Difference]) -> Iterator[str]:
-    """The differences as lines of CSV, header first. No cell can be taken for a formula by a spreadsheet."""
+    """Write the differences as lines of CSV, header first, with no cell that a spreadsheet takes for a formula."""
     yield _csv_line(COLUMNS)
     for one in differences:
         values = {name: getattr(one, name, None) for name in COLUMNS}
@@ -158,9 +158,10 @@ def export(differences: Iterable[Difference]) -> Iterator[str]:
 
 
 def _take(provider: Provider, line: BillLine) -> None:
-    """Count what nobody told us of. What is not about a trade of ours, or conflicts, is left to the comparison.
+    """Settle a line that was never notified, if it is about a trade of ours.
 
-    So is a refund that has not succeeded: when it does, we are told, or the timer asks.
+    A conflict is left to the comparison. So is a refund that has not succeeded: its notification or the timer
+    follows.
     """
     fact = Fact(
         kind=line.kind,
@@ -184,11 +185,11 @@ def _take(provider: Provider, line: BillLine) -> None:
 
 
 def _days_left(provider: Provider, today: date) -> list[date]:
-    """The newest days that are not done, oldest first.
+    """List the newest days that are not done, oldest first.
 
     An empty bill is not done while a fact of ours is missing there: it may have been asked for too early. The
-    newest, because a shopper may wait for what only yesterday's bill knows, and an old one that can never be had
-    must not keep the others from their turn; oldest first, because a bill resolves what the one before it missed.
+    newest first, because a shopper may wait for yesterday's bill, and one that can never be had must not block
+    the others; oldest first among these, because a bill resolves what the one before it missed.
     """
     since = today - timedelta(days=DAYS_BACK)
     first = of_account(provider).order_by("id").first()
@@ -237,8 +238,8 @@ def _record(
         comparison__channel=comparison.channel, comparison__merchant=comparison.merchant, resolved_at__isnull=True
     ).exclude(comparison=comparison)
     missed_before = others.filter(kind=Kind.MISSING_THERE.value, comparison__day=day - timedelta(days=1))
-    _resolve(missed_before, now_listed, f"it stands in the bill of {day}")
-    # a refund under way when its bill was compared, that nobody asked about
+    _resolve(missed_before, now_listed, f"it is in the bill of {day}")
+    # a refund under way when its bill was compared, about which the timer did not ask
     while_under_way = (day - timedelta(days=SLOW_REFUND_DAYS), day)
     early = others.filter(kind=Kind.MISSING_HERE.value, comparison__day__range=while_under_way)
     _resolve(early, elsewhere, "it agrees now")
@@ -252,7 +253,7 @@ def _resolve(differences: QuerySet[Difference], settled: Collection[Identity], r
 
 
 def _difference(comparison: BillComparison, kind: Difference.Kind, one: Compared) -> Difference:
-    """Whatever a provider wrote into its bill, cut to what our columns hold."""
+    """Build the row, with the provider's texts cut to what our columns hold."""
     line, fact = one.line, one.fact
     moved, number = one.identity
     difference = Difference(comparison=comparison, kind=kind, moved=moved, provider_txn_id=number[:NUMBER_MAX])

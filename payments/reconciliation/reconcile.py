@@ -1,10 +1,9 @@
-"""Asking the providers about everything that is still open, because a callback may never come.
+"""Questions to the providers about everything that is still open, because a callback may never come.
 
-Due rows are claimed in small batches: the time of their next question is moved on and committed before anyone is
-asked (`SKIP LOCKED`, so several workers share the work), and every answer is folded in commits of its own. So any
-number of passes may run at once; the timer's take turns, which spares providers and workers.
-
-A person who knows that a provider answers again need not wait for the back-off: `all_open` asks about everything.
+Due rows are claimed in small batches: their next question is put off and committed first (`SKIP LOCKED`, so
+several workers share the work), and every answer is settled in commits of its own. Any number of passes may run
+at once; the timer's take turns, which spares providers and workers. `all_open` asks without waiting for the
+back-off, for a person who knows that a provider answers again.
 """
 
 import logging
@@ -40,15 +39,14 @@ LEADER_SECONDS_MAX = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """About how many attempts or refunds providers were asked, and for how many of these there was no answer."""
+    """Number of rows that providers were asked about, and of those without an answer."""
 
     count: int
     unanswered: int
 
 
 def run_as_leader(*, limit: int = BATCH) -> int:
-    """`run_due` until nothing is due, unless another worker is in the middle of it: then nobody is asked, and the
-    answer is 0.
+    """Run `run_due` until nothing is due; return 0 while another worker does.
 
     A worker that is killed leads until the lock's lease ends, half a minute at most.
 
@@ -60,7 +58,7 @@ def run_as_leader(*, limit: int = BATCH) -> int:
     def leader(redis: Any) -> Lock:
         return Lock(LEADER, client=redis, owner=owner, wait_seconds=0, hold_seconds_max=LEADER_SECONDS_MAX)
 
-    # without Redis everyone goes on, which is safe: no two passes ever claim the same row
+    # without Redis every worker continues, which is safe: no two passes ever claim the same row
     leads = shared(LEADER, lambda redis: leader(redis).acquire(), otherwise=None)
     if leads is False:
         log.debug("Another worker is asking the providers.")
@@ -73,7 +71,7 @@ def run_as_leader(*, limit: int = BATCH) -> int:
 
 
 def run_due(*, limit: int = BATCH) -> int:
-    """Ask about at most `limit` attempts and as many refunds that are due; how many were asked about.
+    """Ask about at most `limit` attempts and as many refunds that are due, and return their number.
 
     Transaction: NONE may be open.
     """
@@ -95,10 +93,10 @@ def all_due(*, limit: int) -> Iterator[Asked]:
 
 
 def all_open(*, limit: int | None = None) -> Iterator[Asked]:
-    """Ask about every attempt and refund that is open now, due or not, each once and the oldest first.
+    """Ask about every open attempt and refund, due or not, each once and the oldest first.
 
-    Nothing is claimed, and the timer's next question stays when it is: who asks too early must not put it off.
-    Where both ask about one row at once, its provider is asked twice, which moves nothing twice.
+    Nothing is claimed, and the timer's next question stays: an early question must not put it off. Two questions
+    about one row at once move nothing twice.
 
     Args:
         limit: ask about at most so many together; None: about all.
@@ -115,7 +113,7 @@ def all_open(*, limit: int | None = None) -> Iterator[Asked]:
 
 
 def _run_until_none_is_due(limit: int) -> int:
-    """Batch after batch: what one leaves must not wait for the next pass, which would fall ever more behind."""
+    """Run batch after batch: the rest of one must not wait for the next pass, or passes fall behind."""
     ends_at, asked = time.monotonic() + PASS_SECONDS, 0
     while True:
         batch = run_due(limit=limit)
@@ -127,10 +125,10 @@ def _run_until_none_is_due(limit: int) -> int:
 def _ask_attempt(attempt_id: UUID) -> bool:
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
     if attempt.payment.paid_minor or attempt.expires_at <= timezone.now():
-        services.close_attempt(attempt_id)  # nobody is to pay it any more; not every provider ends it by itself
+        services.close_attempt(attempt_id)  # it must not be paid any more; not every provider ends it by itself
     elif attempt.status == AttemptStatus.UNCERTAIN:
         try:
-            services.submit_attempt(attempt_id)  # asks first, then goes on under the same number
+            services.submit_attempt(attempt_id)  # asks first, then continues under the same number
         except ProviderRejected as error:
             log.warning("attempt %s: refused: %s", attempt.out_trade_no, error)
         attempt.refresh_from_db(fields=["status"])
@@ -146,13 +144,13 @@ def _ask_refund(refund_id: UUID) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """What providers are asked about.
+    """A kind of row that providers are asked about.
 
     Attributes:
         name: in the log.
         model: its rows.
-        open_in: the statuses in which something is to be learned.
-        ask: about the row of that id; whether the answer says how it stands.
+        open_in: the statuses in which there is something to ask.
+        ask: about the row of that id; False if the answer settles nothing.
     """
 
     name: str
@@ -161,7 +159,7 @@ class _Kind:
     ask: Callable[[UUID], bool]
 
     def rows(self) -> models.QuerySet[Any]:
-        """Those that are open."""
+        """Select the open ones."""
         return self.model._default_manager.filter(status__in=[status.value for status in self.open_in])
 
 

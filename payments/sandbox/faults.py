@@ -23,7 +23,7 @@ user_paying          true/false           WeChat answers a closing 202 USER_PAYI
 refund_429           true/false           WeChat answers a refund 429 FREQUENCY_LIMITED and does nothing
 not_enough           true/false           our account at WeChat or Alipay has too little for a refund
 refund_abnormal      true/false           WeChat's refunds leave our account and do not reach the shopper; once it
-                                          is off, somebody has sent them on. Stripe's are pending, as its bill
+                                          is off, a person has sent them on. Stripe's are pending, as its bill
                                           says too; once it is off, they have succeeded
 hold_answers         true/false           a call that changes something takes effect, its answer is held back
                                           until `POST /_control/release`, 20 s at most

@@ -89,7 +89,7 @@ def load(folder: Path) -> Keys:
         return load_private_key((folder / name).read_bytes())
 
     platform = private("wechat_platform_key.pem")
-    # the shop keeps later certificates beside the first one
+    # the shop stores later certificates beside the first one
     certificate = next(path for path in platform_dir.glob("*.pem") if _is_of(path, platform))
     return Keys(
         settings=settings,

@@ -1,4 +1,4 @@
-"""`manage.py bills compare|export`: the providers' daily bills against our facts."""
+"""Compare the providers' daily bills with our facts: `manage.py bills compare|export`."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("action", choices=["compare", "export"])
         parser.add_argument("--channel", help="one of the configured channels (default: all)")
         parser.add_argument("--day", type=date.fromisoformat, help="YYYY-MM-DD (default: yesterday)")
-        parser.add_argument("--open", action="store_true", help="export: only what nobody has settled")
+        parser.add_argument("--open", action="store_true", help="export: only what is not resolved")
 
     def handle(self, *args: Any, **options: Any) -> None:
         day = options["day"] or datetime.now(UTC).date() - timedelta(days=1)
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             raise CommandError(f"No bill of {', '.join(failed)}; try again later.")
 
     def _must_be_over(self, channel: str, day: date) -> None:
-        """Half a day, once compared, would count as done, and the timer would not look at the rest of it."""
+        """Refuse a day that is not over: half of it would count as done for the timer."""
         provider = channels.current().get(channel)
         if provider is not None and day >= datetime.now(provider.zone).date():
             raise CommandError(f"{day} is not over at {channel}; compare it tomorrow.")

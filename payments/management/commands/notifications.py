@@ -1,4 +1,4 @@
-"""`manage.py notifications show|replay`: what providers told, and processing it again."""
+"""Show notifications, or process them again: `manage.py notifications show|replay`."""
 
 from collections import Counter
 from typing import Any
@@ -16,18 +16,18 @@ FIELDS = ("channel", "event_type", "verdict", "detail", "attempts", "out_trade_n
 class Command(BaseCommand):
     """Bounded and safe to run again: a fact counts once, however often its notification is processed."""
 
-    help = "Show a kept notification, or process kept ones again."
+    help = "Show a stored notification, or process stored ones again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        show = actions.add_parser("show", help="what is kept of it")
+        show = actions.add_parser("show", help="its stored row")
         replay = actions.add_parser("replay", help="process again; of each, the history says who did it and why")
         for action in (show, replay):
             action.add_argument("number", nargs="?", help="the provider's id of one notification")
             action.add_argument("--verdict", choices=Notification.Verdict.values, help="all of this verdict")
             action.add_argument("--limit", type=positive, default=1000, help="at most this many (%(default)s)")
         replay.add_argument("--operator", required=True, help="who decides: the name of an active user")
-        replay.add_argument("--note", required=True, help="why; kept in the history")
+        replay.add_argument("--note", required=True, help="why; stored in the history")
 
     def handle(self, *args: Any, **options: Any) -> None:
         rows = self._chosen(number=options["number"], verdict=options["verdict"])
@@ -74,7 +74,7 @@ class Command(BaseCommand):
 
 def _operator(name: str, reason: str) -> actions.Operator:
     if not reason:
-        raise CommandError("--note says nothing: the history keeps why it was done.")
+        raise CommandError("--note says nothing: the history stores the reason.")
     user = get_user_model().objects.filter(username=name, is_active=True).first()
     if user is None:
         raise CommandError(f"There is no active user {name!r}; --operator names who decides.")

@@ -1,4 +1,4 @@
-"""`manage.py reconcile`: ask the providers about everything that is due, or open, now."""
+"""Ask the providers about everything that is due, or open, now: `manage.py reconcile`."""
 
 from typing import Any
 

@@ -136,7 +136,7 @@ class Lookup:
             found = self._v1.payment_intents.search(as_any(wanted)).to_dict()["data"]
             for intent in found:
                 must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, told=about(intent))
-            # one, unless somebody copied our metadata by hand; then the one that moved money counts
+            # one, unless our metadata was copied by hand; then the one that moved money counts
             return max(found, key=lambda intent: bool(intent["status"] == "succeeded"), default=None)
 
     def refund(self, intent_id: str, out_refund_no: str) -> Document | None:

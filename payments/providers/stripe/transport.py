@@ -51,8 +51,8 @@ class Transport(stripe.HTTPClient):
         request = self._session.build_request(
             method.upper(), url, headers={**kept, "User-Agent": "payonce"}, content=post_data or None
         )
-        came = send(self._session, request, limits=self._limits)
-        return came.content.decode(errors="replace"), came.status, came.headers
+        received = send(self._session, request, limits=self._limits)
+        return received.content.decode(errors="replace"), received.status, received.headers
 
     def close(self) -> None:
         """Close the pool."""

@@ -150,7 +150,7 @@ class WeChatCalls(Account):
         try:
             self._verify(received.headers, received.content, now=self._clock())
         except SignatureInvalid as error:
-            # a refusal that nobody signed may come from anything on the way; it proves nothing
+            # an unsigned refusal may come from anything on the way; it proves nothing
             raise OutcomeUnknown(f"answer {received.status} is not signed by the platform: {error}") from error
 
     def _verify(self, headers: Mapping[str, str], body: bytes, *, now: float) -> None:

@@ -189,7 +189,7 @@ class WeChatPay(WeChatCalls):
                 raise ValueError(f"unknown hash {announced['hash_type']!r}")
             address, digest = text_of(announced, "download_url"), text_of(announced, "hash_value")
         content = self._download(address, bytes_max=BILL_BYTES_MAX)
-        # nobody signs the file: it is genuine because the signed answer holds its hash, of a kind we cannot choose
+        # the file is unsigned: the signed answer vouches for it by its hash, of a kind we cannot choose
         if hashlib.sha1(content).hexdigest() != digest.lower():  # noqa: S324
             raise OutcomeUnknown("what was downloaded is not the bill that was announced")
         with reading("bill"):

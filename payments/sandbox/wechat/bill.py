@@ -84,9 +84,9 @@ def bill(day: date) -> bytes | None:
     rows = [(trade["paid_at"], _payment(trade)) for trade in paid]
     rows += [(refund["back_at"], _refund(refund)) for refund in refunded]
     lines = [_line(values) for _, values in sorted(rows, key=lambda row: row[0])]
-    came = _yuan(sum(trade["charged_minor"] for trade in paid))
-    went = _yuan(sum(refund["back_minor"] for refund in refunded))
-    summary = _line([str(len(lines)), came, went, "0.00", "0.00000", came, went])
+    paid_in = _yuan(sum(trade["charged_minor"] for trade in paid))
+    paid_out = _yuan(sum(refund["back_minor"] for refund in refunded))
+    summary = _line([str(len(lines)), paid_in, paid_out, "0.00", "0.00000", paid_in, paid_out])
     return "".join(f"{line}\r\n" for line in (_COLUMNS, *lines, _SUMMARY, summary)).encode()
 
 

@@ -79,7 +79,7 @@ class TestStoredAnswer:
             (b"", "Empty."),
             (b"<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
             (b"[" * 5000, "[[["),
-            (None, "not kept (it was too large): a retry is answered 410"),
+            (None, "not stored (it was too large): a retry is answered 410"),
         ],
     )
     def test_what_is_no_json(
@@ -89,7 +89,7 @@ class TestStoredAnswer:
 
     def test_a_purged_one_says_when(self, admin_client: Client, entry: LedgerEntry) -> None:
         page = told(admin_client, response_body=None, purged_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
-        assert "not kept (removed 2026-01-02 03:04:05 UTC)" in page
+        assert "not stored (removed 2026-01-02 03:04:05 UTC)" in page
 
     def test_an_encrypted_one_is_opened_or_the_missing_key_is_named(
         self, admin_client: Client, entry: LedgerEntry

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
 
-from idempotency.admin import charts
+from idempotency.admin import charts, ledger
 from idempotency.admin.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
 from idempotency.models import LedgerEntry, LedgerTally
 from idempotency.observability import logs, metrics, tracing
@@ -310,12 +310,12 @@ class TestAdmin:
     def test_everything_counted_is_drawn_once(self) -> None:
         documented = "executed refused uncertain failed not_stored replayed"
         conflicts = "in_progress reused expired lost_race lost_lease"
-        drawn = [what for group in charts.GROUPS for what in group.parts]
+        drawn = [what for group in ledger.GROUPS for what in group.parts]
         assert sorted(drawn) == sorted(f"{documented} {conflicts}".split())
 
     def test_what_happened_at_all_is_seen_beside_much_of_another(self) -> None:
         hour = datetime(2026, 11, 21, 7, tzinfo=UTC)
-        chart = charts.by_hour({hour: {"executed": 100_000, "refused": 1}})[0]
+        chart = charts.draw(ledger.GROUPS[0], {hour: {"executed": 100_000, "refused": 1}})
         assert [bar.height for bar in chart.bars] == [90.0, 1.5]
         assert min(bar.y for bar in chart.bars) == 0
         assert chart.bars[1].label == "21 Nov 07:00 UTC · 1 refused (4xx)"

@@ -560,7 +560,7 @@ class TestAsking:
     ) -> None:
         attempt = open_attempt()
         bank.trade = trade
-        assert f"is asked what became of attempt {attempt.out_trade_no}" in shown(
+        assert f"is asked about attempt {attempt.out_trade_no}" in shown(
             admin_client, page(attempt.payment, "ask")
         )
         assert bank.calls == []
@@ -969,7 +969,7 @@ class TestAnomalies:
             assert words in told
         detail = shown(admin_client, page(anomaly))
         assert page(Refund.objects.get()) in detail
-        assert "Its money is given back. See that the refund ends" in detail
+        assert "It is refunded. See that the refund ends" in detail
 
     def test_what_was_told_is_money_and_words(self, admin_client: Client, anomaly: Anomaly) -> None:
         lines = dict(display.details(anomaly))
@@ -993,7 +993,7 @@ class TestAnomalies:
 
     def test_resolving_takes_it_off_the_list_for_good(self, admin_client: Client, anomaly: Anomaly) -> None:
         asked = shown(admin_client, page(anomaly, "resolve"))
-        assert "The policy gives 0.05 CNY back: requested. That goes on, resolved or not." in asked
+        assert "The policy gives 0.05 CNY back: requested. It continues, resolved or not." in asked
         assert done(admin_client, page(anomaly, "resolve"), reason="shopper told") == ["The anomaly is resolved."]
         anomaly.refresh_from_db()
         assert (anomaly.resolution, anomaly.resolved_at is None) == ("shopper told", False)

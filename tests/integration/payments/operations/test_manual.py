@@ -222,7 +222,7 @@ class TestAttempts:
         self, admin_client: Client, attempt: Attempt, cut: Cut
     ) -> None:
         cut(attempt)
-        assert "before that it is not known that it never is." in shown(admin_client, address(attempt))
+        assert "until then it cannot be recorded as never paid." in shown(admin_client, address(attempt))
         sentence = told(admin_client, attempt, False)
         assert sentence.startswith(f"wechat attempt {attempt.out_trade_no} can be paid until ")
         assert (attempt.status, stock(), audit()) == ("pending", 99, [])

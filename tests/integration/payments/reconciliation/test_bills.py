@@ -195,7 +195,7 @@ def test_a_fact_whose_line_stands_in_the_next_bill_is_resolved_by_it(
     assert [kind for kind, *_ in listed()] == ["missing_there"]
     bank.lines = (line(attempt),)
     bills.compare(channel="wechat", day=DAY)
-    assert (listed(), Difference.objects.get().resolution) == ([], f"it stands in the bill of {DAY}")
+    assert (listed(), Difference.objects.get().resolution) == ([], f"it is in the bill of {DAY}")
 
 
 def test_what_an_operator_told_days_later_is_looked_for_when_it_could_be_paid(
