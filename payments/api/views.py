@@ -100,6 +100,26 @@ class RefundList(APIView):
         return refunding.respond(request, {"payment": payment.id.hex, **data})
 
 
+# an acknowledgement's opposite: status and reason, by what `receive` raises
+_REFUSALS: dict[type[Exception], tuple[int, str]] = {
+    SignatureInvalid: (401, "The signature does not verify."),
+    NotificationMalformed: (400, "The notification cannot be read."),
+    webhooks.ProcessingFailed: (500, "The notification could not be processed; please send it again."),
+    webhooks.NotStored: (503, "The notification could not be stored; please send it again."),
+}
+
+
+def _receive(request: HttpRequest, channel: str) -> tuple[int, str] | None:
+    """Store and process a notification; returns status and reason of a refusal."""
+    headers = {name: request.META[variable] for name, variable in _IN_META.items() if variable in request.META}
+    try:
+        # one byte more than the limit, so that `receive` sees what is too long
+        webhooks.receive(channel=channel, headers=headers, body=request.read(webhooks.MAX_BODY_BYTES + 1))
+    except tuple(_REFUSALS) as error:
+        return next(answer for kind, answer in _REFUSALS.items() if isinstance(error, kind))
+    return None
+
+
 @csrf_exempt
 @require_POST
 def wechat_webhook(request: HttpRequest) -> HttpResponse:
@@ -108,23 +128,12 @@ def wechat_webhook(request: HttpRequest) -> HttpResponse:
     Source: WeChat Pay API v3, "payment result notification": any 2xx acknowledges, an error is answered
     ``{"code": "FAIL", "message": …}`` (read 2026-11).
     """
-    try:
-        webhooks.receive(channel="wechat", headers=_headers(request), body=_body(request))
-    except SignatureInvalid:
-        return _wechat_fail(401, "The signature does not verify.")
-    except NotificationMalformed:
-        return _wechat_fail(400, "The notification cannot be read.")
-    except webhooks.ProcessingFailed:
-        return _wechat_fail(500, "The notification could not be processed; please send it again.")
-    except webhooks.NotStored:
-        response = _wechat_fail(503, "The notification could not be stored; please send it again.")
-        response["Retry-After"] = "1"
-        return response
-    return HttpResponse(status=204)
-
-
-def _wechat_fail(status: int, message: str) -> JsonResponse:
-    return JsonResponse({"code": "FAIL", "message": message}, status=status)
+    refused = _receive(request, "wechat")
+    if refused is None:
+        return HttpResponse(status=204)
+    status, message = refused
+    headers = {"Retry-After": "1"} if status == 503 else {}
+    return JsonResponse({"code": "FAIL", "message": message}, status=status, headers=headers)
 
 
 @csrf_exempt
@@ -132,19 +141,11 @@ def _wechat_fail(status: int, message: str) -> JsonResponse:
 def alipay_webhook(request: HttpRequest) -> HttpResponse:
     """Receive `POST /webhooks/alipay` (docs/contract.md, 3).
 
-    Source: Alipay open platform, "asynchronous notification": the body ``success`` acknowledges, anything else is
-    sent again (read 2026-11).
+    Source: Alipay open platform, "asynchronous notification": the body ``success`` acknowledges, anything else
+    is sent again (read 2026-11).
     """
-    try:
-        webhooks.receive(channel="alipay", headers=_headers(request), body=_body(request))
-    except (
-        SignatureInvalid,
-        NotificationMalformed,
-        webhooks.ProcessingFailed,
-        webhooks.NotStored,
-    ):
-        return HttpResponse("fail", content_type="text/plain")
-    return HttpResponse("success", content_type="text/plain")
+    answer = "success" if _receive(request, "alipay") is None else "fail"
+    return HttpResponse(answer, content_type="text/plain")
 
 
 @csrf_exempt
@@ -153,32 +154,9 @@ def stripe_webhook(request: HttpRequest) -> HttpResponse:
     """Receive `POST /webhooks/stripe` (docs/contract.md, 3).
 
     Source: Stripe, "Receive Stripe events in your webhook endpoint": any 2xx acknowledges, anything else is sent
-    again for up to three days (read 2026-11).
+    again for up to three days (read 2026-11). It reads the status only; the reason is for the dashboard.
     """
-    try:
-        webhooks.receive(channel="stripe", headers=_headers(request), body=_body(request))
-    except SignatureInvalid:
-        return _stripe_says(400, "The signature does not verify.")
-    except NotificationMalformed:
-        return _stripe_says(400, "The event cannot be read.")
-    except webhooks.ProcessingFailed:
-        return _stripe_says(500, "The event could not be processed; please send it again.")
-    except webhooks.NotStored:
-        return _stripe_says(503, "The event could not be stored; please send it again.")
-    return _stripe_says(200, "received")
-
-
-def _stripe_says(status: int, message: str) -> HttpResponse:
-    """Answer in words for a person who looks at the endpoint's deliveries; Stripe reads the status only."""
+    status, message = _receive(request, "stripe") or (200, "received")
     headers = {"Retry-After": "1"} if status >= 500 else {}
+    status = 400 if status == 401 else status
     return HttpResponse(message, status=status, content_type="text/plain", headers=headers)
-
-
-def _headers(request: HttpRequest) -> dict[str, str]:
-    """Pick those of `webhooks.KEPT_HEADERS` that it has; the others are never read."""
-    return {name: request.META[variable] for name, variable in _IN_META.items() if variable in request.META}
-
-
-def _body(request: HttpRequest) -> bytes:
-    """Read up to one byte more than the limit, which `receive` then refuses."""
-    return request.read(webhooks.MAX_BODY_BYTES + 1)

@@ -51,21 +51,8 @@ _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 NUMBER_MAX = 64  # characters of a provider's number, or ours, in our columns
 
 COLUMNS = (
-    "day",
-    "channel",
-    "merchant",
-    "kind",
-    "moved",
-    "out_trade_no",
-    "out_refund_no",
-    "provider_txn_id",
-    "theirs_minor",
-    "ours_minor",
-    "currency",
-    "payment",
-    "found_at",
-    "resolved_at",
-    "resolution",
+    *("day", "channel", "merchant", "kind", "moved", "out_trade_no", "out_refund_no", "provider_txn_id"),
+    *("theirs_minor", "ours_minor", "currency", "payment", "found_at", "resolved_at", "resolution"),
 )
 
 

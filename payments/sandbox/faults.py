@@ -1,36 +1,4 @@
-"""Misbehaviour on request (docs/contract.md, 4, `POST /_control/faults`).
-
-==================== ==================== =========================================================
-fault                value                effect
-==================== ==================== =========================================================
-duplicates           0…100                each notification is sent so many times; 0 and 1 are once
-parallel             0…64 or true         so many senders at once; 0 and 1 one after the other
-delay_ms             0…600000             a notification waits so long before it is sent
-reorder              true/false           notifications that are due are sent in a random order
-drop_rate            0…1                  this part of all copies is lost for good
-timeout_after_success true/false or count a call that changes something takes effect, its answer never comes;
-                                          a count wears off
-http_500_rate        0…1                  this part of all calls is answered 500 and does nothing
-wrong_amount         true/false           the shopper is charged one yuan more than asked for
-wrong_seller         true/false           the shopper's money goes to another merchant's account: notification and
-                                          query name that one, and our bills, refunds and (at Alipay, whose
-                                          answers name no seller) queries know no such payment; not at Stripe,
-                                          where an intent belongs to the account that opened it
-pay_closed           true/false           a payment was on its way when its trade was closed or ran out of time:
-                                          paying such a trade charges; not at Stripe, where canceled is final
-user_paying          true/false           WeChat answers a closing 202 USER_PAYING and does nothing: the shopper is
-                                          about to pay
-refund_429           true/false           WeChat answers a refund 429 FREQUENCY_LIMITED and does nothing
-not_enough           true/false           our account at WeChat or Alipay has too little for a refund
-refund_abnormal      true/false           WeChat's refunds leave our account and do not reach the shopper; once it
-                                          is off, a person has sent them on. Stripe's are pending, as its bill
-                                          says too; once it is off, they have succeeded
-hold_answers         true/false           a call that changes something takes effect, its answer is held back
-                                          until `POST /_control/release`, 20 s at most
-seed                 integer              seeds the dice of all of these, also each time it is set to the same, and
-                                          when the sandbox starts
-==================== ==================== =========================================================
-"""
+"""Misbehaviour on request: `POST /_control/faults` (docs/sandbox.md has each fault's effect)."""
 
 import random
 import socket
@@ -43,34 +11,27 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from payments.sandbox import state
 from payments.sandbox.server import SOCKET
 
-NONE: dict[str, Any] = {
-    "duplicates": 0,
-    "parallel": 0,
-    "delay_ms": 0,
-    "reorder": False,
-    "drop_rate": 0.0,
-    "timeout_after_success": False,
-    "http_500_rate": 0.0,
-    "wrong_amount": False,
-    "wrong_seller": False,
-    "pay_closed": False,
-    "user_paying": False,
-    "refund_429": False,
-    "not_enough": False,
-    "refund_abnormal": False,
-    "hold_answers": False,
-    "seed": 0,
+# fault -> its value at rest, and the range of others; true is a value of every fault
+_FAULTS: dict[str, tuple[Any, float, float]] = {
+    "duplicates": (0, 0, 100),
+    "parallel": (0, 0, 64),
+    "delay_ms": (0, 0, 600_000),
+    "reorder": (False, 0, 1),
+    "drop_rate": (0.0, 0, 1),
+    "timeout_after_success": (False, 0, 1_000_000),
+    "http_500_rate": (0.0, 0, 1),
+    "wrong_amount": (False, 0, 1),
+    "wrong_seller": (False, 0, 1),
+    "pay_closed": (False, 0, 1),
+    "user_paying": (False, 0, 1),
+    "refund_429": (False, 0, 1),
+    "not_enough": (False, 0, 1),
+    "refund_abnormal": (False, 0, 1),
+    "hold_answers": (False, 0, 1),
+    "seed": (0, -(2**63), 2**63),
 }
+NONE: dict[str, Any] = {name: rest for name, (rest, _, _) in _FAULTS.items()}
 
-_LIMITS = {
-    "duplicates": (0, 100),
-    "parallel": (0, 64),
-    "delay_ms": (0, 600_000),
-    "drop_rate": (0, 1),
-    "http_500_rate": (0, 1),
-    "timeout_after_success": (0, 1_000_000),
-    "seed": (-(2**63), 2**63),
-}
 WRONG_AMOUNT_MORE_MINOR = 100
 WRONG_SELLERS = {"wechat": "1999999999", "alipay": "2088999999999999"}
 HELD_SECONDS_MAX = 20.0
@@ -102,7 +63,7 @@ def change(wanted: dict[str, Any]) -> dict[str, Any]:
             raise UnknownFault(f"{name!r} is not a fault; known are {', '.join(sorted(NONE))}")
         if not isinstance(value, bool | int | float):
             raise UnknownFault(f"{name} must be a number or a truth value")
-        low, high = _LIMITS.get(name, (0, 1))
+        _, low, high = _FAULTS[name]
         if not low <= value <= high:
             raise UnknownFault(f"{name} must be between {low} and {high}")
     faults = {**current(), **wanted}

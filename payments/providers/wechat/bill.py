@@ -23,16 +23,8 @@ REFUND_ID, OUT_REFUND_NO, REFUND_STATE = "微信退款单号", "商户退款单�
 # is settled (应结订单金额, 退款金额) are less where coupons took part.
 ORDER_AMOUNT, REFUND_AMOUNT = "订单金额", "申请退款金额"
 _NEEDED = (
-    TIME,
-    STATE,
-    CURRENCY,
-    TRANSACTION_ID,
-    OUT_TRADE_NO,
-    REFUND_ID,
-    OUT_REFUND_NO,
-    REFUND_STATE,
-    ORDER_AMOUNT,
-    REFUND_AMOUNT,
+    *(TIME, STATE, CURRENCY, TRANSACTION_ID, OUT_TRADE_NO),
+    *(REFUND_ID, OUT_REFUND_NO, REFUND_STATE, ORDER_AMOUNT, REFUND_AMOUNT),
 )
 _FREE_TEXT = ("商品名称", "商户数据包")
 # a payment-code payment that the till took back; our methods have no such thing

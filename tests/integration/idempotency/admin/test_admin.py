@@ -38,7 +38,7 @@ def test_list_search_and_detail(admin_client: Client, entry: LedgerEntry) -> Non
     detail = admin_client.get(f"/admin/idempotency/ledgerentry/{entry.pk}/change/")
     assert "收据" in detail.content.decode()
     LedgerEntry.objects.update(response_body=None)
-    assert b"not kept" in admin_client.get(f"/admin/idempotency/ledgerentry/{entry.pk}/change/").content
+    assert b"not stored" in admin_client.get(f"/admin/idempotency/ledgerentry/{entry.pk}/change/").content
 
 
 @pytest.mark.django_db(transaction=True)

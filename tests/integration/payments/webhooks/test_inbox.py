@@ -325,7 +325,7 @@ def test_the_command_says_of_each_who_and_why(open_attempt: OpenAttempt) -> None
         lines = AuditEntry.objects.filter(subject=f"notification:{row.pk}", operator="eve").order_by("pk")
         assert [line.message for line in lines] == [
             "Processes it again. Reason: repaired. Result: begun.",
-            "Processed again. Reason: repaired. Result: Processed again: everything it tells was known; nothing"
+            "Processed again. Reason: repaired. Result: Processed again: everything in it was known; nothing"
             " changed.",
         ]
 
