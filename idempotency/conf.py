@@ -35,7 +35,6 @@ class Config:
             for the locks of asyncio; None makes one from the alias. Called once a loop.
         breaker_seconds: how long Redis is left alone after it failed.
         token_seconds: how long a one-time token may wait for its use.
-        tally_seconds: how often a process adds its counts to those of the admin's charts; None: never.
         principal: dotted path of a function from request to the caller's stable name, asked before all else that
             may name them (`idempotency.request.principal`).
         anonymous: what becomes of a keyed call whose caller nothing names. ``"accept"``: its key must be hard to
@@ -61,7 +60,6 @@ class Config:
     redis_async_client: str | None = None
     breaker_seconds: float = 2.0
     token_seconds: int = 3_600
-    tally_seconds: float | None = 10.0
     principal: str | None = None
     anonymous: str = "accept"
     problem_type_base: str | None = None
@@ -104,11 +102,6 @@ def parse(raw: Any) -> Config:
 def config() -> Config:
     """The configuration in force."""
     return parse(getattr(settings, "IDEMPOTENCY", {}))
-
-
-def _positive_or_none(name: str, value: Any) -> None:
-    if value is not None:
-        _positive(name, value)
 
 
 def _positive(name: str, value: Any) -> None:
@@ -165,7 +158,6 @@ _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
     "REDIS_ASYNC_CLIENT": _dotted_path,
-    "TALLY_SECONDS": _positive_or_none,
     "PRINCIPAL": _dotted_path,
     "ANONYMOUS": _word,
     "PROBLEM_TYPE_BASE": _address,

@@ -177,20 +177,3 @@ class LedgerEpoch(models.Model):
 
     def __str__(self) -> str:
         return f"{self.value} since {self.since:%Y-%m-%d %H:%M}"
-
-
-class LedgerTally(models.Model):
-    """How often something happened in an hour, over all processes: for the charts of the admin, not for money."""
-
-    hour = models.DateTimeField()
-    what = models.CharField(max_length=24)
-    count = models.BigIntegerField()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["hour", "what"], name="ledger_tally_one_row_an_hour"),
-            models.CheckConstraint(condition=Q(count__gte=1), name="ledger_tally_counts_something"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.what} at {self.hour:%Y-%m-%d %H}h: {self.count}"

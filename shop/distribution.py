@@ -97,7 +97,6 @@ PLAN: Mapping[str, Placement] = {
     ),
     "django_session": Distributed(column="session_key", group="sessions", because="random, and its only key"),
     "idempotency_ledgerepoch": Local(because="one row"),
-    "idempotency_ledgertally": Local(because="a few rows an hour"),
     **dict.fromkeys(
         (
             "payments_anomaly",

@@ -18,7 +18,6 @@ from django.test import TransactionTestCase
 
 from idempotency.ledger import epoch
 from idempotency.observability import background
-from idempotency.observability.tallies import tallies
 from idempotency.redis import fastpath
 from payments.sandbox import state
 from shop.devserver.guardian import Guardian
@@ -58,13 +57,12 @@ class _Read(dict[str, tuple[float, str]]):
 
 @pytest.fixture(autouse=True)
 def _fresh_marker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No marker of an earlier test stands in Redis, the breaker is closed, no timer writes counts by itself.
+    """No marker of an earlier test stands in Redis, the breaker is closed.
 
     Nor is the ledger's epoch read in the middle of a test that counts statements (`idempotency.ledger.epoch`).
     """
     fastpath.breaker.succeeded()
     monkeypatch.setattr(epoch, "_read", _Read())
-    monkeypatch.setattr(tallies, "add", lambda what: None)
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()
     client.close()

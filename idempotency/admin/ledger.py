@@ -37,35 +37,14 @@ STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 3
 OPEN_SHOWN = 20
 HOURS_SHOWN = 48
 
-GROUPS = (
-    charts.Group(
-        "Executed",
-        "The handler ran, and its answer is stored for retries.",
-        {"executed": ("done", "#0b8a54"), "refused": ("refused (4xx)", "#7aa893")},
-    ),
-    charts.Group(
-        "Without a stored answer",
-        "The handler ran and gave no answer to store: a retry runs it again.",
-        {
-            "uncertain": ("outcome unknown", "#c27c0e"),
-            "failed": ("handler failed", "#d0342c"),
-            "not_stored": ("answer not to store (400, 429, 5xx)", "#7b8494"),
-        },
-    ),
-    charts.Group(
-        "Replayed", "Retries that got the stored answer; nothing ran.", {"replayed": ("replayed", "#3577c2")}
-    ),
-    charts.Group(
-        "Conflicts",
-        "Refused because of the key, or undone because a concurrent duplicate was faster.",
-        {
-            "in_progress": ("first one still running (409)", "#c27c0e"),
-            "reused": ("key of another request (422)", "#d0342c"),
-            "expired": ("answer no longer stored (410)", "#7b8494"),
-            "lost_race": ("ran beside a duplicate, undone", "#8a5fd0"),
-            "lost_lease": ("lost its lease to a later run", "#d6337c"),
-        },
-    ),
+EXECUTED = charts.Group(
+    "Executed",
+    "Each key once, in the hour of its first request; retries and conflicts are among the Prometheus metrics.",
+    {
+        "executed": ("done", "#0b8a54"),
+        "refused": ("refused (4xx)", "#7aa893"),
+        "unfinished": ("without a final answer", "#c27c0e"),
+    },
 )
 
 
@@ -175,13 +154,14 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         )
 
     def statistics_view(self, request: HttpRequest) -> HttpResponse:
-        """Chart replays, conflicts and executions by the hour, and list what is open."""
+        """Chart executions by the hour, and list what is open."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        hours = statistics.tallied(hours=HOURS_SHOWN)
+        hours = statistics.executed_by_hour(hours=HOURS_SHOWN)
         still_open = statistics.open_entries()
         context: dict[str, Any] = {
-            "charts": [charts.draw(group, hours) for group in GROUPS],
+            "chart": charts.draw(EXECUTED, hours),
+            "newest": f"{statistics.NEWEST_MAX:,}",
             "open": still_open,
             "total_open": sum(state.count for state in still_open),
             "lines": charts.lines(statistics.oldest_open(limit=OPEN_SHOWN), _in_words),

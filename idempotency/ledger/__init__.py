@@ -17,7 +17,7 @@ from idempotency.ledger.leasing import (
     was_uncertain,
 )
 from idempotency.ledger.reading import find, stalled
-from idempotency.ledger.reaping import drop_messages, drop_tallies, drop_tombstones, purge_bodies, rewrap
+from idempotency.ledger.reaping import drop_messages, drop_tombstones, purge_bodies, rewrap
 
 __all__ = [
     "Found",
@@ -30,7 +30,6 @@ __all__ = [
     "complete_phased",
     "drop_lease",
     "drop_messages",
-    "drop_tallies",
     "drop_tombstones",
     "find",
     "forget",

@@ -5,13 +5,11 @@ reaper that is killed has lost nothing: the next one goes on.
 """
 
 from collections import Counter
-from datetime import timedelta
 
 from django.db import connection
-from django.db.models.functions import Now
 
 from idempotency.conf import config
-from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, LedgerTally, State
+from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
 from idempotency.request.keys import digest_of
 from idempotency.response import vault
 
@@ -66,12 +64,6 @@ def drop_tombstones(*, limit: int) -> int:
 def drop_messages(*, limit: int) -> int:
     """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`. Returns how many it forgot."""
     return _execute(_DROP_MESSAGES, [config().tombstone_seconds, limit])
-
-
-def drop_tallies() -> int:
-    """Remove the counts of hours longer ago than `TOMBSTONE_SECONDS`. Returns how many it removed."""
-    cutoff = Now() - timedelta(seconds=config().tombstone_seconds)
-    return LedgerTally.objects.filter(hour__lt=cutoff).delete()[0]
 
 
 def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:

@@ -27,7 +27,7 @@ def reap(
         on_progress: called with the kind and its count so far, after every batch.
 
     Returns:
-        How many `bodies`, `tombstones`, `messages` and `tallies` were removed.
+        How many `bodies`, `tombstones` and `messages` were removed.
     """
     steps = {
         "bodies": ledger.purge_bodies,
@@ -43,4 +43,4 @@ def reap(
             if count < batch:
                 break
         metrics.reaped.labels(what).inc(removed[what])
-    return removed | {"tallies": ledger.drop_tallies()}
+    return removed

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection
-from django.db.models.functions import Now
+from django.db.models import Case, Count, Q, Value, When
+from django.db.models.functions import TruncHour
 from django.utils import timezone
 
-from idempotency.models import LedgerEntry, LedgerTally, State
+from idempotency.models import LedgerEntry, State
+
+NEWEST_MAX = 50_000  # rows that a chart by the hour reads
 
 _TABLE = LedgerEntry._meta.db_table
 
@@ -36,14 +39,25 @@ def open_entries() -> list[OpenEntries]:
     return [found.get(name, OpenEntries(name, 0, 0.0)) for name in ("uncertain", "stalled", "running")]
 
 
-def tallied(*, hours: int) -> dict[datetime, dict[str, int]]:
-    """Read the counts of the last `hours` hours, the current one included: hour → what → how often."""
+def executed_by_hour(*, hours: int) -> dict[datetime, dict[str, int]]:
+    """Count the newest `NEWEST_MAX` entries of the last `hours` hours: hour → outcome → number.
+
+    The outcome is `executed`, `refused` (4xx) or `unfinished`. Replays and conflicts leave no row; Prometheus
+    counts them.
+    """
     this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
-    found: dict[datetime, dict[str, int]] = {
-        this_hour - timedelta(hours=back): {} for back in reversed(range(hours))
-    }
-    rows = LedgerTally.objects.filter(hour__gte=Now() - timedelta(hours=hours))
-    for hour, what, count in rows.values_list("hour", "what", "count"):
+    shown = [this_hour - timedelta(hours=back) for back in reversed(range(hours))]
+    found: dict[datetime, dict[str, int]] = {hour: {} for hour in shown}
+    keys = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)
+    beyond = next(iter(keys[NEWEST_MAX : NEWEST_MAX + 1]), 0)
+    outcome = Case(
+        When(~Q(state=State.FINISHED), then=Value("unfinished")),
+        When(response_status__gte=400, then=Value("refused")),
+        default=Value("executed"),
+    )
+    recent = LedgerEntry.objects.filter(pk__gt=beyond, created_at__gte=shown[0]).order_by()
+    rows = recent.annotate(hour=TruncHour("created_at"), outcome=outcome).values_list("hour", "outcome")
+    for hour, what, count in rows.annotate(count=Count("pk")):
         if hour in found:
             found[hour][what] = count
     return found

@@ -28,7 +28,6 @@ from idempotency.conf import Config, config
 from idempotency.errors import in_progress, key_invalid, key_reused, key_weak, result_expired, token_unknown
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics, tracing
-from idempotency.observability.tallies import tallies
 from idempotency.protocol import tokens
 from idempotency.redis import marker
 from idempotency.redis.wakeups import subscriber
@@ -125,12 +124,10 @@ class Exchange(ABC):
     def _count(self, outcome: str) -> None:
         self.outcome = outcome
         metrics.requests.labels(self.mode.value, outcome).inc()
-        tallies.add(outcome)
 
     def _conflict(self, kind: str) -> None:
         self.outcome = kind
         metrics.conflicts.labels(kind).inc()
-        tallies.add(kind)
 
     def _find(self) -> ledger.Found | None:
         return ledger.find(scope=self._identity.scope, key=self._identity.key)

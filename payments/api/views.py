@@ -100,7 +100,7 @@ class RefundList(APIView):
         return refunding.respond(request, {"payment": payment.id.hex, **data})
 
 
-# an acknowledgement's opposite: status and reason, by what `receive` raises
+# status and reason of a refusal, by what `receive` raises
 _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     SignatureInvalid: (401, "The signature does not verify."),
     NotificationMalformed: (400, "The notification cannot be read."),

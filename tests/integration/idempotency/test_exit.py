@@ -23,7 +23,6 @@ import redis
 django.setup()
 
 from idempotency.locks import Lock, Topic
-from idempotency.observability.tallies import tallies
 from idempotency.redis.wakeups import subscriber
 
 server = redis.Redis.from_url(os.environ["REDIS_URL"])
@@ -45,11 +44,10 @@ listening = Topic("thing").listen()
 assert listening.__enter__().take(wait_seconds=30) is None
 bell = subscriber.listen("channel")
 assert bell.__enter__() is not None
-tallies.add("executed")
 print(sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread()))
 """
 
-THREADS = "['idempotency-tallies', 'idempotency-wakeups', 'locks-subscriber', 'locks-watchdog']\n"
+THREADS = "['idempotency-wakeups', 'locks-subscriber', 'locks-watchdog']\n"
 
 
 def test_nothing_is_logged_to_streams_that_are_closed(redis_server: redis.Redis) -> None:

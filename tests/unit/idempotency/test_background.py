@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.test import override_settings
 
 from idempotency.observability import background, metrics
 from idempotency.observability.background import Worker
-from idempotency.observability.tallies import Tallies
 
 
 def failures(name: str) -> float:
@@ -75,28 +73,3 @@ def test_a_forked_child_has_none() -> None:
     child.join(30)
     assert ours.recv() == (0, [])
     assert len(background._workers) == 1
-
-
-@pytest.mark.usefixtures("reported")
-def test_counts_that_meet_no_database_are_there_for_the_next_time() -> None:
-    """Without a database the writer's thread ended unhandled, in production as in the next test."""
-    tallies, before = Tallies(), failures("idempotency-tallies")
-    with override_settings(IDEMPOTENCY={"TALLY_SECONDS": 0.01}):
-        tallies.add("executed")
-        writer = tallies._writer
-        assert writer is not None
-        writer.join(30)
-    assert failures("idempotency-tallies") == before + 1
-    assert tallies._counts == {"executed": 1}
-
-
-def test_a_process_without_a_thread_to_give_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    tallies = Tallies()
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", fail)
-        tallies.add("executed")
-    assert tallies._counts == {"executed": 1}
-    assert background._workers == set()

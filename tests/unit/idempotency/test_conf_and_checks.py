@@ -21,8 +21,6 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
         ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
         ({"REDIS_ALIAS": "nowhere"}, "nowhere"),
-        ({"TALLY_SECONDS": 0}, "TALLY_SECONDS"),
-        ({"TALLY_SECONDS": True}, "TALLY_SECONDS"),
         ({"TOMBSTONE_SECONDS": 10}, "TOMBSTONE_SECONDS"),
         ({"TOMBSTONE_SECONDS": 60, "BODY_SECONDS": 60}, "TOMBSTONE_SECONDS.*TOKEN_SECONDS"),
         ({"PRINCIPAL": "no.such.function"}, "PRINCIPAL"),

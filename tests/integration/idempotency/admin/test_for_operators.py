@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import IntegrityError, OperationalError, connection
+from django.db import IntegrityError
 from django.db.models.functions import Now
 from django.test import Client, override_settings
 from django.utils import timezone
@@ -20,9 +20,8 @@ from prometheus_client import REGISTRY
 
 from idempotency.admin import charts, ledger
 from idempotency.admin.paging import COUNTED_MAX, PAGED_MAX, EstimatingPaginator
-from idempotency.models import LedgerEntry, LedgerTally
+from idempotency.models import LedgerEntry
 from idempotency.observability import logs, metrics, tracing
-from idempotency.observability.tallies import Tallies
 from shop.platform.logs import json_formatter
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -246,76 +245,27 @@ class TestTraces:
         assert caller.post().status_code == 201
 
 
-class TestCounts:
-    def test_they_are_added_up_over_processes(self) -> None:
-        for counts in ({"executed": 2, "replayed": 1}, {"executed": 3}):
-            tallies = Tallies()
-            tallies._counts.update(counts)
-            tallies.write()
-            tallies.write()  # nothing twice
-        assert dict(LedgerTally.objects.values_list("what", "count")) == {"executed": 5, "replayed": 1}
-
-    def test_what_could_not_be_written_is_written_next_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        tallies = Tallies()
-        tallies._counts["executed"] = 1
-        kept = connection.settings_dict["OPTIONS"]
-        connection.close()
-        connection.settings_dict["OPTIONS"] = {"host": "/nowhere"}
-        try:
-            with pytest.raises(OperationalError):
-                tallies.write()
-        finally:
-            connection.close()
-            connection.settings_dict["OPTIONS"] = kept
-        tallies.write()
-        assert LedgerTally.objects.get().count == 1
-
-    def test_a_timer_writes_them(self) -> None:
-        tallies = Tallies()
-        with override_settings(IDEMPOTENCY={"TALLY_SECONDS": 0.01}):
-            tallies.add("executed")
-            writer = tallies._writer
-            tallies.add("executed")
-            assert writer is not None
-            writer.join(30)
-        assert LedgerTally.objects.get().count in {1, 2}
-
-    def test_none_means_never(self) -> None:
-        tallies = Tallies()
-        with override_settings(IDEMPOTENCY={"TALLY_SECONDS": None}):
-            tallies.add("executed")
-        assert tallies._writer is None
-
-
 class TestAdmin:
     def test_charts_without_and_with_anything_to_show(self, admin_client: Client, caller: Caller) -> None:
         page = "/admin/idempotency/ledgerentry/statistics/"
         empty = admin_client.get(page).content.decode()
         assert "Every request has its answer" in empty
-        assert (empty.count("None in these 48 hours"), empty.count("an hour</p>")) == (4, 0)
+        assert (empty.count("None in these 48 hours"), empty.count("an hour</p>")) == (1, 0)
         PLAN["answer"] = 202
         with override_settings(ROOT_URLCONF=API):
             caller.post("/phased", key="open-one", body={})
-        tallies = Tallies()
-        tallies._counts.update({"replayed": 7000, "in_progress": 2})
-        tallies.write()
+            caller.post(key="done-one")
+            caller.post(key="done-one")
         shown = admin_client.get(page).content.decode()
-        assert "<strong>7,000</strong> replayed" in shown
-        assert "7,000 an hour</p>" in shown
-        assert "<strong>2</strong> first one still running (409)" in shown
-        assert shown.count("None in these 48 hours") == 2
+        assert "<strong>1</strong> done" in shown
+        assert "<strong>1</strong> without a final answer" in shown
+        assert "2 an hour</p>" in shown
         assert "open-one" in shown
         assert page in admin_client.get("/admin/idempotency/ledgerentry/").content.decode()
 
-    def test_everything_counted_is_drawn_once(self) -> None:
-        documented = "executed refused uncertain failed not_stored replayed"
-        conflicts = "in_progress reused expired lost_race lost_lease"
-        drawn = [what for group in ledger.GROUPS for what in group.parts]
-        assert sorted(drawn) == sorted(f"{documented} {conflicts}".split())
-
     def test_what_happened_at_all_is_seen_beside_much_of_another(self) -> None:
         hour = datetime(2026, 11, 21, 7, tzinfo=UTC)
-        chart = charts.draw(ledger.GROUPS[0], {hour: {"executed": 100_000, "refused": 1}})
+        chart = charts.draw(ledger.EXECUTED, {hour: {"executed": 100_000, "refused": 1}})
         assert [bar.height for bar in chart.bars] == [90.0, 1.5]
         assert min(bar.y for bar in chart.bars) == 0
         assert chart.bars[1].label == "21 Nov 07:00 UTC · 1 refused (4xx)"

@@ -15,7 +15,7 @@ from django.test import override_settings
 
 from idempotency import ledger
 from idempotency.maintenance.reaper import reap
-from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, LedgerTally, State
+from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
@@ -35,7 +35,7 @@ def test_after_a_day_the_bytes_go_and_the_key_stays(
     caller: Caller, effects: Effects, redis_server: redis.Redis
 ) -> None:
     first = caller.post()
-    assert reap() == {"bodies": 0, "tombstones": 0, "messages": 0, "tallies": 0}
+    assert reap() == {"bodies": 0, "tombstones": 0, "messages": 0}
     grow_older(DAY)
     assert reap()["bodies"] == 1
     entry = LedgerEntry.objects.get()
@@ -134,12 +134,11 @@ def test_several_reapers_at_once_remove_each_row_once(caller: Caller) -> None:
     assert sum(counts) == 8
 
 
-def test_messages_and_tallies_go_too() -> None:
+def test_messages_go_too() -> None:
     ConsumedMessage.objects.create(consumer="c", message_id="old", consumed_at=Now() - 91 * DAY)
     ConsumedMessage.objects.create(consumer="c", message_id="new")
-    LedgerTally.objects.create(hour="2026-01-01T00:00:00Z", what="executed", count=1)
     removed = reap()
-    assert (removed["messages"], removed["tallies"]) == (1, 1)
+    assert removed["messages"] == 1
     assert ConsumedMessage.objects.get().message_id == "new"
 
 
