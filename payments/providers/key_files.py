@@ -17,7 +17,6 @@ from payments.providers import rsa
 BITS_MIN = 2048
 
 _BEGIN = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
-_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 _ENCRYPTED = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
 
 
@@ -97,7 +96,7 @@ def _kinds(pem: bytes) -> Sequence[str]:
     begun = _BEGIN.findall(pem)
     if not begun:
         raise ValueError("is not in PEM form: it has no -----BEGIN … ----- line")
-    if len(_BLOCK.findall(pem)) != len(begun):
+    if len(rsa.PEM_BLOCK.findall(pem)) != len(begun):
         raise ValueError("is cut short: a -----BEGIN … ----- line lacks its -----END … -----")
     return [kind.decode() for kind in begun]
 

@@ -38,7 +38,7 @@ def load_public_key(pem: bytes) -> RSAPublicKey:
     return key
 
 
-_PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
+PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 
 def load_public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
@@ -48,7 +48,7 @@ def load_public_keys(pem: bytes) -> tuple[RSAPublicKey, ...]:
         ValueError: there is none, or one of them is not an RSA public key.
     """
     try:
-        keys = tuple(load_public_key(block.group()) for block in _PEM_BLOCK.finditer(pem))
+        keys = tuple(load_public_key(block.group()) for block in PEM_BLOCK.finditer(pem))
     except UnsupportedAlgorithm as error:
         raise ValueError("a key of an unknown kind") from error
     if not keys:

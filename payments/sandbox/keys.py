@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payments.providers.rsa import load_private_key, load_public_key
 from payments.sandbox.alipay import keys as alipay_keys
-from payments.sandbox.certificates import new_key_file, self_signed, write_private
+from payments.sandbox.issuing import new_key_file, self_signed, write_private
 
 _NAME = "PayOnce sandbox"
 

@@ -37,7 +37,7 @@ _MISSING = "BILL_NOT_EXIST"
 _TRADE_NO, _OUT_TRADE_NO, _TYPE = "支付宝交易号", "商户订单号", "业务类型"
 _FINISHED, _AMOUNT, _REFUND_NO = "完成时间", "订单金额", "退款批次号/请求号"
 _NEEDED = frozenset({_TRADE_NO, _OUT_TRADE_NO, _TYPE, _FINISHED, _AMOUNT, _REFUND_NO})
-_PAYMENT, _REFUND = "交易", "退款"
+_KINDS = {"交易": FactKind.PAID, "退款": FactKind.REFUNDED}
 
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -180,19 +180,17 @@ def _column(name: str) -> str:
 
 
 def _line(row: Mapping[str, str]) -> BillLine:
-    kind, amount = row[_TYPE], row[_AMOUNT]
-    if kind not in {_PAYMENT, _REFUND}:
-        raise ValueError(f"the bill has a line of a kind that we do not know: {kind!r}")
-    is_refund = kind == _REFUND
-    if is_refund and not amount.startswith("-"):
-        raise ValueError(f"a refund's amount on the bill is not below zero: {amount!r}")
-    amount_minor = money.from_decimal(amount.removeprefix("-") if is_refund else amount, CURRENCY)
+    kind = _KINDS.get(row[_TYPE])
+    if kind is None:
+        raise ValueError(f"the bill has a line of a kind that we do not know: {row[_TYPE]!r}")
+    is_refund = kind is FactKind.REFUNDED
+    amount_minor = _amount(row[_AMOUNT], below_zero=is_refund)
     if amount_minor == 0 or not row[_TRADE_NO] or not row[_OUT_TRADE_NO]:
         raise ValueError("a line of the bill lacks its amount or a number")
     # a refund that was asked for without a number goes by the trade's
     out_refund_no = (row[_REFUND_NO] or row[_OUT_TRADE_NO]) if is_refund else ""
     return BillLine(
-        kind=FactKind.REFUNDED if is_refund else FactKind.PAID,
+        kind=kind,
         out_trade_no=row[_OUT_TRADE_NO],
         provider_txn_id=out_refund_no or row[_TRADE_NO],
         out_refund_no=out_refund_no,
@@ -200,3 +198,9 @@ def _line(row: Mapping[str, str]) -> BillLine:
         currency=CURRENCY,
         occurred_at=china_time(row[_FINISHED]) if row[_FINISHED] else None,
     )
+
+
+def _amount(text: str, *, below_zero: bool) -> int:
+    if below_zero and not text.startswith("-"):
+        raise ValueError(f"a refund's amount on the bill is not below zero: {text!r}")
+    return money.from_decimal(text.removeprefix("-") if below_zero else text, CURRENCY)

@@ -19,6 +19,7 @@ from payments.providers.alipay.calls import AlipayCalls
 from payments.providers.alipay.facts import CURRENCY, notified_facts, refund_of, refunded_fact, trade_of
 from payments.providers.alipay.signing import genuine_form
 from payments.providers.answers import follow_up
+from payments.providers.authenticity import readable
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -33,7 +34,6 @@ from payments.providers.base import (
     TradeStatus,
 )
 from payments.providers.documents import CHINA, TIME_FORMAT, text_of
-from payments.providers.notifications import readable
 from payments.providers.transport import download, reading
 
 NOT_EXIST = "ACQ.TRADE_NOT_EXIST"

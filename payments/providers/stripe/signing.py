@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import stripe
 
 from payments.errors import SignatureInvalid
+from payments.providers.authenticity import lower_case, must_be_fresh, readable
 from payments.providers.base import Notice
 from payments.providers.documents import text_of
-from payments.providers.notifications import lower_case, must_be_fresh, readable
 from payments.providers.stripe.facts import facts_of, refund_news
 
 

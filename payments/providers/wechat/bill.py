@@ -56,15 +56,20 @@ def parse(content: bytes) -> tuple[BillLine, ...]:
     names = lines[0].split(",")
     if missing := [name for name in _NEEDED if name not in names]:
         raise ValueError(f"the bill has no column {', '.join(missing)}")
-    end = next((at for at, line in enumerate(lines) if line.startswith(SUMMARY)), None)
-    if end is None or end + 1 >= len(lines):
-        raise ValueError("the bill has no summary, so it is not whole")
+    end, count = _summary(lines)
     rows = [_row(line, names) for line in lines[1:end]]
-    count = dict(zip(lines[end].split(","), _values(lines[end + 1]), strict=False)).get(SUMMARY)
     if count != str(len(rows)):
         raise ValueError(f"the bill has {len(rows)} lines, its summary says {count}")
     read = [_bill_line(row) for row in rows]
     return tuple(line for line in read if line is not None)
+
+
+def _summary(lines: list[str]) -> tuple[int, str | None]:
+    """Find the summary, and return its place and its count of lines; without one the bill is not whole."""
+    end = next((at for at, line in enumerate(lines) if line.startswith(SUMMARY)), None)
+    if end is None or end + 1 >= len(lines):
+        raise ValueError("the bill has no summary, so it is not whole")
+    return end, dict(zip(lines[end].split(","), _values(lines[end + 1]), strict=False)).get(SUMMARY)
 
 
 def _values(line: str) -> list[str]:

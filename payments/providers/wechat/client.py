@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
 from payments.providers.account import unfunded_if, unless_refused
+from payments.providers.authenticity import readable
 from payments.providers.base import (
     NOBODY,
     BillLine,
@@ -29,7 +30,6 @@ from payments.providers.base import (
     TradeStatus,
 )
 from payments.providers.documents import CHINA, text_of
-from payments.providers.notifications import readable
 from payments.providers.transport import reading
 from payments.providers.wechat.bill import due_at, parse
 from payments.providers.wechat.calls import WeChatCalls, WeChatConfig

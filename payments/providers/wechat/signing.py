@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from payments.errors import SignatureInvalid
 from payments.providers import rsa
-from payments.providers.notifications import lower_case, must_be_fresh
+from payments.providers.authenticity import lower_case, must_be_fresh
 from payments.providers.wechat.keys import KeyRing
 
 AUTHORIZATION_SCHEME = "WECHATPAY2-SHA256-RSA2048"

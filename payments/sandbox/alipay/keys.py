@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from payments.providers.alipay.keys import certificate_sn, root_sn
 from payments.providers.rsa import load_private_key
-from payments.sandbox.certificates import distinguished_name, issue, new_key, new_key_file, self_signed
+from payments.sandbox.issuing import distinguished_name, issue, new_key, new_key_file, self_signed
 
 _FILE = "alipay_certificates.json"
 _PLATFORM_KEY = "alipay_certificate_key.pem"

@@ -11,7 +11,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 
 from payments.providers import rsa
-from payments.providers.notifications import MAX_SKEW_SECONDS
+from payments.providers.authenticity import MAX_SKEW_SECONDS
 from payments.providers.wechat.signing import (
     AUTHORIZATION_SCHEME,
     answer_message,

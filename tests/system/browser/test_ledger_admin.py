@@ -65,7 +65,7 @@ def test_charts_fit_and_name_what_they_draw(operator: Page, shop: RunningShop, u
             """INSERT INTO idempotency_ledgerentry
                    (scope, key, fingerprint, mode, state, owner, request_id, fence, response_headers, subject,
                     response_status, finished_at)
-               SELECT 'user:1 POST', gen_random_uuid()::text, '', 'atomic', 'finished', '', '', 0, '{}', '',
+               SELECT 'user:1 POST', gen_random_uuid()::text, '', 'atomic', 'finished', '', '', 1, '{}', '',
                       CASE WHEN n <= 60 THEN 201 ELSE 409 END, now()
                FROM generate_series(1, 80) AS n"""
         )

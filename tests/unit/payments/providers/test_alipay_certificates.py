@@ -20,7 +20,7 @@ from payments.providers.alipay.keys import CertificateError, certificate_sn, roo
 from payments.providers.alipay.signing import signed_text
 from payments.providers.base import PayMethod, TradeStatus
 from payments.sandbox import keys
-from payments.sandbox.certificates import distinguished_name, issue
+from payments.sandbox.issuing import distinguished_name, issue
 from tests.unit.payments.providers.conftest import Company, alipay_says, channels
 from tests.unit.payments.providers.test_alipay_calls import BILL, CODE, create
 from tests.unit.payments.providers.test_alipay_notifications import form

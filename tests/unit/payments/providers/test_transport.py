@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from payments.errors import OutcomeUnknown
 from payments.providers import registry, transport
 from payments.sandbox import keys
-from payments.sandbox.certificates import distinguished_name, issue
+from payments.sandbox.issuing import distinguished_name, issue
 from tests.sandbox import channels_at
 from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed
 
