@@ -35,7 +35,6 @@ from idempotency.protocol.recovery import NotAbandonable
 KEY_SHOWN, SUBJECT_SHOWN, SCOPE_SHOWN = 32, 21, 60  # characters, in the list
 STATUSES = [(str(status), str(status)) for status in (200, 201, 202, 204, 302, 303, 402, 404, 409, 410, 412, 422)]
 OPEN_SHOWN = 20
-HOURS_SHOWN = 48
 
 EXECUTED = charts.Group(
     "Executed",
@@ -157,7 +156,7 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
         """Chart executions by the hour, and list what is open."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        hours = statistics.executed_by_hour(hours=HOURS_SHOWN)
+        hours = statistics.executed_by_hour()
         still_open = statistics.open_entries()
         context: dict[str, Any] = {
             "chart": charts.draw(EXECUTED, hours),
@@ -165,7 +164,7 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
             "open": still_open,
             "total_open": sum(state.count for state in still_open),
             "lines": charts.lines(statistics.oldest_open(limit=OPEN_SHOWN), _in_words),
-            "hours": HOURS_SHOWN,
+            "hours": statistics.HOURS_SHOWN,
         }
         template = "admin/idempotency/ledgerentry/statistics.html"
         return self.own_page(request, template, "Keyed requests", **context)

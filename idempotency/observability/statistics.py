@@ -1,16 +1,20 @@
 """Figures of the ledger for metrics and admin: each one statement over an index, never a count of everything."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection
-from django.db.models import Case, Count, Q, Value, When
+from django.db.models import Case, Count, Model, Q, Value, When
 from django.db.models.functions import TruncHour
 from django.utils import timezone
 
 from idempotency.models import LedgerEntry, State
 
+HOURS_SHOWN = 48
 NEWEST_MAX = 50_000  # rows that a chart by the hour reads
+
+ByHour = dict[datetime, dict[str, int]]
 
 _TABLE = LedgerEntry._meta.db_table
 
@@ -39,27 +43,39 @@ def open_entries() -> list[OpenEntries]:
     return [found.get(name, OpenEntries(name, 0, 0.0)) for name in ("uncertain", "stalled", "running")]
 
 
-def executed_by_hour(*, hours: int) -> dict[datetime, dict[str, int]]:
-    """Count the newest `NEWEST_MAX` entries of the last `hours` hours: hour → outcome → number.
+def executed_by_hour() -> ByHour:
+    """Count the newest `NEWEST_MAX` entries of the shown hours by outcome: `executed`, `refused`, `unfinished`.
 
-    The outcome is `executed`, `refused` (4xx) or `unfinished`. Replays and conflicts leave no row; Prometheus
-    counts them.
+    Replays and conflicts leave no row; Prometheus counts them.
     """
-    this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
-    shown = [this_hour - timedelta(hours=back) for back in reversed(range(hours))]
-    found: dict[datetime, dict[str, int]] = {hour: {} for hour in shown}
-    keys = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)
-    beyond = next(iter(keys[NEWEST_MAX : NEWEST_MAX + 1]), 0)
     outcome = Case(
         When(~Q(state=State.FINISHED), then=Value("unfinished")),
         When(response_status__gte=400, then=Value("refused")),
         default=Value("executed"),
     )
-    recent = LedgerEntry.objects.filter(pk__gt=beyond, created_at__gte=shown[0]).order_by()
+    recent = LedgerEntry.objects.filter(pk__gt=before_newest(LedgerEntry), created_at__gte=first_hour()).order_by()
     rows = recent.annotate(hour=TruncHour("created_at"), outcome=outcome).values_list("hour", "outcome")
-    for hour, what, count in rows.annotate(count=Count("pk")):
+    return by_hour(rows.annotate(count=Count("pk")))
+
+
+def first_hour() -> datetime:
+    """Return the beginning of the first hour that is shown."""
+    this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    return this_hour - timedelta(hours=HOURS_SHOWN - 1)
+
+
+def before_newest(model: type[Model]) -> int:
+    """Return the key of the newest row beyond `NEWEST_MAX`; rows are numbered as they come."""
+    keys = model._default_manager.order_by("-pk").values_list("pk", flat=True)
+    return int(next(iter(keys[NEWEST_MAX : NEWEST_MAX + 1]), 0))
+
+
+def by_hour(rows: Iterable[tuple[datetime, str, int]]) -> ByHour:
+    """Group counts by every hour that is shown, oldest first."""
+    found: ByHour = {first_hour() + timedelta(hours=after): {} for after in range(HOURS_SHOWN)}
+    for hour, what, count in rows:
         if hour in found:
-            found[hour][what] = count
+            found[hour][what] = found[hour].get(what, 0) + int(count)
     return found
 
 

@@ -16,6 +16,7 @@ from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
+from idempotency.observability.statistics import HOURS_SHOWN, NEWEST_MAX
 from payments.admin import dashboard, payment_history
 from payments.admin.facts import with_number
 from payments.admin.forms import OutcomeForm, ReasonForm, RefundForm, left_minor
@@ -34,7 +35,6 @@ from payments.display import money, refund_money
 from payments.models import Attempt, Payment, Refund
 from payments.models.choices import choices
 from payments.operations import actions, manual
-from payments.operations.figures import HOURS_SHOWN, NEWEST_MAX
 from payments.refunds import steps as refunds
 from payments.states import PaymentStatus
 

@@ -12,13 +12,12 @@ from django.db.models import Count, Model, Q, QuerySet, Sum
 from django.db.models.functions import TruncHour
 from django.utils import timezone
 
+from idempotency.observability.statistics import ByHour, before_newest, by_hour, first_hour
 from payments.models import Anomaly, Attempt, JournalLine, Notification, Observation, PaymentEvent, Refund
 from payments.providers.base import FactKind
 from payments.settlement import journal
 from payments.states import OPEN_REFUNDS, AttemptStatus
 
-HOURS_SHOWN = 48
-NEWEST_MAX = 50_000  # rows that a chart by the hour reads
 OPEN_MAX = 10_000  # of what is open, more are not counted
 OLDEST_SHOWN = 10
 
@@ -30,8 +29,6 @@ AGES = (
 )
 
 Row = TypeVar("Row", bound=Model)
-
-ByHour = dict[datetime, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +65,21 @@ class Open(Generic[Row]):
 
 def notifications_by_hour() -> ByHour:
     """Count notifications of each hour by verdict."""
-    recent = Notification.objects.filter(pk__gt=_before_newest(Notification), received_at__gt=_since())
+    recent = Notification.objects.filter(pk__gt=before_newest(Notification), received_at__gte=first_hour())
     rows = recent.annotate(hour=TruncHour("received_at")).order_by().values_list("hour", "verdict")
-    return _by_hour((hour, verdict, count) for hour, verdict, count in rows.annotate(count=Count("pk")))
+    return by_hour((hour, verdict, count) for hour, verdict, count in rows.annotate(count=Count("pk")))
 
 
 def credited_by_hour() -> tuple[ByHour, dict[str, ByHour]]:
     """Count credited payments of each hour, under ``credited``; and sum them, by currency."""
     recent = Observation.objects.filter(
-        pk__gt=_before_newest(Observation), observed_at__gt=_since(), kind=FactKind.PAID.value, credited=True
+        pk__gt=before_newest(Observation), observed_at__gte=first_hour(), kind=FactKind.PAID.value, credited=True
     )
     rows = recent.annotate(hour=TruncHour("observed_at")).order_by().values_list("hour", "currency")
     counted = list(rows.annotate(count=Count("pk"), total_minor=Sum("amount_minor")).order_by("hour", "currency"))
-    counts = _by_hour((hour, "credited", count) for hour, _, count, _ in counted)
+    counts = by_hour((hour, "credited", count) for hour, _, count, _ in counted)
     sums = {
-        currency: _by_hour((hour, "credited", total) for hour, of, _, total in counted if of == currency)
+        currency: by_hour((hour, "credited", total) for hour, of, _, total in counted if of == currency)
         for currency in sorted({currency for _, currency, _, _ in counted})
     }
     return counts, sums
@@ -159,30 +156,6 @@ def _open(rows: QuerySet[Row]) -> Open[Row]:
     oldest = list(rows[:OLDEST_SHOWN])
     count = rows.order_by()[:OPEN_MAX].count() if len(oldest) == OLDEST_SHOWN else len(oldest)
     return Open(oldest=oldest, count=count)
-
-
-def _before_newest(model: type[Model]) -> int:
-    """Return the key of the newest row beyond `NEWEST_MAX`; rows are numbered as they come."""
-    keys = model._default_manager.order_by("-pk").values_list("pk", flat=True)
-    return int(next(iter(keys[NEWEST_MAX : NEWEST_MAX + 1]), 0))
-
-
-def _since() -> datetime:
-    """Return the beginning of the first hour that is shown."""
-    return _this_hour() - timedelta(hours=HOURS_SHOWN - 1)
-
-
-def _this_hour() -> datetime:
-    return timezone.now().replace(minute=0, second=0, microsecond=0)
-
-
-def _by_hour(rows: Iterable[tuple[datetime, str, int]]) -> ByHour:
-    """Group counts by every hour that is shown, oldest first."""
-    found: ByHour = {_since() + timedelta(hours=after): {} for after in range(HOURS_SHOWN)}
-    for hour, what, count in rows:
-        if hour in found:
-            found[hour][what] = found[hour].get(what, 0) + int(count)
-    return found
 
 
 def _ages(times: Iterable[datetime], now: datetime) -> list[int]:

@@ -1135,7 +1135,7 @@ class TestDashboard:
     def test_a_chart_reads_the_newest_rows_alone(
         self, admin_client: Client, payment: Payment, anomaly: Anomaly, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("payments.operations.figures.NEWEST_MAX", 1)
+        monkeypatch.setattr("idempotency.observability.statistics.NEWEST_MAX", 1)
         drawn = admin_client.get("/admin/payments/payment/dashboard/").context["charts"]
         assert {words: total for words, _, total in drawn[0].legend if total != "0"} == {"anomaly": "1"}
 
