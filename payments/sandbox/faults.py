@@ -1,4 +1,4 @@
-"""Misbehaviour on request: `POST /_control/faults` (docs/sandbox.md has each fault's effect)."""
+"""Misbehaviour on request: `POST /_control/faults` (docs/reference/sandbox-faults.md has each effect)."""
 
 import random
 import socket
