@@ -346,7 +346,7 @@ if _body_keys:
 PROCRASTINATE_WORKER_DEFAULTS = {"delete_jobs": "successful"}
 
 ORDER_TTL_SECONDS = 1800
-# how long a process shows the catalogue from its memory without asking (shop.catalog.window); 0: not at all
+# how long a process shows the catalogue from its memory without asking (shop.catalog.cache); 0: not at all
 CATALOGUE_SECONDS = _seconds("CATALOGUE_SECONDS", default=1, longest=60)
 PAYMENT_ORDER_LISTENER = "shop.orders.lifecycle.on_payment"
 PAYMENT_EVENT_HANDLER = "shop.orders.fulfilment.on_event"

@@ -72,8 +72,8 @@ def _fresh_marker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 def _no_thread_outlives_its_test() -> Iterator[None]:
     """What a test began in the background must not meet the next one, nor its database."""
     yield
-    if window := sys.modules.get("shop.catalog.window"):
-        window._copy.close()  # it listens for as long as its process lives
+    if cache := sys.modules.get("shop.catalog.cache"):
+        cache._catalogue.close()  # it listens for as long as its process lives
     assert background.stop(seconds=30) == []
 
 

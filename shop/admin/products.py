@@ -22,8 +22,8 @@ from payments.admin.forms import in_minor
 from payments.display import money
 from payments.money import EXPONENTS, to_decimal
 from shop import stock
+from shop.catalog import cache
 from shop.catalog import products as catalog
-from shop.catalog import window
 from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
 
 ARRANGED = ("strategy", "segments")
@@ -217,7 +217,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             else:
                 super().save_model(request, obj, form, change)
                 self._arrange(obj, form)
-                window.tell()
+                cache.publish_change()
 
     def _edit(self, product: Product, form: Any) -> None:
         if not consume_once(form.number, consumer="admin.product"):

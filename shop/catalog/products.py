@@ -1,16 +1,14 @@
-"""The catalogue: reading products, liking them, editing what stands in the shop window. No stock, no orders.
+"""Products: reading, liking, editing texts and prices. Never stock, never orders.
 
-Reading is one statement. What the catalogue's page shows is in memory (`shop.catalog.window`), which edits are
-told to. Liking is naturally idempotent: it sets a constant, so it needs no key however often or however parallel
-it comes.
+Liking sets a constant, so it is idempotent without a key, however often or concurrently it comes.
 """
 
 from typing import Any
 
 from django.db.models import F
 
-from shop.catalog import window
-from shop.catalog.window import Listing
+from shop.catalog import cache
+from shop.catalog.listings import Listing, read_listings
 from shop.errors import ProductNotFound
 from shop.models import Like, Product
 
@@ -18,38 +16,38 @@ EDITABLE = frozenset({"name", "description", "picture", "price_minor", "currency
 
 
 def list_products(*, user_id: int | None) -> list[Listing]:
-    """The first `window.LIMIT` products, with `liked` (by `user_id`; None is a guest)."""
-    return window.read(user_id=user_id)
+    """Read the first `listings.LIMIT` products, with `liked` by this user; None is a guest."""
+    return read_listings(user_id=user_id)
 
 
 def get_product(*, sku: str, user_id: int | None) -> Listing:
-    """The product of `sku`, as in `list_products`.
+    """Read one product, as `list_products` does.
 
     Raises:
-        ProductNotFound: there is none.
+        ProductNotFound: no such sku.
     """
-    found = window.read(user_id=user_id, sku=sku)
+    found = read_listings(user_id=user_id, sku=sku)
     if not found:
         raise ProductNotFound(sku)
     return found[0]
 
 
 def like(*, sku: str, user_id: int) -> None:
-    """Let `user_id` like the product; liking it already changes nothing.
+    """Let the user like the product; a second like changes nothing.
 
     Raises:
-        ProductNotFound: there is none.
+        ProductNotFound: no such sku.
 
-    Transaction: one statement that the unique constraint arbitrates.
+    Transaction: one statement, arbitrated by the unique constraint.
     """
     Like.objects.bulk_create([Like(user_id=user_id, product_id=_id_of(sku))], ignore_conflicts=True)
 
 
 def unlike(*, sku: str, user_id: int) -> None:
-    """Take the like of `user_id` away; having none changes nothing.
+    """Remove the user's like; without one, nothing changes.
 
     Raises:
-        ProductNotFound: there is none.
+        ProductNotFound: no such sku.
 
     Transaction: one statement.
     """
@@ -57,15 +55,14 @@ def unlike(*, sku: str, user_id: int) -> None:
 
 
 def edit_product(*, product_id: int, before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Change what the shop window says of a product; never its stock.
+    """Change the texts and price of a product; never its stock.
 
-    Compared are the edited columns and not `version`, which every sale moves: an editor would lose to shoppers
-    for ever.
+    Compares the edited columns and not `version`, which every sale moves: shoppers would always win.
 
     Args:
         product_id: primary key.
         before: the values that the editor saw, of the same columns as `after`.
-        after: new values of some of name, description, picture, price_minor, currency and flash_only.
+        after: new values of some of `EDITABLE`.
 
     Returns:
         False if another editor changed one of the columns in between; nothing was written then.
@@ -76,7 +73,7 @@ def edit_product(*, product_id: int, before: dict[str, Any], after: dict[str, An
         raise ValueError(f"not editable: {', '.join(sorted(unknown))}")
     changed = Product.objects.filter(pk=product_id, **before).update(**after, version=F("version") + 1)
     if changed:
-        window.tell()
+        cache.publish_change()
     return bool(changed)
 
 

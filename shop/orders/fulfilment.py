@@ -4,8 +4,8 @@ from django.db.models.functions import Now
 
 from payments.models import PaymentEvent
 from payments.states import PaymentStatus
-from shop.catalog import changes
 from shop.models import Fulfilment
+from shop.orders import changes
 
 Status = Fulfilment.Status
 
@@ -33,7 +33,7 @@ def on_event(event: PaymentEvent) -> None:
     if told is None:
         return  # closed unpaid: there is nothing to send
     order_id = event.payment.order_id
-    changes.tell(order_id)  # of refunds in part the order itself knows nothing
+    changes.announce(order_id)  # of refunds in part the order itself knows nothing
     if Fulfilment.objects.filter(order_id=order_id, number__lt=event.number).update(number=event.number, **told):
         return
     if Fulfilment.objects.filter(order_id=order_id).exists():

@@ -25,9 +25,9 @@ from idempotency.postgres.statements import Statement, send
 from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import services
 from shop import stock
-from shop.catalog import changes
 from shop.errors import OrderNotFound, OrderPaid
 from shop.models import Order, OrderItem, OrderStatus
+from shop.orders import changes
 from shop.orders.placing import get_order
 
 # the allowed steps; the trigger of migration 0002 refuses every other one, whoever writes
@@ -132,7 +132,7 @@ def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
     """
     if event == "paid":
         if work.ask(_to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)):
-            changes.tell(order_id)
+            changes.announce(order_id)
             return True
         return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}
     work.flush()
@@ -181,7 +181,7 @@ def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
     """Whether this call was the one that took the step."""
     changed = bool(send(_to_step(order_id=order_id, before=before, after=after))[0])
     if changed:
-        changes.tell(order_id)
+        changes.announce(order_id)
     return changed
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.utils import timezone
 
 from shop import stock
-from shop.catalog.kept import Kept
+from shop.catalog.cache import Cache
 from shop.errors import FlashSaleNotFound
 from shop.models import FlashSale
 from shop.sales import gate
@@ -74,7 +74,7 @@ def look(*, sku: str, user_id: int | None) -> Look:
             bought=bool(bought),
         )
     if told is None:
-        found = _kept.get(sku, lambda: _look_into_database(sku, take_over=False))
+        found = _copies.get(sku, lambda: _look_into_database(sku, take_over=False))
     else:
         found, _ = _look_into_database(sku, take_over=True)
     if found.phase is not Phase.RUNNING or user_id is None:
@@ -84,7 +84,7 @@ def look(*, sku: str, user_id: int | None) -> Look:
 
 def forget() -> None:
     """What this process shows of sales while Redis is away shall be read anew."""
-    _kept.forget()
+    _copies.forget()
 
 
 def _look_into_database(sku: str, *, take_over: bool) -> tuple[Look, float]:
@@ -118,4 +118,4 @@ def _look_into_database(sku: str, *, take_over: bool) -> tuple[Look, float]:
     return Look(phase=Phase.ENDED, sale=sale.pk, units=sale.units, left=0), KEPT_SECONDS
 
 
-_kept: Kept[Look] = Kept()
+_copies: Cache[Look] = Cache()

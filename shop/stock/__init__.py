@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from django.db import transaction
 
-from shop.catalog import window
+from shop.catalog import cache
 from shop.errors import OutOfStock
 from shop.models import Product, StockStrategy
 from shop.stock.moving import arrange
@@ -64,7 +64,7 @@ def reserve(*, quantities: Mapping[int, int], buyer: int = 0, products: Iterable
             product = _look(product_id)
             if product.units < quantity:  # type: ignore[attr-defined]
                 raise OutOfStock(product.sku)
-    window.renew()
+    cache.forget_copy()
 
 
 def release(*, quantities: Mapping[int, int]) -> None:
@@ -82,7 +82,7 @@ def release(*, quantities: Mapping[int, int]) -> None:
             product = _look(product_id)
             if STRATEGIES[product.stock_strategy].put(product=product, quantity=quantity):
                 break
-    window.tell()
+    cache.publish_change()
 
 
 def adjust(*, product_id: int, difference: int) -> bool:
@@ -105,7 +105,7 @@ def adjust(*, product_id: int, difference: int) -> bool:
             if product.units + difference < 0:  # type: ignore[attr-defined]
                 return False
             if STRATEGIES[product.stock_strategy].adjust(product=product, difference=difference):
-                window.tell()
+                cache.publish_change()
                 return True
 
 

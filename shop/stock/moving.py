@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from shop.catalog import window
+from shop.catalog import cache
 from shop.models import SEGMENTS_MAX, Product, StockSegment, StockStrategy
 from shop.stock.segmented import divided
 
@@ -57,5 +57,5 @@ def arrange(*, product_id: int, strategy: str, segments: int, before: dict[str, 
                 StockSegment(product_id=product_id, number=number, units=part)
                 for number, part in enumerate(divided(units, segments))
             )
-        window.tell()
+        cache.publish_change()
         return True

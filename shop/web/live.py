@@ -31,7 +31,7 @@ from rest_framework.views import APIView
 from idempotency.locks import LockUnavailable
 from idempotency.redis import fastpath
 from shop.api import authentication, schema
-from shop.catalog.changes import topic
+from shop.orders.changes import topic
 from shop.web.orderview import view_of
 
 STREAMS_MAX = 4  # of the eight threads that a process has

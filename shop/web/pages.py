@@ -28,8 +28,8 @@ from payments.api.refunding import refunding
 from payments.models import Payment
 from payments.providers.base import NextActionType, Payer, PayMethod
 from shop import sales as flashsale
+from shop.catalog import cache
 from shop.catalog import products as catalog
-from shop.catalog import window
 from shop.errors import OrderNotFound, ProductNotFound
 from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
@@ -46,7 +46,7 @@ REFUSALS_MAX = 20  # of one product between two orders, for which open pages sti
 def catalogue(request: HttpRequest) -> HttpResponse:
     """What there is to buy."""
     # its links begin with the script's prefix
-    grid = window.drawn(
+    grid = cache.rendered(
         lambda products: render_to_string("shop/grid.html", {"products": products}),
         name=f"{get_language()} {get_script_prefix()}",
     )

@@ -178,7 +178,7 @@ def test_a_fault_under_the_api_is_a_problem_document(client: Client, monkeypatch
         raise RuntimeError("a fault")
 
     monkeypatch.setattr("shop.catalog.products.list_products", fail)
-    monkeypatch.setattr("shop.catalog.window.drawn", fail)
+    monkeypatch.setattr("shop.catalog.cache.rendered", fail)
     client.raise_request_exception = False
     user = User.objects.create_user("ann")
     client.force_login(user)

@@ -96,7 +96,7 @@ def test_a_fault_of_ours_has_them_too(https: Client, monkeypatch: pytest.MonkeyP
         raise RuntimeError("a fault")
 
     monkeypatch.setattr("shop.catalog.products.list_products", fail)
-    monkeypatch.setattr("shop.catalog.window.drawn", fail)
+    monkeypatch.setattr("shop.catalog.cache.rendered", fail)
     for path in ("/", "/api/v1/products"):
         answer = ask(https, path)
         assert (answer.status_code, faults_of(answer.headers)) == (500, [])

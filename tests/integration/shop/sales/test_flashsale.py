@@ -21,7 +21,7 @@ from idempotency.modes import PHASED
 from idempotency.redis import fastpath
 from shop import sales as flashsale
 from shop import tasks
-from shop.catalog.kept import MOST, Kept
+from shop.catalog.cache import NAMES_MAX, Cache
 from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from shop.orders import lifecycle
@@ -501,7 +501,7 @@ class TestLooking:
             assert flashsale.look(sku="sneaker", user_id=None).left == 1
 
     def test_what_was_read_before_a_change_is_kept_for_nobody(self) -> None:
-        kept: Kept[str] = Kept()
+        kept: Cache[str] = Cache()
 
         def overtaken() -> tuple[str, float]:
             kept.forget()
@@ -509,7 +509,7 @@ class TestLooking:
 
         told = [kept.get("name", read) for read in (overtaken, lambda: ("new", 3600.0), lambda: ("newer", 0.0))]
         assert told == ["old", "new", "new"]
-        others = [kept.get(f"other {number}", lambda: ("other", 3600.0)) for number in range(MOST)]
+        others = [kept.get(f"other {number}", lambda: ("other", 3600.0)) for number in range(NAMES_MAX)]
         assert (set(others), kept.get("name", lambda: ("again", 3600.0))) == ({"other"}, "again")
 
 

@@ -14,8 +14,8 @@ from django.db import connection, connections, transaction
 from django.test import Client
 from rest_framework.authtoken.models import Token
 
-from shop.catalog import changes
 from shop.models import Order, OrderStatus, Product
+from shop.orders import changes
 from shop.orders import placing as orders
 from shop.web import live
 from tests.conftest import hanging

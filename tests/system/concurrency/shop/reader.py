@@ -60,19 +60,19 @@ def main() -> None:
     from django.conf import settings
     from django.db import connection
 
+    from shop.catalog import cache
     from shop.catalog import products as catalog
-    from shop.catalog import window
 
     while text := sys.stdin.readline():
         question = json.loads(text)
         answer: Any = "done"
         if "sku" in question:
-            answer = next(asdict(one) for one in window._current().listings if one.sku == question["sku"])
+            answer = next(asdict(one) for one in cache._current().listings if one.sku == question["sku"])
         elif "api" in question:
             answer = asdict(catalog.get_product(sku=question["api"], user_id=None))
         elif "seconds" in question:
             settings.CATALOGUE_SECONDS = question["seconds"]
-            window.renew()
+            cache.forget_copy()
         elif "end" in question:
             break
         elif (child := os.fork()) and (code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])):

@@ -14,9 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from idempotency.redis import fastpath
 from payments.channels.sharing import UNSHARED
 from shop import stock
+from shop.catalog import cache
 from shop.catalog import products as catalog
-from shop.catalog import window
-from shop.catalog.local_copy import LocalCopy
+from shop.catalog.cache import Cache
+from shop.catalog.listings import Listing
 from shop.models import Like, Product
 from shop.orders import placing as orders
 from tests.conftest import hanging
@@ -31,15 +32,15 @@ LONG = 600.0
 def _kept(settings: Any, transactional_db: None) -> Iterator[None]:
     """The catalogue is in memory, for longer than a test."""
     settings.CATALOGUE_SECONDS = LONG
-    window.renew()
+    cache.forget_copy()
     yield
-    window.renew()
+    cache.forget_copy()
 
 
 @pytest.fixture
 def shown(_kept: None, mug: Product) -> Any:
     """A function: the mug as it stands in the window. It has been shown before."""
-    see = lambda: next(one for one in window._current().listings if one.sku == "mug")  # noqa: E731
+    see = lambda: next(one for one in cache._current().listings if one.sku == "mug")  # noqa: E731
     see()
     return see
 
@@ -72,7 +73,7 @@ def test_the_api_and_the_page_of_a_product_never_read_it(
 
     def shows_what_was() -> bool:  # but where the subscriber has just come back, which means to look again
         Product.objects.filter(pk=mug.pk).update(stock=100)
-        window.renew()
+        cache.forget_copy()
         shown()
         Product.objects.filter(pk=mug.pk).update(stock=7, price_minor=2500)
         return bool(shown().stock == 100)
@@ -92,16 +93,21 @@ def test_a_drawing_is_kept_by_its_name_and_ends_with_its_products(
 ) -> None:
     drawn: list[int] = []
 
-    def draw(products: list[window.Listing]) -> str:
+    def draw(products: list[Listing]) -> str:
         drawn.append(len(products))
         return f"{products[0].name} {len(drawn)}"
 
-    kept = window._look()
-    monkeypatch.setattr(window, "_current", lambda: kept)
-    assert [window.drawn(draw, name=name) for name in ("a", "b", "a", "b")] == ["Mug 1", "Mug 2", "Mug 1", "Mug 2"]
+    kept = cache._read()
+    monkeypatch.setattr(cache, "_current", lambda: kept)
+    assert [cache.rendered(draw, name=name) for name in ("a", "b", "a", "b")] == [
+        "Mug 1",
+        "Mug 2",
+        "Mug 1",
+        "Mug 2",
+    ]
     Product.objects.filter(pk=mug.pk).update(name="<b>Cup")
-    kept = window._look()
-    assert [window.drawn(draw, name="a"), len(drawn)] == ["<b>Cup 3", 3]
+    kept = cache._read()
+    assert [cache.rendered(draw, name="a"), len(drawn)] == ["<b>Cup 3", 3]
     pages = [client.get("/", headers={"Accept-Language": tongue}).content.decode() for tongue in ("en", "zh-hans")]
     assert ["&lt;b&gt;Cup" in page and "<b>" not in page for page in pages] == [True, True]
     assert ["In stock" in pages[0], "有货" in pages[1]] == [True, True]
@@ -118,8 +124,8 @@ def test_what_the_api_reads_is_one_statement(mug: Product, demo: User, read: Any
 
 
 def test_ordering_does_not_read_it(shown: Any, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = window._look()
-    monkeypatch.setattr(window._copy, "_read", lambda: old)
+    old = cache._read()
+    monkeypatch.setattr(cache, "_read", lambda: old)
     Product.objects.update(price_minor=1, stock=1)
     assert (shown().price_minor, shown().stock) == (1990, 100)
     assert caller.order("mug", 2, key="k").json()["code"] == "out_of_stock"
@@ -145,7 +151,7 @@ def test_with_redis_hanging_or_switched_off(
     assert catalog.edit_product(product_id=mug.pk, before={"name": "Cup"}, after={"name": "Jar"})
     for _ in range(3):
         assert shown().name == "Jar"
-    assert LocalCopy("test", read=lambda: 1, seconds=lambda: LONG).get() == 1
+    assert Cache("test").get("", lambda: (1, LONG)) == 1
     assert UNSHARED.labels("local copy test")._value.get() == 0, "to read is not to go without"
     assert UNSHARED.labels("local copy catalogue")._value.get() == went_without + 1
 
@@ -154,29 +160,33 @@ def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server:
     settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
     fastpath.breaker.failed(open_seconds=0)  # the next who asks finds out whether it is back
     with hanging(redis_server):
-        assert LocalCopy("test", read=lambda: 1, seconds=lambda: LONG).get() == 1
+        assert Cache("test").get("", lambda: (1, LONG)) == 1
     assert not fastpath.breaker.allows(open_seconds=LONG)
 
 
 @pytest.mark.usefixtures("transactional_db")  # which threads have a connection of
-class TestLocalCopy:
+class TestCache:
     def test_many_threads_read_once(self, settings: Any) -> None:
         settings.IDEMPOTENCY = {"REDIS_ALIAS": None}  # who has just begun to listen looks again
         reads: list[int] = []
-        copy = LocalCopy("test", read=lambda: reads.append(1) or len(reads), seconds=lambda: LONG)  # type: ignore[func-returns-value]
-        assert at_once(*[copy.get] * 8) == [1] * 8
+        copy: Cache[int] = Cache("test")
+
+        def get() -> int:
+            return copy.get("", lambda: (reads.append(1) or len(reads), LONG))  # type: ignore[func-returns-value]
+
+        assert at_once(*[get] * 8) == [1] * 8
 
     def test_a_change_during_the_reading_is_not_missed(self) -> None:
         values = ["before"]
         reading, go_on = threading.Event(), threading.Event()
 
-        def read() -> str:
+        def read() -> tuple[str, float]:
             value = values[0]
             reading.set()
             assert go_on.wait(30)
-            return value
+            return value, LONG
 
-        copy = LocalCopy("test", read=read, seconds=lambda: LONG)
+        copy: Cache[Any] = Cache("test")
 
         def change() -> str:
             assert reading.wait(30)
@@ -185,24 +195,24 @@ class TestLocalCopy:
             go_on.set()
             return ""
 
-        assert at_once(copy.get, change) == ["before", ""]
-        assert copy.get() == "after"
+        assert at_once(lambda: copy.get("", read), change) == ["before", ""]
+        assert copy.get("", read) == "after"
 
     def test_it_ends(self) -> None:
         values = iter([1, 2])
-        copy = LocalCopy("test", read=lambda: next(values), seconds=lambda: 0.0)
-        assert [copy.get(), copy.get()] == [1, 2]
+        copy: Cache[int] = Cache("test")
+        assert [copy.get("", lambda: (next(values), 0.0)) for _ in range(2)] == [1, 2]
 
     def test_who_cannot_read_keeps_nothing(self) -> None:
         values = iter([ZeroDivisionError(), 1])
 
-        def read() -> int:
+        def read() -> tuple[int, float]:
             value = next(values)
             if isinstance(value, Exception):
                 raise value
-            return value
+            return value, LONG
 
-        copy = LocalCopy("test", read=read, seconds=lambda: LONG)
+        copy: Cache[Any] = Cache("test")
         with pytest.raises(ZeroDivisionError):
-            copy.get()
-        assert copy.get() == 1
+            copy.get("", read)
+        assert copy.get("", read) == 1

@@ -1,0 +1,57 @@
+"""Products as they are shown: name, price, units, likes. Reads only, one statement."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Value
+from django.db.models.functions import Coalesce
+
+from shop.models import Like, Product
+
+LIMIT = 500  # a shop window, not a warehouse: no caller can ask for an unbounded answer
+
+_COLUMNS = ("pk", "sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A product as it is shown.
+
+    Attributes:
+        stock: units that can be ordered.
+        like_count: of all users.
+        liked: by the user who looks.
+    """
+
+    pk: int
+    sku: str
+    name: str
+    description: str
+    picture: str
+    price_minor: int
+    currency: str
+    flash_only: bool
+    stock: int
+    like_count: int
+    liked: bool
+
+
+def read_listings(*, user_id: int | None = None, **only: Any) -> list[Listing]:
+    """Read the first `LIMIT` products by primary key.
+
+    Args:
+        user_id: of the user who looks; None is a guest.
+        only: conditions of a filter.
+    """
+    likes = (
+        Like.objects.filter(product=OuterRef("pk"))
+        .order_by()
+        .values("product")
+        .annotate(n=Count("pk"))
+        .values("n")
+    )
+    mine = Like.objects.none() if user_id is None else Like.objects.filter(product=OuterRef("pk"), user=user_id)
+    products = Product.objects.filter(**only).with_units()
+    products = products.annotate(like_count=Coalesce(likes, Value(0)), liked=Exists(mine))
+    rows = products.order_by("pk").values(*_COLUMNS, "units", "like_count", "liked")[:LIMIT]
+    return [Listing(stock=row.pop("units"), **row) for row in rows]

@@ -1,0 +1,25 @@
+"""Hints to the open pages of an order that it has changed. No record: a page that hears one reads the order."""
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from idempotency.locks import Topic
+from payments.channels.sharing import shared
+
+
+def topic(order_id: UUID, redis: Any) -> Topic:
+    """Return the topic of an order's changes."""
+    return Topic(f"order:{order_id.hex}", client=redis)
+
+
+def announce(order_id: UUID) -> None:
+    """Have the open pages of an order read it again, once the caller's transaction has committed."""
+    transaction.on_commit(partial(_hint, order_id))
+
+
+def _hint(order_id: UUID) -> None:
+    # safe without Redis: an open page reads the order every few seconds
+    shared("live status", lambda redis: topic(order_id, redis).hint("changed"), otherwise=None)
