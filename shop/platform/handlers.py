@@ -35,7 +35,7 @@ class TextRequest(HttpRequest):
 
     Attributes:
         is_readable: whether its Content-Type can be read and names no charset but one of text. If not, the request
-            is read as UTF-8, without content type, until `shop.platform.middleware.ReadableMiddleware` refuses it.
+            is read as UTF-8, without content type, until `shop.platform.middleware.BodyMiddleware` refuses it.
     """
 
     is_readable = True

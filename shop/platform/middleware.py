@@ -1,6 +1,4 @@
-"""What stands before everything else: probes of machines, an id for every request, the length of bodies in chunks,
-what no page of ours needs.
-"""
+"""Middleware of every request: id, probes, bodies, languages and headers. The order stands in `shop.settings`."""
 
 import contextlib
 import io
@@ -15,13 +13,10 @@ from csp.utils import build_policy
 from django.conf import settings
 from django.contrib.messages.middleware import MessageMiddleware
 from django.core.exceptions import BadRequest
-from django.core.handlers.exception import convert_exception_to_response
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.locale import LocaleMiddleware
-from django.middleware.security import SecurityMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 
@@ -31,189 +26,18 @@ from idempotency.observability import logs
 from idempotency.postgres.availability import outage
 from payments.urls import webhook_urlpatterns
 from shop.platform import fallbacks, health
+from shop.platform.fallbacks import is_of_api
 
-REST_MAX_BYTES = 4 * 1024 * 1024  # of a body that nobody has read; after a longer one the connection ends
-_ACCEPTED = re.compile(r"[A-Za-z0-9._-]{8,64}")
-
-
+DRAIN_MAX_BYTES = 4 * 1024 * 1024  # of an unread body; after a longer one the connection ends
+WEBHOOKS = {f"/webhooks/{route.pattern}": route.callback for route in webhook_urlpatterns}
 PROBES = {"/healthz": health.healthz, "/readyz": health.readyz, "/metrics": health.metrics}
 
+# harmless to log
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
-class ProbesMiddleware:
-    """Answers load balancers and Prometheus, who ask by address and not by one of `ALLOWED_HOSTS`."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        probe = PROBES.get(request.path)
-        return self.get_response(request) if probe is None else probe(request)
-
-
-class ReadableMiddleware:
-    """Refuse a request whose Content-Type cannot be read (see `shop.platform.handlers`), at every address."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if getattr(request, "is_readable", True):
-            return self.get_response(request)
-        response = fallbacks.bad_request(request, malformed())
-        for name, value in _usual_headers(request.is_secure()):
-            response[name] = value
-        return _after_the_rest(request, response)
-
-
-class BodyMiddleware:
-    """A body in chunks gets the length that it has, up to the limit of all bodies; above it, 413.
-
-    What nobody has read of a body is read in the end: a server ends the connection after a large one without a
-    word, and a caller who keeps connections would lose the next request on it, which is the retry.
-
-    Django, and REST framework after it, take a body without Content-Length for an empty one. A WSGI server that
-    ends the stream with the body says so (`wsgi.input_terminated`); behind ASGI the body has been read already.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if "HTTP_TRANSFER_ENCODING" in request.META and not request.META.get("CONTENT_LENGTH"):
-            problem = _with_its_length(request)
-            if problem is not None:
-                return _after_the_rest(request, problem_response(problem, request))
-        return _after_the_rest(request, self.get_response(request))
-
-
-def _after_the_rest(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """`response`, when up to `REST_MAX_BYTES` of the body have been read."""
-    left = REST_MAX_BYTES if isinstance(request, WSGIRequest) and request.META.get("wsgi.input_terminated") else 0
-    with contextlib.suppress(Exception):  # each server has its own for a caller who went away
-        while left > 0 and (part := request.META["wsgi.input"].read(65_536)):
-            left -= len(part)
-    return response
-
-
-def _with_its_length(request: Any) -> Problem | None:
-    stream = request._stream
-    if isinstance(request, WSGIRequest):
-        if not request.META.get("wsgi.input_terminated"):
-            return None  # reading on would wait for what never comes
-        stream = request.META["wsgi.input"]
-    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    try:
-        body = stream.read(most + 1)
-    except Exception:  # each server has its own for a chunk that is none, and for a caller who went away
-        return malformed()
-    if len(body) > most:
-        return payload_too_large()
-    request.META["CONTENT_LENGTH"] = str(len(body))
-    request._stream = io.BytesIO(body)
-    return None
-
-
-class UncachedMiddleware:
-    """Say of every answer of the API, problems too, that no cache keeps it, and that it is its caller's alone."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
-        if request.path_info.startswith("/api/v1/"):
-            response.headers.setdefault("Cache-Control", "no-store")
-            patch_vary_headers(response, ("Authorization",))
-        return response
-
-
-class QueryMiddleware:
-    """Refuse NUL in a query string with 400: no text of PostgreSQL holds it, and the admin's filters would ask."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if "%00" in request.META.get("QUERY_STRING", ""):
-            raise BadRequest("The query string holds NUL (%00); leave it out.")
-        return self.get_response(request)
-
-
-class DatabaseAwayMiddleware:
-    """A page instead of the problem document for a shopper whom the database was away for; stands last."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
-
-    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        away = outage(exception)
-        return None if away is None else fallbacks.database_away(request, away)
-
-
-class RequestIdMiddleware:
-    """Gives every request an id that its answer, its errors and its log lines share.
-
-    Takes `X-Request-Id` from the caller where it is harmless to log, else makes one; echoes it.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.META.get("HTTP_X_REQUEST_ID", "")
-        request_id = given if _ACCEPTED.fullmatch(given) else uuid.uuid4().hex
-        request.request_id = request_id  # type: ignore[attr-defined]
-        logs.unbind()
-        logs.bind(request_id=request_id)
-        response = self.get_response(request)
-        response["X-Request-Id"] = request_id
-        return response
-
-
-class LanguageMiddleware(LocaleMiddleware):
-    """Django's, without its search for a language at the beginning of the path: none of our addresses has one."""
-
-    def process_request(self, request: HttpRequest) -> None:
-        # the admin speaks English to everybody: its own words have no translation, and half of one misleads
-        is_admin = request.path_info.startswith("/admin/")
-        translation.activate("en" if is_admin else translation.get_language_from_request(request))
-        request.LANGUAGE_CODE = translation.get_language()
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        patch_vary_headers(response, ("Accept-Language",))
-        response.headers.setdefault("Content-Language", translation.get_language())
-        return response
-
-
-class MessagesMiddleware(MessageMiddleware):
-    """Django's, for pages: a call of the API has nobody to show a message to, and need not look for any."""
-
-    def process_request(self, request: HttpRequest) -> None:
-        if not request.path_info.startswith("/api/"):
-            super().process_request(request)
-
-
-class ContentPolicyMiddleware(CSPMiddleware):
-    """django-csp's, which builds the header for each answer, with the usual one built once, at the start."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        super().__init__(get_response)
-        self._usual = build_policy()
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        special = "_csp" in " ".join((*vars(request), *vars(response)))
-        if special or settings.DEBUG:
-            return super().process_response(request, response)
-        response.headers.setdefault(HEADER, self._usual)
-        return response
-
-
-# what of a browser's device none of our pages uses, so that nothing that gets into one can; paying is on the
-# provider's own page. Source: W3C, "Permissions Policy" (read 2026-11)
-_NOT_USED = (
+# no page of ours uses these, so nothing that gets into one can; the provider's own page takes the payment.
+# Source: W3C, "Permissions Policy" (read 2026-11)
+_UNUSED_FEATURES = (
     "accelerometer",
     "camera",
     "display-capture",
@@ -225,76 +49,180 @@ _NOT_USED = (
     "payment",
     "usb",
 )
-PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in _NOT_USED)
+PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in _UNUSED_FEATURES)
 
 
-class PermissionsPolicyMiddleware:
-    """Every answer but the probes' says that it needs none of the device's sensors."""
+class Middleware:
+    """Base of the shop's middleware."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.process_response(request, self.get_response(request))
 
-    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        response["Permissions-Policy"] = PERMISSIONS_POLICY
-        return response
+class RequestIdMiddleware(Middleware):
+    """Give every request an id that its answer, errors and log lines share.
 
-
-# the addresses of `shop.urls`
-CALLBACKS = {f"/webhooks/{route.pattern}": route.callback for route in webhook_urlpatterns}
-
-
-class CallbacksMiddleware:
-    """Hands a provider's notification to its view, past everything that is there for shoppers and callers only.
-
-    A signature is all the login that it has: no session, no form token, no language, no message. Its answer has
-    the headers of every answer, found out once. The rest was a sixth of what a copy costs.
+    Takes `X-Request-Id` from the caller where it is harmless to log, else makes one.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-        inner: Any = convert_exception_to_response(_called_back)
-        self._answer: Any = convert_exception_to_response(BodyMiddleware(inner))
-        self._headers = {is_secure: _usual_headers(is_secure) for is_secure in (False, True)}
-
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path_info not in CALLBACKS:
-            return self.get_response(request)
-        is_secure = request.is_secure()
-        if settings.SECURE_SSL_REDIRECT and not is_secure:
-            return self.get_response(request)  # which redirects
-        response: HttpResponse = self._answer(request)
-        for name, value in self._headers[is_secure]:
-            response[name] = value
+        given = request.META.get("HTTP_X_REQUEST_ID", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request.request_id = request_id  # type: ignore[attr-defined]
+        logs.unbind()
+        logs.bind(request_id=request_id)
+        response = self.get_response(request)
+        response["X-Request-Id"] = request_id
         return response
 
 
-def _called_back(request: HttpRequest) -> HttpResponse:
-    request.get_host()  # refuses one that is not ours
-    translation.activate("en")  # what is kept of it is not in the last shopper's language
+class ProbesMiddleware(Middleware):
+    """Answer load balancers and Prometheus, which ask by address and not by one of `ALLOWED_HOSTS`."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        probe = PROBES.get(request.path) if getattr(request, "is_readable", True) else None
+        return (probe or self.get_response)(request)
+
+
+class HeadersMiddleware(Middleware):
+    """Deny pages the device's sensors; keep the API's answers, problems too, out of caches."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        response["Permissions-Policy"] = PERMISSIONS_POLICY
+        if request.path_info.startswith("/api/v1/"):
+            response.headers.setdefault("Cache-Control", "no-store")
+            patch_vary_headers(response, ("Authorization",))
+        return response
+
+
+class ContentPolicyMiddleware(CSPMiddleware):
+    """django-csp's, with the header of ordinary pages built once."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        self._ordinary = build_policy()
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        special = "_csp" in " ".join((*vars(request), *vars(response)))
+        if special or settings.DEBUG:
+            return super().process_response(request, response)
+        response.headers.setdefault(HEADER, self._ordinary)
+        return response
+
+
+class BodyMiddleware(Middleware):
+    """Check and drain bodies.
+
+    Refuses a Content-Type that cannot be read (see `shop.platform.handlers`). Gives a chunked body its length, up
+    to the limit of all bodies: Django and REST framework take one without Content-Length for empty. A WSGI server
+    that ends the stream with the body says so (`wsgi.input_terminated`); behind ASGI the body is read already.
+
+    Drains an unread body: a server ends the connection after a large one, and a keep-alive caller would lose the
+    next request on it, which is the retry.
+    """
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response: HttpResponseBase
+        if not getattr(request, "is_readable", True):
+            response = fallbacks.bad_request(request, malformed())
+        elif (problem := _measure(request)) is not None:
+            response = problem_response(problem, request)
+        else:
+            response = self.get_response(request)
+        _drain(request)
+        return response
+
+
+def _measure(request: Any) -> Problem | None:
+    """Read a chunked body and set its length; the refusal if it is too long or broken."""
+    if "HTTP_TRANSFER_ENCODING" not in request.META or request.META.get("CONTENT_LENGTH"):
+        return None
+    stream = request._stream
+    if isinstance(request, WSGIRequest):
+        if not request.META.get("wsgi.input_terminated"):
+            return None  # a read would wait for ever
+        stream = request.META["wsgi.input"]
+    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     try:
-        response: HttpResponse = CALLBACKS[request.path_info](request)
-    except Exception as error:
-        problem = problem_of(error)
-        if problem is None:
-            raise
-        response = problem_response(problem, request)
-    response.headers.setdefault("Content-Length", str(len(response.content)))
-    return response
+        body = stream.read(most + 1)
+    except Exception:  # each server has its own for a broken chunk, and for a caller that went away
+        return malformed()
+    if len(body) > most:
+        return payload_too_large()
+    request.META["CONTENT_LENGTH"] = str(len(body))
+    request._stream = io.BytesIO(body)
+    return None
 
 
-def _usual_headers(is_secure: bool) -> list[tuple[str, str]]:
-    """What those who put headers on every answer put on an empty one."""
-    request, empty = HttpRequest(), HttpResponse()
-    request.is_secure = lambda: is_secure  # type: ignore[method-assign]
-    before = set(empty.headers)
-    for usual in (
-        SecurityMiddleware,
-        XFrameOptionsMiddleware,
-        ContentPolicyMiddleware,
-        PermissionsPolicyMiddleware,
-    ):
-        usual(lambda _: empty).process_response(request, empty)
-    return [(name, value) for name, value in empty.items() if name not in before]
+def _drain(request: HttpRequest) -> None:
+    left = DRAIN_MAX_BYTES if isinstance(request, WSGIRequest) and request.META.get("wsgi.input_terminated") else 0
+    with contextlib.suppress(Exception):  # each server has its own for a caller that went away
+        while left > 0 and (part := request.META["wsgi.input"].read(65_536)):
+            left -= len(part)
+
+
+class WebhooksMiddleware(Middleware):
+    """Hand a notification to its view, past what is for shoppers: sessions, forms, languages, messages.
+
+    A signature is all the login that a provider has. The rest was a sixth of the cost of a repeated notification.
+    """
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        view = WEBHOOKS.get(request.path_info)
+        if view is None:
+            return self.get_response(request)
+        request.get_host()  # refuses a foreign one
+        translation.activate("en")  # not the language of this thread's last shopper
+        try:
+            response: HttpResponse = view(request)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            response = problem_response(problem, request)
+        response.headers.setdefault("Content-Length", str(len(response.content)))
+        return response
+
+
+class LanguageMiddleware(LocaleMiddleware):
+    """Django's, without the search for a language in the path; the admin is English."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        # the admin's own words have no translation, and half of one misleads
+        is_admin = request.path_info.startswith("/admin/")
+        translation.activate("en" if is_admin else translation.get_language_from_request(request))
+        request.LANGUAGE_CODE = translation.get_language()
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        patch_vary_headers(response, ("Accept-Language",))
+        response.headers.setdefault("Content-Language", translation.get_language())
+        return response
+
+
+class MessagesMiddleware(MessageMiddleware):
+    """Django's, for pages: a program has nobody to show a message to."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        if not is_of_api(request.path_info):
+            super().process_request(request)
+
+
+class QueryMiddleware(Middleware):
+    """Refuse NUL in a query string with 400: no text of PostgreSQL holds it, and the admin's filters would ask."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "%00" in request.META.get("QUERY_STRING", ""):
+            raise BadRequest("The query string holds NUL (%00); leave it out.")
+        return self.get_response(request)
+
+
+class DatabaseAwayMiddleware(Middleware):
+    """Show a page instead of a problem document to a shopper while the database is away; stands last."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        away = outage(exception)
+        return None if away is None else fallbacks.database_away(request, away)

@@ -1,8 +1,9 @@
-"""Sessions in the database; a guest's key follows from their CSRF cookie, so that looking at pages leaves no row.
+"""Sessions in the database, where a guest's key follows from the CSRF cookie.
 
-Every page has a form, so a browser has that cookie before it can post anything, and sends it with each copy of a
-form: a double click, a retry and a second tab meet in one session, although none of them had a session cookie. The
-cookie is 190 random bits. A login makes a session of its own (`shop.web.login`), so this key is never a member's.
+Looking at pages leaves no row. Every page has a form, so a browser holds that cookie (190 random bits) before it
+can post, and sends it with each copy of a form: a double click, a retry and a second tab meet in one session
+although none of them had a session cookie. A login makes a session of its own (`shop.web.login`), so this key is
+never a member's.
 """
 
 import hashlib
@@ -17,20 +18,21 @@ from django.utils import timezone
 
 from idempotency.views import SAFE_METHODS
 from shop.platform.fallbacks import is_of_api
+from shop.platform.middleware import Middleware
 
-BASKET = "/basket"  # shows what a guest's form began, although the answer with its cookie may be lost
+BASKET = "/basket"  # shows what a guest's form began, even if the answer with the session cookie was lost
 
 
 class SessionStore(db.SessionStore):
     """Django's, for `SESSION_ENGINE`, with a key for guests whose row is still to be written.
 
     Args:
-        session_key: what the session cookie says; None without one.
-        guest: called for the guest's key where the cookie is missing, or names a session that is gone.
-        looks: whether to look for the guest's row; if not, a browser without a session cookie costs no SQL.
+        session_key: of the session cookie; None without one.
+        guest: returns the guest's key, used where the cookie is missing or names a session that is gone.
+        looks: read the guest's row; False spares a browser without a session cookie the SQL.
 
     Attributes:
-        has_guest: whether the row is there, or was begun, under the guest's key.
+        has_guest: the guest's row is there, or was begun.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class SessionStore(db.SessionStore):
         super().__init__(session_key or (guest and guest()))
 
     def load(self) -> dict[str, Any]:
-        """As Django's, which forgets a key without a row: then the guest's, which stays."""
+        """Load the row as Django does, which forgets a key without one; then the guest's, whose key stays."""
         found: dict[str, Any] = super().load() if self._named or self._guest is None else {}
         if self._guest is not None and not (self._named and self.session_key):
             self._session_key = self._guest()
@@ -52,7 +54,7 @@ class SessionStore(db.SessionStore):
         return found
 
     def begin(self) -> None:
-        """Write the row of a guest, if it is not there: an unexpired one stays as it is."""
+        """Write a guest's row unless an unexpired one is there."""
         if self._guest is None or self.session_key != self._guest():
             return
         self.model.objects.filter(session_key=self.session_key, expire_date__lte=timezone.now()).delete()
@@ -60,17 +62,14 @@ class SessionStore(db.SessionStore):
         self.has_guest = True
 
     def save(self, must_create: bool = False) -> None:
-        """As Django's, which updates a row that a guest may not have yet."""
+        """Save as Django does, which updates a row that a guest may not have yet."""
         if not must_create:
             self.begin()
         super().save(must_create)
 
 
-class GuestsMiddleware:
-    """Give pages a session that knows guests, and guests the cookie of theirs; stands after CsrfViewMiddleware."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
+class GuestsMiddleware(Middleware):
+    """Give pages a session that knows guests, and guests its cookie; stands after CsrfViewMiddleware."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if is_of_api(request.path_info):
@@ -80,14 +79,14 @@ class GuestsMiddleware:
         session = SessionStore(cookie, guest=lambda: guest_key(_secret(request)), looks=looks)
         request.session = session
         response = self.get_response(request)
-        is_theirs = session is request.session and session.has_guest and session.session_key is not None
-        if is_theirs and response.status_code < 500:
-            _tell(response, session)
+        is_guests = session is request.session and session.has_guest and session.session_key is not None
+        if is_guests and response.status_code < 500:
+            _set_cookie(response, session)
         return response
 
 
 def guest_key(secret: str) -> str:
-    """The session key of the guest with this CSRF secret, 32 characters; the secret does not follow from it."""
+    """Derive the session key of the guest with this CSRF secret; the secret does not follow from it."""
     return hashlib.sha256(f"shop.platform.sessions {secret}".encode()).hexdigest()[:32]
 
 
@@ -97,8 +96,8 @@ def _secret(request: HttpRequest) -> str:
     return str(request.META["CSRF_COOKIE"])
 
 
-def _tell(response: HttpResponse, session: SessionStore) -> None:
-    """The cookie alone: Django's middleware would save the session too, over what another tab has saved."""
+def _set_cookie(response: HttpResponse, session: SessionStore) -> None:
+    """Set the cookie alone: Django's middleware would also save the session, over another tab's."""
     response.set_cookie(
         settings.SESSION_COOKIE_NAME,
         str(session.session_key),

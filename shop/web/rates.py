@@ -10,7 +10,6 @@ import threading
 import time
 import unicodedata
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -26,6 +25,7 @@ from payments.api.throttling import THROTTLED
 from payments.channels.sharing import give_back, shared
 from shop.platform.clientip import client_network
 from shop.platform.fallbacks import is_of_api
+from shop.platform.middleware import Middleware
 from shop.web import problems
 from shop.web.decorators import View
 
@@ -96,14 +96,11 @@ class OneProcess:
 _here = OneProcess()
 
 
-class FormRateMiddleware:
+class FormRateMiddleware(Middleware):
     """429 for a page's form above `FORM_POSTS_PER_MINUTE`: of a member, or of all guests of one address.
 
     Stands after authentication and before every view, so what it refuses burns no key and writes nothing.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.method in SAFE_METHODS or is_of_api(request.path_info):
