@@ -1,6 +1,6 @@
-"""What the order page shows: an order and its payment, read once and reduced to the shopper's next step.
+"""An order and its payment as the order page shows them, reduced to the shopper's next step.
 
-Reads only; the payments app's own JSON is the source, so the page and the API cannot tell different stories.
+Reads only. The payments app's own JSON is the source, so page and API cannot disagree.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,25 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
 from payments.api.serializers import represent_attempt
-from payments.models import Attempt, Payment, Refund
+from payments.models import Attempt, Payment
 from payments.providers.base import NextActionType
 from payments.states import AttemptStatus
-from shop.models import Order, OrderItem, OrderStatus
+from shop.models import Order, OrderStatus
 from shop.orders import placing as orders
-from shop.web.refundview import NotTaken, RefundView, Standing, not_taken_of, refunds_of
+from shop.web.refundview import (
+    Progress,
+    RefundView,
+    UncountedPayment,
+    latest_refunds,
+    refunds_of,
+    uncounted_payments,
+)
 
 PAGE_SIZE = 20  # orders on a page of the history
 
 
 class Stage(StrEnum):
-    """The panels of the page; exactly one is shown."""
+    """Panels of the page; exactly one is shown."""
 
     CHOOSE = "choose"  # nothing begun: choose a channel
     PAYING = "paying"  # an attempt is open: scan, or go on at the provider
@@ -45,7 +52,7 @@ FINAL = frozenset({Stage.PAID, Stage.CLOSED, Stage.REFUNDED})
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The open attempt that the shopper should go on with."""
+    """An open attempt that the shopper can go on with."""
 
     channel: str
     method: str
@@ -56,26 +63,26 @@ class Action:
 
     @property
     def by_form(self) -> bool:
-        """Whether the way on leads through us, who get a fresh code or link where this one is over."""
+        """True if the way on leads through us, who get a fresh code or link where this one is over."""
         if self.expires_at is None:
             return False
-        # a link is not followed before it is pressed, which may be long after the page was drawn
+        # a link may be pressed long after the page was drawn
         return self.expires_at <= timezone.now() if self.is_qr_code else True
 
     @property
     def is_qr_code(self) -> bool:
-        """Whether `url` is to be scanned, not followed."""
+        """True if `url` is to be scanned, not followed."""
         return self.type is NextActionType.QR_CODE
 
     @property
     def qr_svg(self) -> SafeString:
-        """`url` as a QR code without any script, style or outside file."""
+        """QR code of `url` without script, style or outside file."""
         drawn = segno.make(self.url, error="m", micro=False).svg_inline(border=0, omitsize=True, svgclass="qr")
         return mark_safe(drawn)  # noqa: S308 - segno writes paths only, never the text
 
     @property
     def sandbox_url(self) -> str:
-        """The sandbox's pretended phone for this QR code; empty where the channels are real."""
+        """URL of the sandbox's pretended phone for this QR code; empty where the channels are real."""
         if settings.SANDBOX_URL and self.url.startswith(f"{settings.SANDBOX_URL}/"):
             return self.url  # the code itself leads there
         prepay = parse_qs(urlsplit(self.url).query).get("pr", [""])[0]
@@ -85,81 +92,86 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """An order in the history.
-
-    Attributes:
-        badge: what its colour is called.
-        words: where it stands; a refund that is on its way or was partial counts more than the status.
-    """
-
-    order: Order
-    badge: str
-    words: Any
-
-
-@dataclass(frozen=True, slots=True)
 class OrderView:
     """An order as its page shows it.
 
     Attributes:
-        state: changes whenever the page would look different; means nothing else.
-        newest: whether `action` is the newest one, which is shown where nobody asks for another.
-        open_attempts: how many may still be paid.
-        not_taken: payments that came in and do not count.
-        refundable_minor: what was paid and is neither back nor on its way back.
+        action: to go on with, if any: the one asked for, else the newest.
+        newest: the newest action.
+        open_attempts: number of attempts that may still be paid.
+        refunds: of the payment, oldest first.
+        uncounted: payments that came in and do not count.
+        refundable_minor: paid, and neither back nor on its way back.
     """
 
     order: Order
-    items: list[OrderItem]
     stage: Stage
-    state: str
     action: Action | None
-    newest: bool
-    minutes_left: int
+    newest: Action | None
+    payment_version: int | None
     open_attempts: int
     refunds: list[RefundView]
-    not_taken: list[NotTaken]
+    uncounted: list[UncountedPayment]
     refundable_minor: int
 
     @property
-    def asked_back(self) -> list[RefundView]:
+    def state(self) -> str:
+        """Text that changes whenever the page would look different; it means nothing else."""
+        parts = [
+            self.stage,
+            str(self.order.version),
+            str(self.payment_version or ""),
+            self.newest.out_trade_no if self.newest else "",
+            *(one.fingerprint for one in self.refunds),
+            *(str(one.anomaly.pk) for one in self.uncounted),
+        ]
+        if self.stage in FINAL and self.open_attempts:
+            parts.append(f"{self.open_attempts} open")
+        return "-".join(parts)
+
+    @property
+    def minutes_left(self) -> int:
+        """Whole minutes until the order closes unpaid."""
+        return max(0, int((self.order.expires_at - timezone.now()).total_seconds()) // 60)
+
+    @property
+    def order_refunds(self) -> list[RefundView]:
         """Refunds of what the order was paid with."""
         return [one for one in self.refunds if not one.refund.anomaly_id]
 
     @property
     def going_back(self) -> bool:
-        """Whether all that the order was paid with is asked back."""
+        """True if a refund of all that the order was paid with is under way."""
         return self.stage is Stage.PAID and not self.refundable_minor
 
     @property
     def delayed(self) -> bool:
-        """Whether a refund of what the order was paid with is not carried out by its provider."""
-        return any(one.standing is Standing.DELAYED for one in self.asked_back)
+        """True if the provider has not carried out a refund of what the order was paid with."""
+        return any(one.progress is Progress.DELAYED for one in self.order_refunds)
 
     @property
     def charged_once(self) -> bool:
-        """Whether no other payment has come in, and none may."""
-        return not self.not_taken and not self.open_attempts
+        """True if no other payment has come in, and none can."""
+        return not self.uncounted and not self.open_attempts
 
     @property
     def timed_out(self) -> bool:
-        """Whether its time was over before it was closed; else somebody cancelled it."""
+        """True if its time was over before it was closed; else somebody cancelled it."""
         return self.order.closing_at is None or self.order.closing_at >= self.order.expires_at
 
     @property
     def final(self) -> bool:
-        """Whether nothing more can come, so that the page may stop asking."""
+        """True if nothing more can come, so that the page may stop polling."""
         return self.stage in FINAL and not self.open_attempts and not any(one.open for one in self.refunds)
 
     @property
     def payable(self) -> bool:
-        """Whether the form that chooses a channel is shown."""
+        """True if the form that chooses a channel is shown."""
         return self.stage in {Stage.CHOOSE, Stage.PAYING, Stage.CHECKING}
 
     @property
     def panel(self) -> str:
-        """Template of the panel for the stage."""
+        """Template of the stage's panel."""
         return f"shop/stage/{self.stage}.html"
 
     @property
@@ -169,7 +181,7 @@ class OrderView:
 
     @property
     def step(self) -> int:
-        """Position in "ordered, pay, done", from 1."""
+        """Number of the current step in "ordered, pay, done", from 1."""
         return 3 if self.stage in {Stage.PAID, Stage.REFUNDED} else 2
 
 
@@ -178,73 +190,45 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
 
     Args:
         order_id: which order.
-        user_id: whose.
-        by: ``channel.method`` of the open attempt to show, the method may be left out; else the newest is.
+        user_id: of its owner.
+        by: ``channel.method`` of the open attempt to show, the method may be left out; empty: the newest.
 
     Raises:
         OrderNotFound: there is none, or it is another user's.
     """
     order = orders.get_order(order_id=order_id, user_id=user_id)
     payment = Payment.objects.filter(order_id=order_id).first()
-    attempts = list(payment.attempts.order_by("id")) if payment else []
-    actions = _actions(attempts)
-    newest = actions[-1] if actions else None
-    named = [action for action in actions if by and f"{action.channel}.{action.method}".startswith(by)]
-    uncertain = any(attempt.status == AttemptStatus.UNCERTAIN for attempt in attempts)
-    stage = _stage(order, action=newest, uncertain=uncertain)
-    open_attempts = sum(attempt.is_live for attempt in attempts)
-    refunds = refunds_of(payment) if payment else []
-    not_taken = not_taken_of(payment, refunds) if payment else []
-    return OrderView(
-        order=order,
-        items=order.lines,
-        stage=stage,
-        state="-".join(
-            [
-                stage,
-                str(order.version),
-                str(payment.version) if payment else "",
-                newest.out_trade_no if newest else "",
-                *(one.state for one in refunds),
-                *(str(one.anomaly.pk) for one in not_taken),
-                *([f"{open_attempts} open"] if stage in FINAL and open_attempts else []),
-            ]
-        ),
-        action=named[-1] if named else newest,
-        newest=not named or named[-1] is newest,
-        minutes_left=max(0, int((order.expires_at - timezone.now()).total_seconds()) // 60),
-        open_attempts=open_attempts,
+    if payment is None:
+        return _view(order, [], by=by, payment_version=None, refunds=[], uncounted=[], refundable_minor=0)
+    refunds = refunds_of(payment)
+    return _view(
+        order,
+        list(payment.attempts.order_by("id")),
+        by=by,
+        payment_version=payment.version,
         refunds=refunds,
-        not_taken=not_taken,
-        refundable_minor=payment.paid_minor - payment.refunded_minor - payment.reserved_minor if payment else 0,
+        uncounted=uncounted_payments(payment, refunds),
+        refundable_minor=payment.paid_minor - payment.refunded_minor - payment.reserved_minor,
     )
 
 
-def rows_of(shown: Sequence[Order]) -> list[Row]:
-    """The orders as the history shows them."""
-    # of what the order was paid with; a payment that it did not need goes back without its history
-    refunds = Refund.objects.filter(payment__order_id__in=[order.id for order in shown], anomaly__isnull=True)
-    asked = refunds.select_related("payment").order_by("created_at", "id")
-    newest = {refund.payment.order_id: RefundView(refund) for refund in asked}
-    return [_row(order, newest.get(order.id)) for order in shown]
-
-
-def _row(order: Order, refund: RefundView | None) -> Row:
-    if refund is None or order.status != OrderStatus.PAID:
-        return Row(order, order.status, order.get_status_display())
-    match refund.standing:
-        case Standing.UNDER_WAY:
-            return Row(order, OrderStatus.PENDING.value, _("Refund on its way"))
-        case Standing.DELAYED:
-            return Row(order, OrderStatus.PENDING.value, _("Refund delayed"))
-        case Standing.REFUSED:
-            return Row(order, order.status, _("Paid, refund refused"))
-        case Standing.DONE:
-            return Row(order, OrderStatus.REFUNDED.value, _("Partly refunded"))
+def _view(order: Order, attempts: Sequence[Attempt], *, by: str, **of_payment: Any) -> OrderView:
+    actions = _actions(attempts)
+    newest = actions[-1] if actions else None
+    wanted = [action for action in actions if by and f"{action.channel}.{action.method}".startswith(by)]
+    uncertain = any(attempt.status == AttemptStatus.UNCERTAIN for attempt in attempts)
+    return OrderView(
+        order=order,
+        stage=_stage(order, action=newest, uncertain=uncertain),
+        action=wanted[-1] if wanted else newest,
+        newest=newest,
+        open_attempts=sum(attempt.is_live for attempt in attempts),
+        **of_payment,
+    )
 
 
 def _actions(attempts: Sequence[Attempt]) -> list[Action]:
-    """What the shopper can go on with, oldest first."""
+    """List what the shopper can go on with, oldest first."""
     shown = [(represent_attempt(row), row.next_action_expires_at) for row in attempts]
     return [
         Action(
@@ -271,3 +255,38 @@ def _stage(order: Order, *, action: Action | None, uncertain: bool) -> Stage:
     if action:
         return Stage.PAYING
     return Stage.CHECKING if uncertain else Stage.CHOOSE
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An order in the history.
+
+    Attributes:
+        badge: name of its colour.
+        label: its status, or that of its latest refund while it is paid.
+    """
+
+    order: Order
+    badge: str
+    label: Any
+
+
+_REFUND_BADGES = {
+    Progress.UNDER_WAY: (OrderStatus.PENDING, _("Refund on its way")),
+    Progress.DELAYED: (OrderStatus.PENDING, _("Refund delayed")),
+    Progress.REFUSED: (OrderStatus.PAID, _("Paid, refund refused")),
+    Progress.DONE: (OrderStatus.REFUNDED, _("Partly refunded")),
+}
+
+
+def rows_of(shown: Sequence[Order]) -> list[Row]:
+    """Describe orders as the history shows them."""
+    refunds = latest_refunds([order.id for order in shown if order.status == OrderStatus.PAID])
+    return [_row(order, refunds.get(order.id)) for order in shown]
+
+
+def _row(order: Order, refund: RefundView | None) -> Row:
+    if refund is None:
+        return Row(order, order.status, order.get_status_display())
+    badge, label = _REFUND_BADGES[refund.progress]
+    return Row(order, badge.value, label)

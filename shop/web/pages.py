@@ -240,7 +240,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     if found.action and found.action.channel == channel and found.action.type == NextActionType.REDIRECT:
         return redirect(found.action.url)
     address = reverse("order", kwargs={"order_id": order_id})
-    return redirect(address if found.newest else f"{address}?by={by}")
+    return redirect(address if found.action is found.newest else f"{address}?by={by}")
 
 
 @members_only(back_to="order")

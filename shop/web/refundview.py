@@ -1,17 +1,20 @@
-"""Money on its way back, and payments that don't count, as the shopper sees them. Reads only."""
+"""Refunds, and payments that do not count for their order, as the shopper sees them. Reads only."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from payments.models import Anomaly, Payment, Refund
 from payments.states import OPEN_REFUNDS, RefundStatus
 
 
-class Standing(StrEnum):
-    """How far a refund is."""
+class Progress(StrEnum):
+    """Progress of a refund."""
 
     UNDER_WAY = "under_way"
     DELAYED = "delayed"  # the provider has not carried it out; we keep trying, and a person looks at it
@@ -19,11 +22,11 @@ class Standing(StrEnum):
     REFUSED = "refused"  # nothing moved, and nothing will by itself
 
 
-_WORDS = {
-    Standing.UNDER_WAY: _("Being processed"),
-    Standing.DELAYED: _("Delayed"),
-    Standing.DONE: _("Done"),
-    Standing.REFUSED: _("Refused"),
+_LABELS = {
+    Progress.UNDER_WAY: _("Being processed"),
+    Progress.DELAYED: _("Delayed"),
+    Progress.DONE: _("Done"),
+    Progress.REFUSED: _("Refused"),
 }
 
 
@@ -34,33 +37,33 @@ class RefundView:
     refund: Refund
 
     @property
-    def standing(self) -> Standing:
-        """How far it is. An open one has its provider's word only where that did not carry it out."""
+    def progress(self) -> Progress:
+        """Progress; an open refund has a message from its provider only where that did not carry it out."""
         if self.open:
-            return Standing.DELAYED if self.refund.message else Standing.UNDER_WAY
-        return Standing.DONE if self.refund.status == RefundStatus.SUCCEEDED else Standing.REFUSED
+            return Progress.DELAYED if self.refund.message else Progress.UNDER_WAY
+        return Progress.DONE if self.refund.status == RefundStatus.SUCCEEDED else Progress.REFUSED
 
     @property
-    def words(self) -> Any:
-        """The same, for the list."""
-        if self.standing is Standing.UNDER_WAY and self.refund.status == RefundStatus.REQUESTED:
+    def label(self) -> Any:
+        """Label of the progress."""
+        if self.progress is Progress.UNDER_WAY and self.refund.status == RefundStatus.REQUESTED:
             return _("Requested")
-        return _WORDS[self.standing]
+        return _LABELS[self.progress]
 
     @property
     def open(self) -> bool:
-        """Whether it may still succeed or fail."""
+        """True while it may succeed or fail."""
         return self.refund.status in OPEN_REFUNDS
 
     @property
-    def state(self) -> str:
-        """Changes whenever the page would say something else of it."""
+    def fingerprint(self) -> str:
+        """Text that changes whenever the page would say something else of it."""
         return f"{self.refund.status}{'!' if self.refund.message else ''}"
 
 
 @dataclass(frozen=True, slots=True)
-class NotTaken:
-    """A payment that came in and does not count: of another amount, too late, or a second one.
+class UncountedPayment:
+    """A payment that does not count for the order: of another amount, too late, or a second one.
 
     Attributes:
         refund: by which our policy gives it back; None where a person decides.
@@ -71,43 +74,53 @@ class NotTaken:
 
     @property
     def is_second(self) -> bool:
-        """Whether the order was paid before."""
+        """True if the order was paid before."""
         return self.anomaly.kind == Anomaly.Kind.PAID_TWICE
 
     @property
     def is_late(self) -> bool:
-        """Whether the order was closed before."""
+        """True if the order was closed before."""
         return self.anomaly.kind == Anomaly.Kind.PAID_AFTER_CLOSE
 
     @property
-    def standing(self) -> str:
-        """How far its refund is; empty without one."""
-        return self.refund.standing if self.refund else ""
+    def progress(self) -> str:
+        """Progress of its refund; empty without one."""
+        return self.refund.progress if self.refund else ""
 
     @property
     def amount_minor(self) -> int:
-        """What came in, in minor units of `currency`."""
+        """Amount in minor units of `currency`."""
         return int(self.anomaly.detail["amount_minor"])
 
     @property
     def currency(self) -> str:
-        """That in which it came, which may be another than the order's."""
+        """Currency, which may be another than the order's."""
         return str(self.anomaly.detail["currency"])
 
 
 def refunds_of(payment: Payment) -> list[RefundView]:
-    """In the order in which they were asked for."""
-    rows = payment.refunds.select_related("anomaly", "payment").order_by("created_at", "id")
-    return [RefundView(refund) for refund in rows]
+    """List the payment's refunds, oldest first."""
+    return [RefundView(refund) for refund in _oldest_first(payment.refunds.select_related("anomaly", "payment"))]
 
 
-def not_taken_of(payment: Payment, refunds: list[RefundView]) -> list[NotTaken]:
-    """In the order in which they came.
+def latest_refunds(order_ids: Iterable[UUID]) -> dict[UUID, RefundView]:
+    """Map orders to their latest refund, if any; not of payments that the order did not need."""
+    rows = Refund.objects.filter(payment__order_id__in=order_ids, anomaly__isnull=True).select_related("payment")
+    return {refund.payment.order_id: RefundView(refund) for refund in _oldest_first(rows)}
+
+
+def uncounted_payments(payment: Payment, refunds: list[RefundView]) -> list[UncountedPayment]:
+    """List what came in and does not count, oldest first.
 
     Args:
+        payment: of the order.
         refunds: all of the payment's.
     """
     by_policy = {one.refund.anomaly_id: one for one in refunds}
-    # of what is filed about a payment, this names payments that came in, and not refunds or notifications
+    # other anomalies of a payment are about its refunds or notifications
     filed = payment.anomalies.filter(detail__has_key="expected_minor").order_by("id")
-    return [NotTaken(anomaly, by_policy.get(anomaly.pk)) for anomaly in filed]
+    return [UncountedPayment(anomaly, by_policy.get(anomaly.pk)) for anomaly in filed]
+
+
+def _oldest_first(refunds: QuerySet[Refund, Refund]) -> QuerySet[Refund, Refund]:
+    return refunds.order_by("created_at", "id")
