@@ -36,7 +36,9 @@ def clock(milliseconds: int) -> str:
     seconds = milliseconds // 1000
     days, hours = divmod(seconds // 3600, 24)
     left = f"{hours:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{ngettext('%(days)d day', '%(days)d days', days) % {'days': days}} {left}" if days else left
+    if not days:
+        return left
+    return ngettext("%(days)d day", "%(days)d days", days) % {"days": days} + f" {left}"
 
 
 @register.simple_tag(takes_context=True)

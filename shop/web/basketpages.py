@@ -104,7 +104,7 @@ def order(request: HttpRequest) -> HttpResponse:
         return _page(request, form=form, status=400)
     wanted = {sku: quantity for sku, quantity in form.wanted.items() if quantity}
     if not wanted:
-        messages.info(request, _("There was nothing to order."))
+        messages.info(request, _("There is nothing to order in your basket."))
         return redirect("basket")
     basket.require(request.session, quantities={sku: form.held[sku] for sku in wanted})
     placed = orders.create_order(user_id=user_id_of(request), quantities=wanted)

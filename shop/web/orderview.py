@@ -272,9 +272,9 @@ class Row:
 
 
 _REFUND_BADGES = {
-    Progress.UNDER_WAY: (OrderStatus.PENDING, _("Refund on its way")),
+    Progress.UNDER_WAY: (OrderStatus.PENDING, _("Refund in progress")),
     Progress.DELAYED: (OrderStatus.PENDING, _("Refund delayed")),
-    Progress.REFUSED: (OrderStatus.PAID, _("Paid, refund refused")),
+    Progress.REFUSED: (OrderStatus.PAID, _("Paid, refund declined")),
     Progress.DONE: (OrderStatus.REFUNDED, _("Partly refunded")),
 }
 

@@ -97,7 +97,7 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
             return problems.render_problem(request, gone)
     told: Any = problems.STALE.get(problem.code)
     if problem.code == "idempotency_key_reused":  # whose first use may have been refused
-        told = _("This page has been renewed. What was ordered from it is in your orders.")
+        told = _("This page has been refreshed. What you ordered is under Your orders.")
     if told is None:
         return problems.render_problem(request, problem)
     messages.info(request, told)
@@ -166,8 +166,8 @@ def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
         and before.payable
         and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state
     ):
-        none_yet = _("We have just asked: no payment has come in yet. If you have paid, it shows here soon.")
-        no_answer = _("We have just asked, and the payment service does not answer. We keep asking.")
+        none_yet = _("No payment has arrived yet. If you have paid, it will show here soon.")
+        no_answer = _("The payment service isn't responding. We keep checking.")
         messages.info(request, none_yet if answered else no_answer)
     return redirect("order", order_id=order_id)
 
@@ -259,7 +259,9 @@ def _refund_noted(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 
 def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -> HttpResponse:
     if problem.code == "provider_unavailable":  # it is reserved, and ended by the completer
-        messages.info(request, _("The payment service does not answer. Your refund is noted, and we keep asking."))
+        messages.info(
+            request, _("The payment service isn't responding. We saved your refund request and keep trying.")
+        )
         return redirect("order", order_id=order_id)
     if problem.code == "refund_exceeds_paid":
         return _too_much(request, problem, found=view_of(order_id=order_id, user_id=user_id_of(request)))
@@ -269,7 +271,7 @@ def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -
 def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> HttpResponse:
     """The form with what was typed and what is left by now, or the order, where nothing is."""
     if not found.refundable_minor:
-        messages.info(request, _("A refund of all that was paid was asked for before. Nothing more was moved."))
+        messages.info(request, _("A refund of the full amount was already requested."))
         return redirect("order", order_id=found.order.id)
     form = _refund_form(found, request.POST)
     form.add_error("amount", problems.words_for(problem.code).text)

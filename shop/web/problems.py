@@ -23,78 +23,77 @@ class Words:
 
 
 _WORDS = {
-    "product_not_found": Words(_("We don't sell this"), _("This product does not exist, or not any more.")),
+    "product_not_found": Words(_("Product not found"), _("This product doesn't exist or is no longer available.")),
     "order_not_found": Words(
-        _("No such order"), _("This order does not exist, or it belongs to another account.")
+        _("Order not found"), _("This order doesn't exist, or it belongs to another account.")
     ),
     "out_of_stock": Words(
-        _("Not enough left"),
-        _("There are fewer left than you asked for. Nothing was ordered; try fewer."),
+        _("Not enough in stock"),
+        _("We have fewer than you asked for. Nothing was ordered. Try a smaller quantity."),
     ),
-    "flash_sale_only": Words(
-        _("Only in the flash sale"), _("This product cannot be ordered here. It is sold in a flash sale.")
-    ),
+    "flash_sale_only": Words(_("Flash sale only"), _("This product is sold in a flash sale only.")),
     "basket_full": Words(
-        _("Your basket is full"), _("It holds 20 different products. Order what is in it first, or take some out.")
+        _("Your basket is full"),
+        _("A basket holds up to 20 different products. Order these first, or remove some."),
     ),
     "mixed_currency": Words(
-        _("Two currencies in one order"),
-        _("Your basket holds prices in different currencies. Take some out and order them afterwards."),
+        _("Different currencies"),
+        _("Your basket has items in different currencies. Remove some and order them separately."),
     ),
-    "flash_sale_not_found": Words(_("No flash sale here"), _("There is no flash sale of this product.")),
+    "flash_sale_not_found": Words(_("No flash sale"), _("This product has no flash sale.")),
     "flash_sale_not_running": Words(
-        _("The sale is not on"), _("It has not begun, or it is over. Nothing was ordered.")
+        _("This sale isn't running"), _("It hasn't started yet, or it's over. Nothing was ordered.")
     ),
-    "sold_out": Words(_("All gone"), _("Somebody was faster: every unit is taken. Nothing was ordered.")),
+    "sold_out": Words(_("Sold out"), _("Someone was faster: all are taken. Nothing was ordered.")),
     "already_bought": Words(
-        _("You have yours"), _("Each buyer can have one, and you have bought yours. Nothing more was ordered.")
+        _("You already have one"),
+        _("One per customer, and you have already bought yours. Nothing more was ordered."),
     ),
     "refund_exceeds_paid": Words(
-        _("More than is left"),
-        _("That is more than what was paid and is not yet on its way back. Nothing was moved; ask for less."),
+        _("Amount too high"),
+        _("This is more than we can still refund. Nothing was refunded. Enter a lower amount."),
     ),
     "refund_refused": Words(
-        _("The refund was refused"),
-        _("The payment service refused it, and no money was moved. We were notified and are looking into it."),
+        _("Refund declined"),
+        _("The payment service declined it. No money was moved. We are looking into it."),
     ),
-    "order_paid": Words(_("Already paid"), _("This order is paid; there is nothing left to do.")),
+    "order_paid": Words(_("Already paid"), _("This order is paid. There is nothing left to do.")),
     "order_closed": Words(
         _("This order is closed"),
-        _("It was cancelled or its time ran out, so it cannot be paid. Nothing was charged; you can order again."),
+        _("It was cancelled or expired, so it can't be paid. You were not charged. You can order again."),
     ),
     "channel_unavailable": Words(
-        _("This way to pay is not available"), _("Nothing was charged. Please choose another way to pay.")
+        _("Payment method not available"), _("You were not charged. Choose another payment method.")
     ),
     "provider_refused": Words(
-        _("The payment could not be opened"),
-        _("The payment service refused it. Nothing was charged. Please choose another way to pay."),
+        _("We couldn't start the payment"),
+        _("The payment service declined it. You were not charged. Choose another payment method."),
     ),
     "provider_unavailable": Words(
-        _("The payment service does not answer"),
-        _("Nothing was charged. Please try again in a moment or choose another way to pay."),
+        _("The payment service isn't responding"),
+        _("You were not charged. Try again in a moment or choose another payment method."),
     ),
     "idempotency_result_expired": Words(
-        _("This was done before"),
-        _("We did this once already and will not do it again. You find the result in your orders."),
+        _("Already done"),
+        _("We have done this once and won't do it again. See the result in your orders."),
     ),
     "throttled": Words(
         _("Too many attempts"),
-        _("This was not done. Wait a little, then try once more."),
+        _("Nothing was done. Wait a moment, then try again."),
     ),
     "service_unavailable": Words(
-        _("We are away for a moment"),
-        _("We do not know yet whether it was done. Please try again in a few seconds: nothing is done twice."),
+        _("We'll be right back"),
+        _("We don't know yet whether it went through. Try again in a few seconds: nothing is done twice."),
     ),
 }
-_OTHER = Words(_("That did not work"), _("Nothing was charged. Please go back and try again."))
+_OTHER = Words(_("That didn't work"), _("You were not charged. Go back and try again."))
 
 # the form was a leftover; a fresh page is all it takes, so each page with a form says it there
 STALE = {
-    "idempotency_key_reused": _("This page was out of date and has been renewed. Please choose again."),
-    "token_unknown": _("This page was open for too long and has been renewed. Please choose again."),
+    "idempotency_key_reused": _("This page was out of date and has been refreshed. Please choose again."),
+    "token_unknown": _("This page had expired and has been refreshed. Please choose again."),
     "basket_changed": _(
-        "The basket has changed since this page was opened. Nothing more was ordered; what was ordered before is"
-        " in your orders."
+        "Your basket has changed since you opened this page. Nothing new was ordered. Earlier orders are under Your orders."
     ),
 }
 
@@ -137,7 +136,7 @@ def _way_on(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
     if ordered or problem.code == "order_not_found":
         return reverse("history"), _("Your orders")
     if problem.code in {"product_not_found", "flash_sale_only", "flash_sale_not_found"}:
-        return reverse("catalogue"), _("See what we have")
+        return reverse("catalogue"), _("Browse products")
     if problem.code == "order_closed":
         return reverse("catalogue"), _("Back to the shop")
     if "order_id" in kwargs:

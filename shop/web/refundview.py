@@ -23,10 +23,10 @@ class Progress(StrEnum):
 
 
 _LABELS = {
-    Progress.UNDER_WAY: _("Being processed"),
+    Progress.UNDER_WAY: _("Processing"),
     Progress.DELAYED: _("Delayed"),
-    Progress.DONE: _("Done"),
-    Progress.REFUSED: _("Refused"),
+    Progress.DONE: _("Refunded"),
+    Progress.REFUSED: _("Declined"),
 }
 
 

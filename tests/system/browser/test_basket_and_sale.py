@@ -119,18 +119,18 @@ def test_the_waiting_room_opens_by_itself_and_tells_who_was_late(browser: Browse
     assert early.evaluate("window.unreloaded"), "and without a reload"
     buy.click(click_count=2, no_wait_after=True)
     expect(early).to_have_url(ORDER)
-    expect(early.locator(".meta")).to_contain_text("Place in the flash sale")
+    expect(early.locator(".meta")).to_contain_text("Place in line")
 
-    expect(late.get_by_text("Every unit is taken")).to_be_visible()  # told by the poll
+    expect(late.get_by_text("All taken")).to_be_visible()  # told by the poll
     early.get_by_role("button", name="Cancel this order").click()
     expect(early.get_by_role("heading", name="This order is closed")).to_be_visible()
     late.get_by_role("button", name="Buy one now").click()  # it came back
     expect(late).to_have_url(ORDER)
     early.goto("/flash-sales/boots")
-    expect(early.get_by_text("Every unit is taken")).to_be_visible()
+    expect(early.get_by_text("All taken")).to_be_visible()
 
     late.goto("/flash-sales/boots")
-    expect(late.get_by_text("One is yours")).to_be_visible()
+    expect(late.get_by_text("You got one!")).to_be_visible()
     asked: list[str] = []
     late.on("request", lambda request: asked.append(request.url))
     late.clock.fast_forward("00:30")

@@ -219,7 +219,7 @@ def test_more_than_there_is_gets_a_sentence_and_cancel_gives_units_back(page: Pa
         with page.expect_response(lambda response: response.request.method == "POST") as answer:
             page.locator("form.buy button[data-busy]").click()
         assert answer.value.status == 409
-        expect(page.get_by_text("Not enough left")).to_be_visible()
+        expect(page.get_by_text("Not enough in stock")).to_be_visible()
         cancelled = other.post(
             f"/api/v1/orders/{taken.json()['id']}/cancel", headers={"Idempotency-Key": uuid4().hex}
         )
@@ -237,7 +237,7 @@ def test_without_script_the_same_holds(
     order_id = buy(page)
     with held_answers(shop):
         choose(page, "wechat")
-        expect(page.get_by_text("It did not answer yet").or_(press_on(page))).to_be_visible()
+        expect(page.get_by_text("No answer yet").or_(press_on(page))).to_be_visible()
     pressed_until(page, page.locator(".qr"))
     page.goto(page.get_by_text("Open the sandbox phone").get_attribute("href") or "")
     page.get_by_role("button", name="Pay").click()

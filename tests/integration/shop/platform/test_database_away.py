@@ -69,8 +69,8 @@ def test_what_a_middleware_meets_is_503_too(client: Client, caplog: pytest.LogCa
 @pytest.mark.parametrize(
     ("language", "unknown", "safe"),
     [
-        ("en", "We do not know yet whether what you just sent was done", "nothing is done or charged twice"),
-        ("zh-hans", "不能确定您刚才提交的内容是否已处理", "不会重复处理，也不会重复扣款"),
+        ("en", "know yet whether your last request went through", "nothing is ordered or charged twice"),
+        ("zh-hans", "无法确认您刚才的操作是否成功", "不会重复下单，也不会重复扣款"),
     ],
     ids=["en", "zh-hans"],
 )

@@ -88,4 +88,4 @@ def test_a_moment_is_written_as_the_language_writes_it() -> None:
 def test_a_refusal_is_told_in_the_callers_language() -> None:
     page = Client().get("/products/nothing", headers={"Accept-Language": "zh-CN"})
     assert page.status_code == 404
-    assert "我们不卖这件商品" in page.content.decode()
+    assert "商品不存在" in page.content.decode()

@@ -73,10 +73,10 @@ class TestCatalogue:
     def test_an_unknown_product_has_a_page(self, client: Client, transactional_db: None) -> None:
         response = client.get("/products/none")
         assert response.status_code == 404
-        assert b"See what we have" in response.content
+        assert b"Browse products" in response.content
 
     def test_an_empty_shop_says_so(self, client: Client, transactional_db: None) -> None:
-        assert b"nothing for sale" in client.get("/").content
+        assert b"Nothing for sale" in client.get("/").content
 
     def test_pages_hold_nothing_inline(self, shopper: Client, order: Order, channels: Any) -> None:
         """A strict Content-Security-Policy must be possible."""
@@ -115,7 +115,7 @@ class TestBuying:
         response = shopper.post("/products/mug/buy", {**fields, "quantity": "2"})
 
         assert (response.status_code, response["Location"]) == (302, "/products/mug")
-        assert b"What was ordered from it is in your orders" in shopper.get("/products/mug").content
+        assert b"What you ordered is under Your orders" in shopper.get("/products/mug").content
         assert Order.objects.count() == 1
 
     @pytest.mark.parametrize("quantity", ["0", "100", "", "x"])
@@ -163,7 +163,7 @@ class TestBuying:
         fields = form_of(shopper.get("/products/poster"), "/products/poster/buy")
         response = shopper.post("/products/poster/buy", {**fields, "quantity": "11"})
         assert response.status_code == 409
-        assert b"Not enough left" in response.content
+        assert b"Not enough in stock" in response.content
         assert form_of(response, "/products/poster/buy")["quantity"] == "11"
         Product.objects.filter(sku="poster").update(stock=50)
         more = {**form_of(shopper.get("/products/poster"), "/products/poster/buy"), "quantity": "51"}
@@ -202,7 +202,7 @@ class TestBuying:
             if token is None:
                 del body["idempotency_token"]
             assert shopper.post("/products/mug/buy", body).status_code == (302 if token else 400)
-        assert b"has been renewed" in shopper.get("/products/mug").content
+        assert b"has been refreshed" in shopper.get("/products/mug").content
         assert not Order.objects.exists()
 
     def test_without_the_csrf_token_nothing_happens(self, shopper: Client, mug: Product) -> None:
@@ -210,7 +210,7 @@ class TestBuying:
         fields.pop("csrfmiddlewaretoken")
         response = shopper.post("/products/mug/buy", fields)
         assert response.status_code == 403
-        assert b"open for too long" in response.content
+        assert b"This page has expired" in response.content
         assert b'class="button" href="/products/mug/buy"' in response.content, "which leads to the product"
 
     def test_a_guest_is_sent_to_the_login_and_back_to_the_product(self, client: Client, mug: Product) -> None:
@@ -305,7 +305,7 @@ class TestPaying:
         response = pay(shopper, order, "alipay", fields)
 
         assert (response.status_code, response["Location"]) == (302, f"/orders/{order.id.hex}")
-        assert b"has been renewed" in shopper.get(response["Location"]).content
+        assert b"has been refreshed" in shopper.get(response["Location"]).content
         assert not channels["alipay"].trades
 
     def test_no_channel_chosen_is_said_at_the_field(self, shopper: Client, order: Order, channels: Any) -> None:
@@ -315,7 +315,7 @@ class TestPaying:
 
     def test_a_shop_without_channels_says_so(self, shopper: Client, order: Order, settings: Any) -> None:
         settings.PAYMENT_CHANNELS = {}
-        assert b"No way to pay is set up" in shopper.get(f"/orders/{order.id.hex}").content
+        assert b"This shop has no payment method" in shopper.get(f"/orders/{order.id.hex}").content
 
     def test_a_silent_provider_is_shown_as_checking(self, shopper: Client, order: Order, channels: Any) -> None:
         wechat = channels["wechat"]
@@ -339,7 +339,7 @@ class TestPaying:
         response = pay(shopper, order, "wechat")
 
         assert response.status_code == 502
-        assert b"Nothing was charged" in response.content
+        assert b"You were not charged" in response.content
         assert b"internal words" not in response.content
         assert f'href="/orders/{order.id.hex}"'.encode() in response.content
 
@@ -351,7 +351,7 @@ class TestPaying:
         wechat.failing, wechat.failure = frozenset({"create"}), ProviderUnavailable("connection refused")
         response = pay(shopper, order, "wechat", fields)
         assert (response.status_code, response["Retry-After"]) == (503, "2")
-        assert b"does not answer" in response.content
+        assert b"responding" in response.content
 
         wechat.failing = frozenset()
         assert pay(shopper, order, "wechat", fields)["Location"] == f"/orders/{order.id.hex}"
@@ -387,8 +387,8 @@ class TestPaying:
     ) -> None:
         path = f"/orders/{order.id.hex}"
         none_yet, no_answer = (
-            b"We have just asked: no payment has come in yet.",
-            b"does not answer. We keep asking.",
+            b"No payment has arrived yet.",
+            b"responding. We keep checking.",
         )
         pay(shopper, order, "wechat")
         assert none_yet in shopper.get(f"{path}?check=1", follow=True).content
@@ -549,7 +549,7 @@ def test_an_unknown_address_has_our_page_with_debug_too(
     for settings.DEBUG in (False, True):
         for ask in (client.get, client.post, Client(enforce_csrf_checks=True).post):
             answer = ask("/no/such/page")
-            assert (answer.status_code, b"There is nothing here" in answer.content) == (404, True)
+            assert (answer.status_code, b"Page not found" in answer.content) == (404, True)
     switched = client.post("/i18n/setlang/", {"language": "en"}, headers={"Referer": "http://testserver/nowhere"})
     assert switched["Location"] == "http://testserver/nowhere"
 

@@ -69,16 +69,16 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(
     assert first["Location"] == second["Location"] == path
     refund = Refund.objects.get()
     assert (refund.amount_minor, refund.reason, refund.status) == (550, "too small", "processing")
-    assert "¥5.50 · too small Being processed" in page_of(shopper, paid)
-    assert "Refund on its way" in shopper.get("/orders").content.decode()
+    assert "¥5.50 · too small Processing" in page_of(shopper, paid)
+    assert "Refund in progress" in shopper.get("/orders").content.decode()
     before = shopper.get(f"{path}/status").json()
     assert before["final"] is False, "the page goes on looking"
 
     given_back(refund, channels)
     after = shopper.get(f"{path}/status").json()
     assert (after["final"], after["state"] != before["state"]) == (True, True)
-    assert "¥5.50 · too small Done" in page_of(shopper, paid)
-    assert "at most ¥34.30" in page_of(shopper, paid)
+    assert "¥5.50 · too small Refunded" in page_of(shopper, paid)
+    assert "up to ¥34.30" in page_of(shopper, paid)
     assert "Partly refunded" in shopper.get("/orders").content.decode()
     assert ask(shopper, paid, "39.80", fields)["Location"] == path  # the old form with another amount: renewed
     assert Refund.objects.count() == 1
@@ -98,18 +98,18 @@ def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(
     path = f"/orders/{paid.id.hex}"
     sent, second_tab = (form_of(shopper.get(path), f"{path}/refund") for _ in range(2))
     more = ask(shopper, paid, "39.81", sent)
-    assert (more.status_code, b"Nothing was moved; ask for less." in more.content) == (409, True)
+    assert (more.status_code, b"Nothing was refunded. Enter a lower amount." in more.content) == (409, True)
     again = form_of(more, f"{path}/refund")
     assert (again["amount"], again["reason"]) == ("39.81", "too small")
     assert ask(shopper, paid, "10", again).status_code == 302
 
     replayed = ask(shopper, paid, "39.81", sent)
     assert (replayed.status_code, replayed["Idempotent-Replayed"]) == (409, "true")
-    assert "at most ¥29.80" in replayed.content.decode(), "with what is true by now"
+    assert "up to ¥29.80" in replayed.content.decode(), "with what is true by now"
     assert ask(shopper, paid, "29.80").status_code == 302
     nothing_left = ask(shopper, paid, "39.80", second_tab)
     assert nothing_left["Location"] == path
-    assert "A refund of all that was paid was asked for before. Nothing more was moved." in page_of(shopper, paid)
+    assert "A refund of the full amount was already requested." in page_of(shopper, paid)
     assert sorted(Refund.objects.values_list("amount_minor", flat=True)) == [1000, 2980]
 
 
@@ -117,16 +117,16 @@ def test_refusals_are_sentences(shopper: Client, paid: Order, channels: Any) -> 
     wechat = channels["wechat"]
     wechat.failing, wechat.failure = frozenset({"refund"}), ProviderRejected("NOAUTH", "internal words")
     refused = ask(shopper, paid, "1")
-    assert (refused.status_code, b"The refund was refused" in refused.content) == (409, True)
+    assert (refused.status_code, b"Refund declined" in refused.content) == (409, True)
     assert b"internal words" not in refused.content
-    assert "Paid, refund refused" in shopper.get("/orders").content.decode()
-    told = "It was refused, and no money was moved. We were notified. You can ask again. Refused"
+    assert "Paid, refund declined" in shopper.get("/orders").content.decode()
+    told = "The payment service declined it. No money was moved. We are looking into it. You can request it again. Declined"
     assert f"¥1.00 · too small {told}" in page_of(shopper, paid)
 
     wechat.failure = ProviderUnavailable("connection refused")
     assert ask(shopper, paid, "2")["Location"] == f"/orders/{paid.id.hex}"
     noted = page_of(shopper, paid)
-    assert "Your refund is noted" in noted
+    assert "We saved your refund request" in noted
     assert "¥2.00 · too small Requested" in noted
 
 
@@ -138,22 +138,22 @@ def test_a_refund_that_is_not_carried_out_is_not_shown_as_on_its_way(
     channels["wechat"].refund_result = RefundResult(status=status, message="NOT_ENOUGH")
     assert ask(shopper, paid, "39.80").status_code == 302
     page, before = page_of(shopper, paid), shopper.get(f"{path}/status").json()
-    assert "Refund delayed ¥39.80 The payment service has not carried out this refund yet. We keep trying" in page
-    assert "¥39.80 · too small The payment service has not" in page
-    assert "on its way" not in page
+    assert "Refund delayed ¥39.80 This refund is delayed at the payment service. We keep trying" in page
+    assert "¥39.80 · too small This refund is delayed" in page
+    assert "being refunded" not in page
     assert "NOT_ENOUGH" not in page
     assert "Refund delayed" in shopper.get("/orders").content.decode()
     assert before["final"] is False
 
     given_back(Refund.objects.get(), channels)
-    assert "Refunded ¥39.80 The whole amount went back" in page_of(shopper, paid)
+    assert "Refunded ¥39.80 The full amount was refunded" in page_of(shopper, paid)
     assert shopper.get(f"{path}/status").json()["final"] is True
 
 
 def test_a_refund_that_is_delayed_renews_the_open_page(shopper: Client, paid: Order, channels: Any) -> None:
     path = f"/orders/{paid.id.hex}"
     assert ask(shopper, paid, "39.80").status_code == 302
-    assert "The whole amount is on its way back" in page_of(shopper, paid)
+    assert "The full amount is being refunded" in page_of(shopper, paid)
     before = shopper.get(f"{path}/status").json()["state"]
     channels["wechat"].refund_result = RefundResult(status=RefundStatus.STUCK, message="account closed")
     refunds.submit_refund(Refund.objects.get().pk)
@@ -175,10 +175,10 @@ def test_only_the_owner_and_only_what_is_paid(
     shopper: Client, stranger: Any, other: User, order: Order, channels: Any
 ) -> None:
     path = f"/orders/{order.id.hex}"
-    assert "Ask for a refund" not in page_of(shopper, order)
+    assert "Request a refund" not in page_of(shopper, order)
     csrf = form_of(shopper.get(path), f"{path}/cancel")
     unpaid = shopper.post(f"{path}/refund", {**csrf, "amount": "1"})
-    assert (unpaid.status_code, b"No such order" in unpaid.content) == (404, True)
+    assert (unpaid.status_code, b"Order not found" in unpaid.content) == (404, True)
     foreign = Client()
     foreign.force_login(other)
     assert foreign.post(f"{path}/refund", {"amount": "1"}).status_code == 400  # a form of this page has a token
@@ -231,9 +231,9 @@ class TestOnAPhone:
         assert "<svg" in shopper.get(path).content.decode().split("summary")[0]
         Attempt.objects.update(next_action_expires_at=timezone.now())
         shown = shopper.get(path)
-        assert "This code has run out." in shown.content.decode()
+        assert "This code has expired." in shown.content.decode()
         assert shopper.post(f"{path}/go-on", form_of(shown, f"{path}/go-on")).status_code == 302
-        assert "This code has run out." not in shopper.get(path).content.decode()
+        assert "This code has expired." not in shopper.get(path).content.decode()
 
     def test_of_a_trade_that_was_paid_meanwhile_there_is_no_fresh_link(
         self, shopper: Client, order: Order, channels: Any
@@ -270,9 +270,9 @@ def test_a_second_payment_that_went_back_is_no_refund_of_the_order(
     for channel in ("wechat", "alipay"):
         settle(channels[channel].pay(number_of(order.id.hex, channel)))
 
-    assert "¥39.80 · a payment that this order did not need" in page_of(shopper, order)
-    assert "Refund on its way" not in shopper.get("/orders").content.decode()
-    assert "at most ¥39.80" in page_of(shopper, order), "and what it was paid with can go back"
+    assert "¥39.80 · extra payment" in page_of(shopper, order)
+    assert "Refund in progress" not in shopper.get("/orders").content.decode()
+    assert "up to ¥39.80" in page_of(shopper, order), "and what it was paid with can go back"
 
 
 class TestMoneyThatDoesNotCount:
@@ -289,9 +289,9 @@ class TestMoneyThatDoesNotCount:
         pay(shopper, order, "wechat")
         before = shopper.get(f"/orders/{order.id.hex}/status").json()["state"]
         settle(replace(channels["wechat"].pay(number_of(order.id.hex, "wechat")), amount_minor=1000))
-        told = "A payment came in that does not count for this order."
+        told = "We received a payment that doesn't match this order."
         page = page_of(shopper, order)
-        assert f"{told} We are refunding the payment of ¥10.00. The order itself is not paid yet." in page
+        assert f"{told} We are refunding the payment of ¥10.00. This order is not paid yet." in page
         assert "Pay ¥39.80" in page
         assert shopper.get(f"/orders/{order.id.hex}/status").json()["state"] != before, "the open page is renewed"
 
@@ -307,11 +307,11 @@ class TestMoneyThatDoesNotCount:
         pay(shopper, order, "wechat")
         lifecycle.cancel(order_id=order.id, user_id=demo.pk)
         page = page_of(shopper, order)
-        assert "It was cancelled. If a payment still comes in for it, it is refunded by itself." in page
+        assert "It was cancelled. If a payment still arrives, we refund it automatically." in page
         settle(channels["wechat"].fact(FactKind.PAID, number_of(order.id.hex, "wechat")))
         page = page_of(shopper, order)
-        assert "A payment came in after this order was closed. We are refunding the payment of ¥39.80." in page
-        assert "If a payment still comes in" not in page
+        assert "We received a payment after this order was closed. We are refunding the payment of ¥39.80." in page
+        assert "If a payment still arrives" not in page
         assert shopper.get(f"/orders/{order.id.hex}/status").json()["final"] is False
         self.given_back(order, channels)
         assert "We refunded the payment of ¥39.80." in page_of(shopper, order)
@@ -322,9 +322,9 @@ class TestMoneyThatDoesNotCount:
         [
             (
                 RefundStatus.UNFUNDED,
-                "The payment service has not carried out the refund of the payment of ¥10.00 yet.",
+                "The refund of the payment of ¥10.00 is delayed at the payment service.",
             ),
-            (RefundStatus.FAILED, "The refund of the payment of ¥10.00 was refused. We were notified"),
+            (RefundStatus.FAILED, "The refund of the payment of ¥10.00 was declined."),
         ],
     )
     def test_that_could_not_be_given_back(
@@ -336,7 +336,7 @@ class TestMoneyThatDoesNotCount:
         refunds.submit_refund(Refund.objects.get().pk)
         page = page_of(shopper, order)
         assert told in page
-        assert "on its way" not in page
+        assert "being refunded" not in page
 
     def test_that_a_person_decides_about_is_told(self, shopper: Client, order: Order, channels: Any) -> None:
         pay(shopper, order, "wechat")
@@ -346,7 +346,7 @@ class TestMoneyThatDoesNotCount:
         before = shopper.get(f"/orders/{order.id.hex}/status").json()["state"]
         settle(replace(fact, merchant="1999999999", provider_txn_id="another"))
         page = page_of(shopper, order)
-        assert "We were notified of the payment of ¥39.80 and are looking into it." in page
+        assert "We are looking into the payment of ¥39.80." in page
         assert "charged once" not in page
         assert shopper.get(f"/orders/{order.id.hex}/status").json()["state"] != before
 
@@ -378,7 +378,7 @@ def test_a_paid_page_is_live_and_promises_nothing_while_a_second_payment_may_com
 def test_an_order_whose_time_ran_out_says_so(shopper: Client, order: Order) -> None:
     Order.objects.update(expires_at=timezone.now())
     lifecycle.expire(order_id=order.id)
-    assert "Its time ran out." in page_of(shopper, order)
+    assert "The time to pay ran out." in page_of(shopper, order)
 
 
 def test_an_order_that_is_paid_back_is_not_being_packed(shopper: Client, paid: Order, channels: Any) -> None:
@@ -386,6 +386,6 @@ def test_an_order_that_is_paid_back_is_not_being_packed(shopper: Client, paid: O
     assert "We are packing your order." in page_of(shopper, paid), "a part goes back"
     assert ask(shopper, paid, "38.80").status_code == 302
     page = page_of(shopper, paid)
-    assert "The whole amount is on its way back, the way you paid." in page
+    assert "The full amount is being refunded to your original payment method." in page
     assert "packing" not in page
     assert "Thank you" not in page

@@ -73,7 +73,7 @@ def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: C
     assert '<noscript><meta http-equiv="refresh" content="30;' in html
     assert poll(shopper, page).json()["state"] == "upcoming"
     refused = shopper.post(BUY, form_of(page, BUY))
-    assert (refused.status_code, "It has not begun, or it is over." in text(refused)) == (409, True)
+    assert (refused.status_code, "started yet, or it" in text(refused)) == (409, True)
     assert "Log in now" in text(client.get(PAGE))
     assert f'href="{PAGE}"' in shopper.get("/products/sneaker").content.decode()
 
@@ -85,11 +85,11 @@ def test_one_button_one_order_and_the_number_of_arrival(shopper: Client, sale: F
     order = Order.objects.get()
     assert first["Location"] == second["Location"] == f"/orders/{order.id.hex}"
     assert second["Idempotent-Replayed"] == "true"
-    assert "Place in the flash sale 1 " in text(shopper.get(first["Location"]))
+    assert "Place in line 1 " in text(shopper.get(first["Location"]))
 
     assert poll(shopper, page).json()["state"] == "bought"
     mine = shopper.get(PAGE)
-    assert "Your number in the order of arrival: 1 " in text(mine)
+    assert "Your place in line: 1 " in text(mine)
     assert f'href="/orders/{order.id.hex}"' in mine.content.decode()
     assert BUY not in mine.content.decode()
 
@@ -104,12 +104,12 @@ def test_two_tabs_and_who_comes_too_late(
     assert "Left: 1 / 1" in text(late_page)
     assert shopper.post(BUY, tabs[0]).status_code == 302
     again = shopper.post(BUY, tabs[1])
-    assert (again.status_code, "One is yours" in text(again)) == (409, True)
+    assert (again.status_code, "You got one!" in text(again)) == (409, True)
 
     refused = late.post(BUY, form_of(late_page, BUY))
     assert (refused.status_code, 'role="alert"' in refused.content.decode()) == (409, True)
-    assert "Your number in the order of arrival: 2 " in text(refused)
-    assert "Units of orders that are not paid in time come back." in text(refused)
+    assert "Your place in line: 2 " in text(refused)
+    assert "Items from unpaid orders come back." in text(refused)
     with django_assert_num_queries(0):
         told = poll(late, late_page)
     assert told.json() == {"state": "soldout", "units": 1, "left": 0, "arrivals": 2, "place": 2}
@@ -128,7 +128,7 @@ def test_without_redis_it_says_what_the_database_knows(shopper: Client, client: 
         assert poll(shopper, page).json() == {"state": "open", "units": 1, "left": 1}
         assert shopper.post(BUY, form_of(page, BUY)).status_code == 302
         assert poll(client, page).json()["state"] == "bought"  # the signed word says who asks
-        assert "Every unit is taken" in text(client.get(PAGE))
+        assert "All taken" in text(client.get(PAGE))
         assert client.get(f"{PAGE}/status?who=made-up").json()["state"] == "soldout"
 
 
@@ -157,7 +157,7 @@ def test_a_buyer_after_the_end_and_in_the_next_sale(
 
     following = announced(sneaker, starts_at=timezone.now() + timedelta(minutes=5))
     page = agreed(state="upcoming", asks=True, order=True)
-    assert ("The sale opens in" in text(page), "Your order of the sale before" in text(page)) == (True, True)
+    assert ("Sale starts in" in text(page), "Your order from the last sale" in text(page)) == (True, True)
     FlashSale.objects.filter(pk=following.pk).update(starts_at=timezone.now() - timedelta(seconds=1))
     flashsale.forget()
     page = agreed(state="open", asks=True, order=False)
@@ -232,13 +232,13 @@ def test_after_its_end_and_where_there_is_none(
     assert "This sale is over" in text(page)
     assert 'http-equiv="refresh"' not in page.content.decode()
     product = text(shopper.get("/products/sneaker"))
-    assert "there is none at the moment" in product
+    assert "No sale is on right now" in product
     assert "Go to the flash sale" not in product
     FlashSale.objects.update(ends_at=now + timedelta(hours=1))
     assert "Go to the flash sale" in text(shopper.get("/products/sneaker"))
     for address in ("/flash-sales/mug", "/flash-sales/nothing"):
         missing = client.get(address)
-        assert (missing.status_code, "See what we have" in text(missing)) == (404, True)
+        assert (missing.status_code, "Browse products" in text(missing)) == (404, True)
         assert client.get(f"{address}/status").status_code == 404
 
 
