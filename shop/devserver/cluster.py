@@ -1,8 +1,7 @@
 """Folders of the embedded servers: PostgreSQL's data, whole or not at all, and sockets for us alone.
 
-Used by `shop.devserver.embedded` alone; starts no server. `python -m shop.devserver.cluster FOLDER` makes
-PostgreSQL's data, in a process of its own, so that the guardian can end a half-done one together with everything
-that it started.
+`python -m shop.devserver.cluster FOLDER` makes PostgreSQL's data in a process of its own, which the guardian can
+end half-done, with everything that it started.
 """
 
 import contextlib
@@ -23,15 +22,13 @@ from typing import Any
 from shop.devserver.guardian import Guardian
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
 SOCKET_PATH_LIMIT = 100  # bytes; Unix allows 104 (macOS) to 108 (Linux)
 SOCKET_FOLDER = re.compile(r"[\w./-]+", re.ASCII)  # no comma or space, which lists and addresses would split at
 SOCKET_NAME = "/.s.PGSQL.5432"  # the longest one that a server adds
 
 
 class EmbeddedError(Exception):
-    """A server cannot be started; the message says what to do."""
+    """A server that cannot be started; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,7 @@ class Cluster:
 
     Attributes:
         binaries: folder of `postgres`.
-        user: system user to run it as; None: ours. PostgreSQL refuses to run as root.
+        user: system user to run it as; None: ours. PostgreSQL refuses root.
         folder: its data.
     """
 
@@ -50,10 +47,10 @@ class Cluster:
 
 
 def ensure_cluster(data_dir: Path, guardian: Guardian) -> Cluster:
-    """PostgreSQL's data folder under `data_dir`, made if it is not there.
+    """Find or make PostgreSQL's data folder under `data_dir`.
 
-    A new one is made beside its place, in a folder that no other start uses, and renamed; so a start that was
-    killed leaves nothing that looks finished, and what it left is cleared away here.
+    A new one is made in a folder that no other start uses, and renamed: a killed start leaves nothing that looks
+    finished, and its leftovers are removed here.
 
     Raises:
         EmbeddedError: the wheel is missing, `initdb` failed, or the data is another major version's.
@@ -80,7 +77,7 @@ def ensure_cluster(data_dir: Path, guardian: Guardian) -> Cluster:
 
 
 def _server(folder: Path) -> Any:
-    """The wheel's handle on `folder`; as root this makes PostgreSQL's system user if there is none."""
+    """Return the wheel's handle on `folder`; as root, make PostgreSQL's system user if there is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a missing XDG_RUNTIME_DIR, which we do not use
         try:
@@ -101,17 +98,15 @@ def _server(folder: Path) -> Any:
 
 
 def socket_folder(data_dir: Path, name: str, *, user: str | None) -> Path:
-    """A folder for one server's socket: of a short path, and closed to everybody else.
-
-    The servers trust whoever reaches their socket, so the folder is the lock on the door.
+    """Make a folder for a server's socket, with a short path and closed to others: the servers trust its users.
 
     Args:
-        data_dir: the socket lies under it, unless its path is longer or stranger than a socket's may be.
-        name: the server's.
+        data_dir: the folder lies under it, unless a socket's path may not be so long or strange.
+        name: of the server.
         user: system user that the server runs as; None: ours.
 
     Raises:
-        EmbeddedError: somebody else's folder or link stands in its place.
+        EmbeddedError: somebody else's folder or link is in its place.
     """
     folder = data_dir / "run" / name
     too_long = len(os.fsencode(folder)) + len(SOCKET_NAME) > SOCKET_PATH_LIMIT
@@ -135,8 +130,8 @@ def socket_folder(data_dir: Path, name: str, *, user: str | None) -> Path:
     return folder
 
 
-def end_of(log: Path, lines: int = 15) -> str:
-    """The last `lines` of a log; empty if there is none."""
+def end_of(log: Path, lines: int = 20) -> str:
+    """Return the last `lines` of a log; empty if there is none."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
 

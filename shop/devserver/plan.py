@@ -1,4 +1,4 @@
-"""What `make run` starts, and with which environment: read from the caller's, and completed."""
+"""Plan of `make run`: its ports and folders, and the environment of its processes."""
 
 import secrets
 from collections.abc import Mapping
@@ -21,18 +21,12 @@ _SANDBOX_PATHS = {
 
 
 class RunError(Exception):
-    """The start or the run cannot go on; the message says why."""
+    """A start or run that cannot go on; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the environment asks for.
-
-    Attributes:
-        ports: one a web process.
-        sandbox_port: of the provider sandbox.
-        data_dir: everything that is kept.
-    """
+    """Ports and data folder that the environment asks for; one of `ports` a web process."""
 
     ports: tuple[int, ...]
     sandbox_port: int
@@ -40,10 +34,10 @@ class Plan:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Plan":
-        """Read it.
+        """Read the environment.
 
         Raises:
-            RunError: a number that is none, or two servers on one port; the setting is named.
+            RunError: not a number, or two servers on one port; the message names the setting.
         """
         first = _number(environment, "PORT", 8000, most=PORT_MAX)
         count = _number(environment, "WEB", 1, most=32)
@@ -73,9 +67,9 @@ def _number(environment: Mapping[str, str], name: str, default: int, *, most: in
 
 
 def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with everything set that the processes need; channels that are unset point at the sandbox.
+    """Complete `environment` for the processes; point unset channels at the sandbox.
 
-    One of which only the address is set, to one of this machine, is unset too: it is the sandbox behind a proxy.
+    A channel with nothing but a loopback address is unset too: the sandbox behind a proxy.
 
     Raises:
         RunError: `DEBUG` is off, and the secret is for the operator to set.
@@ -92,7 +86,7 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     if not full.get("SECRET_KEY"):
         if not is_debug(full):
             raise RunError("SECRET_KEY is not set; with DEBUG off set it to at least 50 random characters.")
-        full["SECRET_KEY"] = _kept_secret(plan.data_dir / "secret_key")
+        full["SECRET_KEY"] = _stored_secret(plan.data_dir / "secret_key")
     made = keys.ensure(plan.data_dir / "sandbox")
     for url, path in _SANDBOX_PATHS.items():
         channel = url.partition("_")[0] + "_"
@@ -107,12 +101,12 @@ def complete(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_debug(environment: Mapping[str, str]) -> bool:
-    """Whether the processes will run with `DEBUG` on; read as `shop.settings` reads it."""
+    """Return whether the processes run with `DEBUG` on; read as `shop.settings` reads it."""
     return environment["DEBUG"].lower().strip() in environ.Env.BOOLEAN_TRUE_STRINGS
 
 
-def _kept_secret(path: Path) -> str:
-    """A random secret, made once, so that sessions and tokens survive a restart."""
+def _stored_secret(path: Path) -> str:
+    """Read or make a random secret, so that sessions and tokens survive a restart."""
     if not path.exists():
         made = path.with_suffix(".new")
         made.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""Where `REDIS_URL` leads, as Django's settings: one server, a master that Sentinels name, or a Cluster.
+"""`REDIS_URL` as Django's settings: one server, a master that Sentinels name, or a Cluster.
 
 ==================================================  ==========================================
 ``redis://user:password@host:6379/0``                one server; ``rediss://`` with TLS, ``unix:///path?db=0``
@@ -6,7 +6,7 @@
 ``redis+cluster://host:6379,host:6379``              a Cluster; any of its nodes
 ==================================================  ==========================================
 
-User and password, where there are any, stand before the first host and are those of the data servers.
+User and password, if any, stand before the first host and are those of the data servers.
 """
 
 import os
@@ -25,7 +25,7 @@ CONNECTIONS_MAX = 64
 
 _PLAIN = ("redis://", "rediss://", "unix://")
 _SENTINEL, _CLUSTER = "redis+sentinel://", "redis+cluster://"
-_ILLEGIBLE = (
+_UNREADABLE = (
     "cannot be read; percent-encode user and password, and see that ports and what follows a ? are of their kind"
 )
 _EXAMPLES = f"redis://host:6379/0, {_SENTINEL}host:26379,host:26379/name/0 or {_CLUSTER}host:6379,host:6379"
@@ -37,8 +37,8 @@ class Address:
 
     Attributes:
         nodes: host and port.
-        login: ``user:password@`` as it stands in the URL, or empty.
-        rest: what follows the hosts, without the slash.
+        login: ``user:password@`` as in the URL, or empty.
+        rest: of the URL after the hosts, without the slash.
     """
 
     nodes: list[tuple[str, int]]
@@ -47,15 +47,15 @@ class Address:
 
 
 def is_cluster(url: str) -> bool:
-    """Whether it names a Cluster, for which django-redis has no client."""
+    """Return whether `url` names a Cluster, for which django-redis has no client."""
     return url.startswith(_CLUSTER)
 
 
 def caches(url: str) -> dict[str, Any]:
-    """Django's `CACHES` for it.
+    """Return Django's `CACHES` for `url`.
 
     Raises:
-        ValueError: it is none of the above; the message says what is wrong, without the password.
+        ValueError: none of the above; the message says what is wrong, without the password.
     """
     if is_cluster(url):
         _address(url, _CLUSTER, port=6379)
@@ -86,12 +86,12 @@ def caches(url: str) -> dict[str, Any]:
         }
     elif not url.startswith(_PLAIN):
         raise ValueError(f"must begin like one of {_EXAMPLES}")
-    _must_be_legible(location)
+    _check_readable(location)
     return {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": location, "OPTIONS": options}}
 
 
 def cluster_client() -> RedisCluster:
-    """A client of the Cluster that `REDIS_URL` names (`IDEMPOTENCY["REDIS_CLIENT"]`), without retries."""
+    """Make a client of `REDIS_URL`'s Cluster (`IDEMPOTENCY["REDIS_CLIENT"]`), without retries."""
     found = _address(os.environ["REDIS_URL"], _CLUSTER, port=6379)
     user, _, password = found.login.removesuffix("@").partition(":")
     return RedisCluster(
@@ -105,21 +105,21 @@ def cluster_client() -> RedisCluster:
     )
 
 
-def _must_be_legible(url: str) -> None:
-    """So that the client's first call meets no mistake, whose message would show what stands in the URL."""
+def _check_readable(url: str) -> None:
+    """Refuse a URL that the client cannot parse: its own message would show the password."""
     try:
         parse_url(url)  # type: ignore[no-untyped-call]
         cut_off = "@" in url.removeprefix(f"{urlsplit(url).scheme}://{urlsplit(url).netloc}")
     except ValueError:
         cut_off = True
     if cut_off:  # by one of / ? # in the password: what stands before it was taken for host and port
-        raise ValueError(_ILLEGIBLE)
+        raise ValueError(_UNREADABLE)
 
 
 def _address(url: str, scheme: str, *, port: int) -> Address:
     hosts, _, rest = url.removeprefix(scheme).partition("/")
     if "@" in rest:  # as above
-        raise ValueError(_ILLEGIBLE)
+        raise ValueError(_UNREADABLE)
     login, at, hosts = hosts.rpartition("@")
     return Address(nodes=[_node(host, port) for host in hosts.split(",")], login=login + at, rest=rest)
 

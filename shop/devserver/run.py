@@ -1,8 +1,7 @@
-"""`make run`: the whole shop on this machine — servers, demo data, provider sandbox, worker, web — until Ctrl-C.
+"""`make run`: servers, demo data, provider sandbox, worker and web on this machine, until Ctrl-C.
 
-Everything it starts ends with it, however it ends (see `shop.devserver.guardian`); the data stays for the next
-start. Environment: PORT, SANDBOX_PORT, WEB, DATA_DIR, the two server URLs and the channel settings
-(docs/reference/settings.md).
+Everything it starts ends with it (see `shop.devserver.guardian`); the data stays for the next start. Environment:
+PORT, SANDBOX_PORT, WEB, DATA_DIR, the two server URLs and the channel settings (docs/reference/settings.md).
 """
 
 import os
@@ -14,6 +13,7 @@ import time
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from shop.devserver.cluster import end_of
 from shop.devserver.embedded import EmbeddedError, EmbeddedServers
 from shop.devserver.guardian import Guardian
 from shop.devserver.plan import Plan, RunError, complete, is_debug
@@ -26,7 +26,7 @@ PYTHON = sys.executable
 
 
 class Run:
-    """One run of the whole; `start`, then `watch` until something ends."""
+    """A run of the whole shop: `start`, `watch` until something ends, `stop`."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -38,11 +38,10 @@ class Run:
         self.worker_restarts = 0
 
     def start(self) -> None:
-        """Bring everything up, telling each step."""
-        for name, port in [("PORT", port) for port in self.plan.ports] + [
-            ("SANDBOX_PORT", self.plan.sandbox_port)
-        ]:
-            _must_be_free(name, port)
+        """Start everything, printing each step."""
+        for port in self.plan.ports:
+            _must_be_free("PORT", port)
+        _must_be_free("SANDBOX_PORT", self.plan.sandbox_port)
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -74,13 +73,13 @@ class Run:
             self._spawn(f"web-{port}", _web_command(port))
         for port in self.plan.ports:
             self._wait_for(f"web-{port}", f"http://127.0.0.1:{port}/readyz")
-        self._tell()
+        self._print_addresses()
 
     def watch(self, *, parent: int | None) -> None:
-        """Return when `parent` (a process id; None: nobody's) is gone; never while all is well.
+        """Wait until the process `parent` is gone; None: for ever.
 
         Raises:
-            RunError: a process ended; its name and the end of its log.
+            RunError: a process ended; the message quotes the end of its log.
         """
         while parent is None or os.getppid() == parent:
             for name, child in list(self.children.items()):
@@ -95,7 +94,7 @@ class Run:
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """End everything, web first, servers last."""
+        """Stop everything, web first, servers last."""
         for child in reversed(list(self.children.values())):
             self.guardian.stop(child)
         self.servers.stop()
@@ -131,10 +130,9 @@ class Run:
 
     def _log_tail(self, name: str) -> str:
         path = self.logs / f"{name}.log"
-        lines = path.read_text(errors="replace").splitlines()[-20:] if path.exists() else []
-        return "\n".join([f"The end of {path}:", *lines])
+        return f"The end of {path}:\n{end_of(path)}"
 
-    def _tell(self) -> None:
+    def _print_addresses(self) -> None:
         url = self.plan.url
         logins = [
             "demo / demo, other / other",
@@ -174,14 +172,14 @@ def _must_be_free(name: str, port: int) -> None:
 
 
 def step(what: str) -> None:
-    """Say what is being started."""
+    """Print a step of the start."""
     print(f"payonce: {what} …", flush=True)
 
 
 def main() -> int:
-    """Run until Ctrl-C or a termination signal; 0 then, 1 if something failed.
+    """Run until Ctrl-C or a termination signal, then return 0; 1 if something failed.
 
-    With `--stop-with-parent` (as `make run` starts it) also until make itself is gone, were it by kill -9.
+    With `--stop-with-parent` (as `make run` starts it) also until make is gone, even by kill -9.
     """
     parent = os.getppid() if "--stop-with-parent" in sys.argv[1:] else None
     # SIGINT too: a background shell starts its children deaf to it

@@ -45,7 +45,7 @@ CAMPAIGN: dict[str, Any] = {"slug": "welcome", "name": "Welcome", "count": 50}
 
 
 class Command(BaseCommand):
-    """Adds what is missing and leaves what is there: no stock, password or price is reset by a second run."""
+    """Add what is missing; a second run resets no stock, password or price."""
 
     help = (
         "Load demo users, products, flash sale and coupons (only with DEBUG on). Running it again changes nothing."
