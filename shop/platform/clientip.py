@@ -1,7 +1,7 @@
-"""The shopper's address. Behind a proxy the connection's peer is the proxy, and `X-Forwarded-For` is believed.
+"""The shopper's address, read behind trusted proxies.
 
-Anyone can send that header, and each proxy appends the address that it saw. So it is read from the right, as long
-as those who wrote it are `TRUSTED_PROXIES`: what stands further left may be made up.
+Anyone can send `X-Forwarded-For`, and each proxy appends the address that it saw. So it is read from the right, as
+long as its writers are `TRUSTED_PROXIES`: entries further left may be made up.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from django.conf import settings
 
 
 def client_ip(meta: Mapping[str, Any]) -> str:
-    """The right-most address that is no trusted proxy; the peer's if there is none to be believed.
+    """Return the right-most address that is no trusted proxy, else the peer's.
 
     Args:
         meta: `META` of a request.
 
     Returns:
-        An address of IPv4 or IPv6 in its usual form; where the server told no address, what it told.
+        An IPv4 or IPv6 address in its usual form; the server's own text where that is no address.
     """
     peer = str(meta.get("REMOTE_ADDR") or "")
     address = _address(peer)
@@ -35,17 +35,17 @@ def client_ip(meta: Mapping[str, Any]) -> str:
 
 
 def client_network(meta: Mapping[str, Any]) -> str:
-    """Whose rate a guest's request counts to: `client_ip`, of IPv6 its /64, which one line is given."""
+    """Return what a guest's request counts to: `client_ip`, or its /64, which one customer is given."""
     address = client_ip(meta)
     return str(ip_network((address, 64), strict=False)) if ":" in address and _address(address) else address
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        found = ip_address(text.strip().partition("%")[0])  # a zone is a matter of the machine that saw it
+        found = ip_address(text.strip().partition("%")[0])  # a zone means something to one machine only
     except ValueError:
         return None
-    # a socket that takes both kinds tells IPv4 as ::ffff:a.b.c.d
+    # a socket that takes both kinds writes IPv4 as ::ffff:a.b.c.d
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 

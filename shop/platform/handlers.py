@@ -1,7 +1,7 @@
 """Django's handlers, with requests that are read in encodings of text alone.
 
-Django takes every codec of Python for a charset. One that is none of text fails wherever the request is read next,
-in the error's own page too; a name that no codec has is searched for and then cached by Python for good.
+Django takes every codec of Python for a charset. A codec that is none of text fails wherever the request is read
+next, in the error page too, and Python searches for an unknown name and caches it for good.
 """
 
 import encodings
@@ -24,28 +24,28 @@ _OF_TEXT = frozenset(module.name for module in pkgutil.iter_modules(encodings.__
 
 
 def text_encoding(charset: str) -> str | None:
-    """Python's own name of a charset of text, such as ``utf_8``; None for anything else. Looks up no codec."""
+    """Return Python's name of a charset of text, such as ``utf_8``, else None. Looks up no codec."""
     name = encodings.normalize_encoding(charset.strip().lower()) if charset.isascii() else ""
     name = aliases.get(name, name)
     return name if name in _OF_TEXT else None
 
 
 class TextRequest(HttpRequest):
-    """Mixed into Django's requests.
+    """Mixin of Django's requests.
 
     Attributes:
-        is_readable: whether its Content-Type can be read and names no charset but one of text. If not, the request
-            is read as UTF-8, without content type, until `shop.platform.middleware.BodyMiddleware` refuses it.
+        is_readable: the Content-Type can be read and names no charset but one of text. If not, the request is read
+            as UTF-8, without content type, until `shop.platform.middleware.BodyMiddleware` refuses it.
     """
 
     is_readable = True
 
     def _set_content_type_params(self, meta: Any) -> None:
-        """As Django's, which both kinds of request call when they are made, and which looks up any codec."""
+        """Replace Django's, which looks up any codec."""
         try:
             self.content_type, self.content_params = parse_header_parameters(meta.get("CONTENT_TYPE", ""))
             encoding = text_encoding(self.content_params.get("charset", "utf-8"))
-        except (LookupError, ValueError):  # a parameter is written in a charset of its own (RFC 2231)
+        except (LookupError, ValueError):  # a parameter in a charset of its own (RFC 2231)
             encoding = None
         if encoding is None:
             self.is_readable, self.content_type, self.content_params = False, "", {}
@@ -53,7 +53,7 @@ class TextRequest(HttpRequest):
             self.encoding = encoding.replace("_", "-")
 
     def parse_file_upload(self, META: Any, post_data: Any) -> Any:  # noqa: N803  Django's name
-        """As Django's. Raises MultiPartParserError, which becomes 400, also for a part's charset."""
+        """Parse as Django does; a part's bad charset becomes MultiPartParserError too, hence 400."""
         try:
             return super().parse_file_upload(META, post_data)
         except (LookupError, UnicodeError) as error:

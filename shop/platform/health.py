@@ -1,4 +1,4 @@
-"""Alive, ready, and numbers: the three addresses that a load balancer and Prometheus read. No login."""
+"""Probes that a load balancer and Prometheus read: alive, ready, numbers. No login."""
 
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -8,14 +8,14 @@ from idempotency.redis import fastpath
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 while the process answers at all; touches no store."""
+    """Answer 200 while the process answers at all; touches no store."""
     return JsonResponse({"status": "alive"})
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when PostgreSQL answers; 503 otherwise.
+    """Answer 200 when PostgreSQL answers, else 503.
 
-    Redis being away is told but does not make the instance unready: everything works on the ledger alone.
+    Shows a Redis that is away, which does not make the instance unready: everything works on the ledger alone.
     """
     try:
         with connection.cursor() as cursor:
@@ -27,5 +27,5 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """The process's counters in Prometheus text form."""
+    """Answer with the process's counters in Prometheus text form."""
     return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)

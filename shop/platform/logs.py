@@ -1,4 +1,4 @@
-"""One JSON object a log line, with what the request's context knows: its id, key digest, subject."""
+"""Log lines as JSON objects, with the request's id, key digest and subject."""
 
 import logging
 
@@ -7,16 +7,16 @@ from structlog.typing import EventDict, WrappedLogger
 
 from idempotency.response.redaction import without_details
 
-# what a LogRecord carries for its own use; `extra=` and the context filter add to these
+# fields that `extra=` and the context filter add to a LogRecord
 _CARRIED = ("request_id", "key_digest", "subject")
 
 
 def json_formatter() -> logging.Formatter:
-    """For `LOGGING`: every logger's lines, ours and those of libraries, in one form.
+    """Make the formatter of every logger's lines, ours and those of libraries.
 
     Members: `timestamp` (ISO 8601, UTC), `level`, `logger`, `event`, those of `request_id`, `key_digest` and
-    `subject` that are known, and `exception` where there is one. What PostgreSQL told of an error beside its first
-    line is left out: it repeats values of keys and payers.
+    `subject` that are known, and `exception` where there is one. PostgreSQL's details of an error are left out:
+    they repeat values of keys and payers.
     """
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
@@ -35,10 +35,10 @@ def json_formatter() -> logging.Formatter:
 
 
 class RefusalFilter(logging.Filter):
-    """Log what Django refuses as one line: a traceback would show a fault of the caller as one of ours."""
+    """Log a refusal of Django as one line: a traceback would show the caller's fault as ours."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always True; a record of `django.request` below status 500 loses its traceback."""
+        """Drop the traceback of a `django.request` record below status 500."""
         if getattr(record, "status_code", 500) < 500:
             record.exc_info = record.exc_text = None
         return True

@@ -1,4 +1,4 @@
-"""The API's bodies: JSON in UTF-8 as it is, and a clear refusal of what Python's reader takes and we cannot."""
+"""Parsing of the API's bodies: JSON in UTF-8, refused where Python's reader takes what we cannot store."""
 
 import io
 import json
@@ -18,54 +18,53 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ShallowJSONParser(JSONParser):
-    """As REST framework's, which lets the reader's RecursionError through: a kilobyte of ``[`` would be a 500.
+    """REST framework's, with 400 instead of 500 for deep nesting and half of a surrogate pair.
 
-    So would be half of a surrogate pair, which only an escape can bring in, wherever it is written out again. A
-    charset that the request names is not asked: JSON has none (RFC 8259, section 11), and Python knows some that
+    A charset that the request names is ignored: JSON has none (RFC 8259, section 11), and Python knows some that
     are not even of text.
     """
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        """The value. Raises ParseError, which becomes 400; Problem 415 where the body is compressed."""
+        """Return the value. Raises ParseError, which becomes 400; Problem 415 where the body is compressed."""
         context = parser_context or {}
         if "request" in context:
-            _must_be_as_it_is(context["request"].META.get("HTTP_CONTENT_ENCODING", ""))
+            _refuse_encodings(context["request"].META.get("HTTP_CONTENT_ENCODING", ""))
         raw = stream.read()
         try:
             value = super().parse(io.BytesIO(raw), media_type, {**context, "encoding": "utf-8"})
         except RecursionError as error:
             raise ParseError("The JSON is nested too deeply.") from error
-        if _SURROGATE.search(raw):
-            _must_be_text(value)
+        if _SURROGATE.search(raw):  # only an escape can bring in half of a pair
+            _refuse_surrogates(value)
         return value
 
 
 class Negotiation(DefaultContentNegotiation):
-    """As REST framework's, which reads and orders media types for each call; who takes anything needs none."""
+    """REST framework's, which parses and orders media types for each call, skipped for a caller that takes any."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """Who answers, and with which media type. Raises NotAcceptable, which becomes 406."""
+        """Choose renderer and media type. Raises NotAcceptable, which becomes 406."""
         asked = request._request.META
         anything = asked.get("HTTP_ACCEPT", "*/*") == "*/*"
-        if anything and format_suffix is None and not asked.get("QUERY_STRING"):  # there stands `?format=`
-            usual = next(iter(renderers))
-            return usual, str(usual.media_type)
+        if anything and format_suffix is None and not asked.get("QUERY_STRING"):  # may hold `?format=`
+            first = next(iter(renderers))
+            return first, str(first.media_type)
         chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
         return chosen
 
 
-def _must_be_as_it_is(encodings: str) -> None:
-    """Source: RFC 9110, sections 8.4 and 12.5.3 (June 2022)."""
+def _refuse_encodings(encodings: str) -> None:
+    """Refuse a compressed body. Source: RFC 9110, sections 8.4 and 12.5.3 (June 2022)."""
     if {encoding.strip().lower() for encoding in encodings.split(",")} - {"identity", ""}:
         detail = "The body has a Content-Encoding that is not taken here; send it as it is."
         raise Problem(415, "unsupported_media_type", detail, headers={"Accept-Encoding": "identity"})
 
 
-def _must_be_text(value: Any) -> None:
+def _refuse_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -86,7 +86,7 @@ class GuestsMiddleware(Middleware):
 
 
 def guest_key(secret: str) -> str:
-    """Derive the session key of the guest with this CSRF secret; the secret does not follow from it."""
+    """Compute the session key of the guest with this CSRF secret; the secret does not follow from it."""
     return hashlib.sha256(f"shop.platform.sessions {secret}".encode()).hexdigest()[:32]
 
 

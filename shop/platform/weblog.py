@@ -1,4 +1,4 @@
-"""What gunicorn itself logs, in the form of all other lines (`shop.platform.logs`)."""
+"""Gunicorn's own log lines, in the form of all others (`shop.platform.logs`)."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from shop.platform.logs import json_formatter
 
 
 class Logger(glogging.Logger):  # type: ignore[misc]  # gunicorn has no types
-    """For gunicorn's `logger_class`; a `logconfig_dict` would have it reckon an access line for each request."""
+    """Gunicorn's `logger_class`; a `logconfig_dict` would build an access line for each request."""
 
     def setup(self, cfg: Any) -> None:
         super().setup(cfg)
