@@ -1,9 +1,9 @@
-"""What the shop keeps: products with their stock, likes, orders with their items, flash sales, coupons.
+"""Tables of the shop: products with stock, likes, orders with items, flash sales, coupons.
 
-Fields, constraints and pure properties only. Writers are `shop.catalog.products` (products, likes), `shop.stock`
-(what a product's row says of its stock, and its segments), `shop.orders.placing` (orders and items),
-`shop.orders.lifecycle` (an order's status), `shop.sales` (sales and their purchases) and `shop.sales.coupons`;
-nobody else writes. What must never happen is refused here by the database, whatever the code above does.
+Fields, constraints and pure properties only: the database refuses what must never happen, whatever the code does.
+The only writers are `shop.catalog.products` (products, likes), `shop.stock` (a product's stock columns, segments),
+`shop.orders.placing` (orders, items), `shop.orders.lifecycle` (an order's status), `shop.orders.fulfilment`,
+`shop.sales` (sales, purchases) and `shop.sales.coupons`.
 """
 
 from shop.models.order import Fulfilment, Order, OrderItem, OrderStatus

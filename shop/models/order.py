@@ -1,4 +1,4 @@
-"""Orders with their items, and what the warehouse is told about them."""
+"""Orders with their items, and instructions to the warehouse."""
 
 from django.conf import settings
 from django.db import models
@@ -12,7 +12,7 @@ from shop.models.product import Product
 
 
 class OrderStatus(models.TextChoices):
-    """Where an order stands; the allowed steps are `lifecycle.NEXT` and the trigger of migration 0002."""
+    """State of an order; the allowed steps are `lifecycle.NEXT` and the trigger of migration 0002."""
 
     PENDING = "pending", _("Awaiting payment")
     PAID = "paid", _("Paid")
@@ -21,9 +21,9 @@ class OrderStatus(models.TextChoices):
 
 
 class Order(models.Model):
-    """What one user wants to buy, at the prices of the moment they said so.
+    """A user's order at the prices of its moment.
 
-    Its payment lives in the payments app under this id; there is no foreign key in either direction.
+    Its payment is in the payments app under this id; there is no foreign key in either direction.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -37,7 +37,7 @@ class Order(models.Model):
     note = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField()
-    # set by the first step of closing: from then on no new payment may start, and the timer ends what a crash cut
+    # set by the first step of closing: no new payment may start, and the timer finishes what a crash cut off
     closing_at = models.DateTimeField(null=True, blank=True, editable=False)
     paid_at = models.DateTimeField(null=True, blank=True, editable=False)
     closed_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -66,12 +66,12 @@ class Order(models.Model):
 
     @cached_property
     def lines(self) -> list["OrderItem"]:
-        """Its items, which never change; who has just written them sets them, and nobody reads them back."""
+        """Items, which never change; their writer sets them, so that they are not read back."""
         return list(self.items.all())
 
 
 class OrderItem(models.Model):
-    """One product of an order; sku, name and price are copies, so that a later edit leaves the order as bought."""
+    """A product of an order; sku, name and price are copies, so that a later edit leaves the order as bought."""
 
     order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="items", db_index=False)
     product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="+")
@@ -98,13 +98,13 @@ class OrderItem(models.Model):
 
 
 class Fulfilment(models.Model):
-    """What the warehouse is told about an order: to send it, or to leave it. One an order, made by its payment.
+    """The instruction to the warehouse to send an order or not; one an order, made by its payment.
 
-    `number` is that of the last event that was acted on; it only grows, so nothing is told in a wrong order.
+    `number` is that of the last handled event; it only grows, so events act in order.
     """
 
     class Status(models.TextChoices):
-        """What the warehouse does."""
+        """Instructions."""
 
         RELEASED = "released", _("To be sent")
         RECALLED = "recalled", _("Not to be sent")

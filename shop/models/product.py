@@ -9,11 +9,11 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-SEGMENTS_MAX = 64  # of a product's stock: more than connections that write at once help nobody
+SEGMENTS_MAX = 64  # of a product's stock; more than concurrent connections help nobody
 
 
 class StockStrategy(models.TextChoices):
-    """How a product's units are taken; see `shop.stock`."""
+    """Ways to take a product's units; see `shop.stock`."""
 
     CONDITIONAL = "conditional", _("One row, conditional update")
     VERSION = "version", _("One row, version and retry")
@@ -22,10 +22,10 @@ class StockStrategy(models.TextChoices):
 
 
 class ProductQuerySet(models.QuerySet["Product"]):
-    """Products, and how many units there are of each."""
+    """Products, with the number of their units."""
 
     def with_units(self) -> Self:
-        """`units` annotated: what can be ordered, wherever the strategy keeps it."""
+        """Add `units`: what can be ordered, wherever the strategy stores it."""
         segments = (
             StockSegment.objects.filter(product=OuterRef("pk"))
             .order_by()
@@ -38,10 +38,10 @@ class ProductQuerySet(models.QuerySet["Product"]):
 
 
 class Product(models.Model):
-    """One thing for sale. Units in open orders are already taken off its stock.
+    """A thing for sale. Units in open orders are already off its stock.
 
-    `stock` is what can still be ordered, but for a segmented product: then it is zero, and the units stand in the
-    segments. Who reads the number reads `ProductQuerySet.with_units`.
+    `stock` can still be ordered; for a segmented product it is zero, and the units are in the segments. Read the
+    number by `ProductQuerySet.with_units`.
     """
 
     class Picture(models.TextChoices):
@@ -59,7 +59,7 @@ class Product(models.Model):
     price_minor = models.BigIntegerField(help_text=_("in the currency's minor unit: 1990 is ¥19.90"))
     currency = models.CharField(max_length=3, default="CNY", help_text=_("ISO 4217"))
     stock = models.IntegerField(default=0)
-    # the database's own defaults too, for whoever inserts without naming the columns
+    # database defaults too, for inserts that do not name the columns
     stock_strategy = models.CharField(
         max_length=16,
         choices=StockStrategy.choices,
@@ -114,7 +114,7 @@ class StockSegment(models.Model):
 
 
 class Like(models.Model):
-    """A user likes a product; the unique constraint makes liking a constant, however often it arrives."""
+    """A user's like of a product; the unique constraint makes a second one a no-op."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
     product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="likes")

@@ -11,10 +11,10 @@ from shop.models.product import Product
 
 
 class FlashSale(models.Model):
-    """Some units of a product, for a while, one a buyer.
+    """Units of a product for a limited time, one a buyer.
 
-    `sold` counts the purchases whose order is not closed. Migration 0004 takes the unit of a closed order back in
-    the statement that closes it.
+    `sold` counts the purchases whose order is not closed; a trigger of migration 0004 takes the unit of a closed
+    order back in the statement that closes it.
     """
 
     product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="flash_sales", db_index=False)
@@ -42,7 +42,7 @@ class FlashSale(models.Model):
 
 
 class FlashSalePurchase(models.Model):
-    """A buyer's one unit of a sale, with the order that it became; `returned_at`: that order was closed unpaid."""
+    """A buyer's unit of a sale and its order; `returned_at` is set when that order closes unpaid."""
 
     sale = models.ForeignKey(FlashSale, on_delete=models.PROTECT, related_name="purchases")
     buyer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
@@ -80,7 +80,7 @@ class Campaign(models.Model):
 
 
 class Coupon(models.Model):
-    """One code, and who has drawn it."""
+    """A code, and the user who has drawn it."""
 
     campaign = models.ForeignKey(Campaign, on_delete=models.PROTECT, related_name="coupons", db_index=False)
     code = models.CharField(max_length=32, unique=True)

@@ -1,9 +1,8 @@
-"""The basket: what a shopper, guest or member, means to order. Units by sku, in the session and nowhere else.
+"""The basket: units by sku that a guest or member means to order, in the session alone.
 
-It is written in the transaction of the request that changes it, over what stands in the session's row by then,
-with the row locked: so what was ordered leaves it together with the order's commit, two tabs do not undo each
-other, and what one of them ordered is not there for the second.
-It holds nothing back: stock and prices are looked at again by `shop.orders.placing`.
+A change locks the session's row and writes over its newest content, in the transaction of its request. So ordered
+units leave it with the order's commit, two tabs do not undo each other, and the second cannot order the same
+again. It reserves nothing: `shop.orders.placing` reads stock and prices again.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from shop.orders.placing import MAX_ITEMS
 from shop.platform.sessions import SessionStore
 
 KEY = "basket"
-MAX_UNITS = 99  # of one product; who wants more of it asks the API
+MAX_UNITS = 99  # of one product; for more there is the API
 
 Units = dict[str, int]
 
@@ -29,13 +28,13 @@ class Line:
     """A product in the basket.
 
     Attributes:
-        product: None if it is not sold any more.
-        trouble: why it cannot be ordered as it is, ``gone``, ``flash_only``, ``sold_out`` or ``few``; else empty.
+        product: a `Product` with `units`; None if it is not sold any more.
+        trouble: reason not to order it as it is, ``gone``, ``flash_only``, ``sold_out`` or ``few``; else empty.
     """
 
     sku: str
     quantity: int
-    product: Any  # a `Product` with `units`
+    product: Any
     trouble: str
 
     @property
@@ -52,7 +51,7 @@ class Basket:
 
     @property
     def totals(self) -> dict[str, int]:
-        """Currency -> sum in minor units; an order has room for one."""
+        """Sums in minor units by currency; an order takes one."""
         sums: dict[str, int] = {}
         for line in self.lines:
             if line.product:
@@ -62,26 +61,26 @@ class Basket:
 
     @property
     def mixed(self) -> bool:
-        """Whether it holds prices in more than one currency."""
+        """True if it holds prices in more than one currency."""
         return len(self.totals) > 1
 
 
 def contents(session: SessionBase) -> Units:
-    """Units by sku, in the order in which they came."""
+    """Return units by sku, in the order in which they were added."""
     return _sound(session.get(KEY))
 
 
 def look(quantities: Mapping[str, int]) -> Basket:
-    """The products of `quantities` at their prices and with their stock of this moment."""
+    """Describe the products of `quantities` at their current prices and stock."""
     products = {product.sku: product for product in Product.objects.filter(sku__in=quantities).with_units()}
     return Basket([_line(sku, quantity, products.get(sku)) for sku, quantity in quantities.items()])
 
 
 def add(session: SessionStore, *, sku: str, quantity: int) -> None:
-    """Put `quantity` more units of a product in, `MAX_UNITS` in all at most.
+    """Add `quantity` units of a product, up to `MAX_UNITS` in all.
 
     Raises:
-        ProductNotFound, FlashSaleOnly, BasketFull: nothing was put in.
+        ProductNotFound, FlashSaleOnly, BasketFull: nothing was added.
 
     Transaction: needs the caller's; the session's row, a guest's first one too, is locked until it ends.
     """
@@ -101,7 +100,7 @@ def add(session: SessionStore, *, sku: str, quantity: int) -> None:
 
 
 def put(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
-    """Set products that are in the basket to so many units; 0 takes one out.
+    """Set the units of products in the basket; 0 removes one.
 
     Transaction: as `add`.
     """
@@ -109,10 +108,10 @@ def put(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
 
 
 def require(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
-    """Go on only while the basket holds these units or more of each product; nobody else takes them out meanwhile.
+    """Check that the basket holds these units or more of each product, and lock it.
 
     Raises:
-        BasketChanged: it does not; another tab has ordered them or taken them out.
+        BasketChanged: another tab has ordered or removed them.
 
     Transaction: as `add`, the one that writes the order; before it locks products.
     """
@@ -123,7 +122,7 @@ def require(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
 
 
 def take_out(session: SessionBase, *, quantities: Mapping[str, int]) -> None:
-    """Take so many units out, because they were ordered; what another tab put in meanwhile stays.
+    """Remove ordered units; what another tab has added meanwhile stays.
 
     Transaction: as `add`, the one that writes the order.
     """
@@ -140,16 +139,16 @@ def _change(session: SessionBase, change: Callable[[Units], Units]) -> None:
     row.save(update_fields=["session_data"])
     modified = session.modified
     session[KEY] = stored[KEY]
-    session.modified = modified  # it is saved already; the middleware would write over others
+    session.modified = modified  # saved already; the middleware would overwrite other tabs
 
 
 def _locked(session: SessionBase) -> Session | None:
-    """The session's row; None if the shopper logged out meanwhile, and there is no basket any more."""
+    """Lock the session's row; None if the shopper has logged out meanwhile."""
     return Session.objects.select_for_update().filter(session_key=session.session_key).first()
 
 
 def _sound(found: Any) -> Units:
-    """What of a stored basket is one."""
+    """Return the valid part of a stored basket."""
     units = found if isinstance(found, dict) else {}
     return {sku: held for sku, held in list(units.items())[:MAX_ITEMS] if isinstance(held, int) and held > 0}
 

@@ -1,8 +1,7 @@
-"""From an order to the place where the shopper pays: the one way that the API and the pages both take.
+"""Checkout: from an order to the provider's QR code or page, for API and pages alike.
 
-Commits the intent (order still payable, our own number for the attempt) first, then calls the provider with no
-transaction open. Never changes money state; that is `payments.attempts.services`' and, through it, the provider's
-word.
+Commits the intent first (order still payable, our number for the attempt), then calls the provider with no
+transaction open. Never changes money state: `payments.attempts.services` does, by the provider's answers.
 """
 
 import logging
@@ -25,8 +24,8 @@ from shop.orders.paid import known_paid, remember_paid
 
 log = logging.getLogger(__name__)
 
-# what a provider can say something about: it may have heard of these
-ASKED = (AttemptStatus.PENDING, AttemptStatus.UNCERTAIN)
+# a provider may know attempts in these states
+QUERIED = (AttemptStatus.PENDING, AttemptStatus.UNCERTAIN)
 
 NAME_BYTES = 100  # of UTF-8; the narrowest channel takes 127 for the whole description
 
@@ -41,18 +40,17 @@ def start_payment(
     resumed: bool = False,
     was_uncertain: bool = False,
 ) -> Payment:
-    """Open an attempt for the order, or go on with the live one of the same channel and method.
+    """Open an attempt for the order, or continue the live one of the same channel and method.
 
     Args:
         order_id: which order.
-        user_id: whose.
+        user_id: of its owner.
         channel: ``wechat``, ``alipay`` or ``stripe``.
         method: one of the channel's; None is its first.
-        payer: what the method must know of the shopper.
-        resumed: an earlier run for the same intent was cut off or ended uncertain; it may have been paid since,
-            which then is its outcome and no refusal.
-        was_uncertain: its caller was told so. Then its attempt has been made, and whatever became of that, this
-            intent makes no second one.
+        payer: the shopper's details that the method needs.
+        resumed: an earlier run for this intent was cut off or ended uncertain; a payment since then is its outcome
+            and no refusal.
+        was_uncertain: the caller got that answer, so the attempt was made: this intent makes no second one.
 
     Returns:
         The payment; `uncertain` where the provider's answer is missing.
@@ -66,12 +64,16 @@ def start_payment(
     if not resumed and known_paid(order_id=order_id, user_id=user_id):
         raise OrderPaid
     try:
-        if was_uncertain:
-            attempt_id = _opened(order_id=order_id, user_id=user_id, channel=channel, method=method)
-        else:
-            attempt_id = _open(order_id=order_id, user_id=user_id, channel=channel, method=method, payer=payer)
-        if attempt_id is None:
+        with transaction.atomic():
+            order = orders.lock_payable(order_id=order_id, user_id=user_id)
+            if was_uncertain:
+                attempt = attempts.live_attempt(order_id=order_id, channel=channel, method=method)
+            else:
+                attempt = _open(order, channel=channel, method=method, payer=payer)
+        if attempt is None:
             return Payment.objects.get(order_id=order_id)
+    except PaymentRefused as refused:
+        raise from_payment(refused) from refused
     except (OrderPaid, OrderClosed) as refused:
         if isinstance(refused, OrderPaid):
             remember_paid(order_id=order_id, user_id=user_id)
@@ -80,34 +82,34 @@ def start_payment(
             raise
         return payment
     try:
-        return services.submit_attempt(attempt_id, payer=payer, by_shopper=True)
+        return services.submit_attempt(attempt.id, payer=payer, by_shopper=True)
     except ProviderError as error:
         log.warning("order %s: %s did not open a payment: %s", order_id.hex, channel, error)
         raise from_provider(error) from error
 
 
 def has_method(*, channel: str, method: PayMethod) -> bool:
-    """Whether shoppers can pay by this way here."""
+    """Return whether the channel is set up here and has the method."""
     found = _provider(channel)
     return found is not None and method in found.methods
 
 
 def takes(*, channel: str, currency: str) -> bool:
-    """Whether an order in this currency can be paid by the channel here."""
+    """Return whether the channel is set up here and takes the currency."""
     found = _provider(channel)
     return found is not None and currency in found.currencies
 
 
 def ask_provider(*, order_id: UUID) -> bool | None:
-    """Let the providers say what became of the order's open attempts, now; whoever asks is not believed.
+    """Query the providers about the order's open attempts; the caller's own word counts for nothing.
 
     Returns:
-        Whether all that were asked answered; None where nobody was, see `payments.attempts.asking`.
+        Whether all of them answered; None where none was queried, see `payments.attempts.asking`.
 
-    Transaction: NONE may be open; one call to a provider for every open attempt, at most one a channel. A provider
-    that does not answer changes nothing: the timer asks again.
+    Transaction: NONE may be open; one call to a provider for each open attempt, at most one a channel. A provider
+        that does not answer changes nothing: the timer queries again.
     """
-    open_attempts = Attempt.objects.filter(payment__order_id=order_id, status__in=ASKED)
+    open_attempts = Attempt.objects.filter(payment__order_id=order_id, status__in=QUERIED)
     answers = []
     for attempt_id in list(open_attempts.values_list("id", flat=True)):
         try:
@@ -120,10 +122,10 @@ def ask_provider(*, order_id: UUID) -> bool | None:
 
 
 def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | None) -> bool:
-    """Whether the outcome of the newest attempt by this way is not known; other attempts answer for themselves.
+    """Return whether the newest attempt by this channel and method has an unknown outcome.
 
     Args:
-        document: as `payments.api.serializers.represent_payment` gives it.
+        document: of `payments.api.serializers.represent_payment`.
         channel: ``wechat``, ``alipay`` or ``stripe``.
         method: one of the channel's; None is its first.
     """
@@ -134,13 +136,13 @@ def is_uncertain(document: dict[str, Any], *, channel: str, method: PayMethod | 
 
 
 def is_known(subject: str) -> bool:
-    """Whether all that was asked of an order has its outcome: no attempt in doubt, no closing begun and not ended.
+    """Return whether every call about an order has its outcome: no uncertain attempt, no unfinished closing.
 
-    Not where it was paid while it was being closed: that refuses the cancellation, and a refusal is kept by the
-    retry that hears it, so that all later ones hear the same bytes.
+    False where it was paid while it was being closed: that refuses the cancellation, and the retry that gets the
+    refusal stores it, so that all later ones get the same bytes.
 
     Args:
-        subject: of a ledger entry, ``order:`` and 32 hexadecimal characters; of any other nothing is known here.
+        subject: of a ledger entry, ``order:`` and 32 hexadecimal characters; any other is unknown here.
     """
     kind, _, number = subject.partition(":")
     order = Order.objects.filter(pk=UUID(number)).first() if kind == "order" else None
@@ -153,49 +155,33 @@ def is_known(subject: str) -> bool:
 
 
 def _provider(channel: str) -> Provider | None:
-    """None where the channel is not configured here, or was switched off since."""
+    """Return the channel's provider; None where it is not configured (any more)."""
     try:
         return services.provider(channel)
     except PaymentRefused:
         return None
 
 
-def _open(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | None, payer: Payer) -> UUID:
-    with transaction.atomic():
-        order = orders.lock_payable(order_id=order_id, user_id=user_id)
-        first = not orders.payment_ids(order_ids=[order_id])
-        try:
-            attempt = attempts.open_attempt(
-                order_id=order.id,
-                owner_id=user_id,
-                amount_minor=order.total_minor,
-                currency=order.currency,
-                channel=channel,
-                description=describe(order),
-                expires_at=order.expires_at,
-                method=method,
-                payer=payer,
-            )
-        except PaymentRefused as refused:
-            raise from_payment(refused) from refused
-        if first:
-            orders.record_payment_opened(order=order)
-    return attempt.id
-
-
-def _opened(*, order_id: UUID, user_id: int, channel: str, method: PayMethod | None) -> UUID | None:
-    """The live attempt, if that is what became of the one that was opened."""
-    with transaction.atomic():
-        orders.lock_payable(order_id=order_id, user_id=user_id)
-        try:
-            attempt = attempts.live_attempt(order_id=order_id, channel=channel, method=method)
-        except PaymentRefused as refused:
-            raise from_payment(refused) from refused
-    return None if attempt is None else attempt.id
+def _open(order: Order, *, channel: str, method: PayMethod | None, payer: Payer) -> Attempt:
+    first = not orders.payment_ids(order_ids=[order.id])
+    attempt = attempts.open_attempt(
+        order_id=order.id,
+        owner_id=order.user_id,
+        amount_minor=order.total_minor,
+        currency=order.currency,
+        channel=channel,
+        description=describe(order),
+        expires_at=order.expires_at,
+        method=method,
+        payer=payer,
+    )
+    if first:
+        orders.record_payment_opened(order=order)
+    return attempt
 
 
 def describe(order: Order) -> str:
-    """What the shopper's wallet shows: the first item's name and how many units there are in all."""
+    """Describe the order for the shopper's wallet: the first item's name and the number of units."""
     items = order.lines
     units = sum(item.quantity for item in items)
     name = items[0].name.encode()[:NAME_BYTES].decode(errors="ignore")

@@ -1,15 +1,14 @@
 """The life of an order after it was placed: paid, refunded, cancelled, expired. The only writer of its status.
 
-Every step is a conditional UPDATE on the status that the decision was made on, so of two steps at the same instant
-exactly one finds the row as it expects; the loser reads again. The units of an order go back to the shelf in the
-transaction of the step that closes it, hence once.
+A step is a conditional UPDATE on the status that was decided on: of two concurrent steps one finds it, the other
+reads again. An order's units go back in the transaction of the step that closes it, hence once.
 
-Closing takes three commits, because a shopper may be paying at that moment: mark the order as closing (no new
-payment can start), close every open attempt at its provider with no transaction open, close the order. What a
-crash cuts off in between, `expire` finishes.
+Closing takes three commits, because a shopper may be paying meanwhile: mark the order as closing (no new payment
+can start), close every open attempt at its provider with no transaction open, close the order. `expire` finishes
+what a crash cuts off.
 
-Lock order: the order's row, then products in primary-key order. Payment rows are never locked from here; inside
-the settling transaction the payments app locks its payment first and then calls `on_payment`.
+Lock order: the order's row, then products by primary key. Payment rows are never locked from here; inside the
+settling transaction the payments app locks its payment first and then calls `on_payment`.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +29,7 @@ from shop.models import Order, OrderItem, OrderStatus
 from shop.orders import changes
 from shop.orders.placing import get_order
 
-# the allowed steps; the trigger of migration 0002 refuses every other one, whoever writes
+# the allowed steps; the trigger of migration 0002 refuses every other one, from any writer
 NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
     OrderStatus.PENDING: frozenset({OrderStatus.PAID, OrderStatus.CLOSED}),
     OrderStatus.PAID: frozenset({OrderStatus.REFUNDED}),
@@ -38,7 +37,7 @@ NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
     OrderStatus.REFUNDED: frozenset(),
 }
 
-# by hand: it stands in the path of every notification, where the ORM's compiler would be a tenth of the time
+# by hand: every notification takes it, and the ORM's compiler would be a tenth of the time
 _STEP = f"""
 UPDATE {Order._meta.db_table} SET status = '{{after}}', version = version + 1{{stamp}}
 WHERE id = %s AND status = '{{before}}' RETURNING id
@@ -53,7 +52,7 @@ _STEPS = {
     for after in steps
 }
 
-# called with ``order_id`` after the commit that closed an order; `shop.apps` adds what the sales do then
+# called with ``order_id`` after the commit that closed an order; `shop.apps` adds the sales' part
 after_closing: list[Callable[..., None]] = []
 
 CLOSING_GRACE_SECONDS = 60  # longer than one closing takes, so that the timer does not run beside it
@@ -63,8 +62,8 @@ def cancel(*, order_id: UUID, user_id: int) -> Order:
     """Close the user's unpaid order, at the payment providers first.
 
     Returns:
-        The order: `closed`, also when it was before; still `pending` when a provider's answer is missing: it
-        takes no payment any more and `expire` will finish, or the payment that landed will win.
+        The order: `closed`, also if it was before; still `pending` when a provider's answer is missing: it takes
+        no payment any more, and `expire` finishes, or a payment that was faster wins.
 
     Raises:
         OrderNotFound: there is none, or it is another user's.
@@ -79,10 +78,10 @@ def cancel(*, order_id: UUID, user_id: int) -> Order:
 
 
 def expire(*, order_id: UUID) -> OrderStatus:
-    """Close an order that is past its time, or whose closing was cut off; any other is left alone.
+    """Close an order that is past its time or whose closing was cut off; leave any other alone.
 
     Returns:
-        Its status now; `pending` if it is not due or a provider's answer is missing (a later run tries again).
+        Its status now; `pending` if it is not due, or a provider's answer is missing (a later run tries again).
 
     Raises:
         OrderNotFound: there is none.
@@ -98,7 +97,7 @@ def expire(*, order_id: UUID) -> OrderStatus:
 
 
 def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
-    """Orders that `expire` should close, those tried least recently first, so that no stuck one blocks the others.
+    """List orders for `expire`, those tried least recently first, so that no stuck one blocks the others.
 
     Args:
         now: aware.
@@ -154,11 +153,11 @@ def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
 
 
 def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
-    """Close at the providers, then here; the status that came out. No transaction may be open."""
+    """Close at the providers, then here; return the status. No transaction may be open."""
     waiting, now = Order.objects.filter(pk=order_id, status=OrderStatus.PENDING), timezone.now()
     # waits for a payment attempt that is just being opened, and lets none begin after it
     first = waiting.filter(closing_at__isnull=True).update(closing_at=now)
-    # a shopper's repetition does not put the timer off
+    # a shopper's repeat does not put the timer off
     again = not first and (waiting.exists() if by_shopper else waiting.update(closing_at=now))
     if first or again:
         result = services.close_payment(order_id=order_id, by_shopper=by_shopper and not first)
@@ -169,16 +168,16 @@ def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
 
 
 def _close_here(*, order_id: UUID) -> None:
-    """pending -> closed and the units back on the shelf, or nothing if another step was faster."""
+    """Close a pending order and put its units back; do nothing if another step was faster."""
     if _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.CLOSED):
         items = OrderItem.objects.filter(order_id=order_id).values_list("product_id", "quantity")
         stock.release(quantities=dict(items))
-        for then in after_closing:  # robust: the order is closed, whatever becomes of this
+        for then in after_closing:  # robust: the order is closed anyway
             transaction.on_commit(partial(then, order_id=order_id), robust=True)
 
 
 def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
-    """Whether this call was the one that took the step."""
+    """Take the step; False if another was faster."""
     changed = bool(send(_to_step(order_id=order_id, before=before, after=after))[0])
     if changed:
         changes.announce(order_id)
@@ -186,7 +185,7 @@ def _step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> bool:
 
 
 def _to_step(*, order_id: UUID, before: OrderStatus, after: OrderStatus) -> Statement:
-    """The one place where a status changes: a conditional update, which returns what it has changed."""
+    """Return the conditional update, the only one of a status; it returns the row that it changed."""
     return Statement(_STEPS[before, after], [order_id])
 
 

@@ -1,9 +1,8 @@
-"""Orders as they are placed and read: the only writer of orders and their items but for their status, whose steps
-are `shop.orders.lifecycle`. Function modules, keyword-only arguments, no HTTP objects.
+"""Placing and reading orders: the only writer of orders and items, except of the status (`shop.orders.lifecycle`).
 
-A change is a conditional UPDATE on the version that the decision was made on, or is made under the order's lock.
+A change is a conditional UPDATE on the version that was decided on, or is made under the order's lock.
 
-Lock order: the order's row, then products in primary-key order. Payment rows are never locked from here.
+Lock order: the order's row, then products by primary key. Payment rows are never locked from here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +33,7 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
     """Take the units off the shelf and write the order.
 
     Args:
-        user_id: who buys.
+        user_id: of the buyer.
         quantities: sku -> units, each above zero.
         note: the shopper's words to the shop, at most 500 characters.
 
@@ -42,7 +41,7 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
         ProductNotFound, FlashSaleOnly, MixedCurrency, OutOfStock: nothing was ordered; the caller's transaction
             must roll back.
 
-    Transaction: needs the caller's, so that a ledger row can commit with it. No network.
+    Transaction: needs the caller's, so that a ledger row commits with it. No network.
     """
     products = {product.sku: product for product in Product.objects.filter(sku__in=quantities)}
     for sku in quantities:
@@ -59,10 +58,10 @@ def create_order(*, user_id: int, quantities: Mapping[str, int], note: str = "")
 
 
 def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = "") -> Order:
-    """Write an order at the products' prices of this moment; its units are off the shelf by the commit.
+    """Write an order at the products' current prices; its units are off the shelf by the commit.
 
     Args:
-        user_id: who buys.
+        user_id: of the buyer.
         quantities: product -> units, each above zero; all priced in one currency.
         note: the shopper's words to the shop, at most 500 characters.
 
@@ -92,12 +91,12 @@ def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = 
 
 
 def list_orders(*, user_id: int) -> QuerySet[Order, Order]:
-    """The user's orders with their items, newest first; the caller must bound it."""
+    """Select the user's orders with their items, newest first; the caller must bound it."""
     return Order.objects.filter(user_id=user_id).prefetch_related("items").order_by("-id")
 
 
 def get_order(*, order_id: UUID, user_id: int) -> Order:
-    """The user's order with its items.
+    """Read the user's order with its items.
 
     Raises:
         OrderNotFound: there is none, or it is another user's.
@@ -109,12 +108,12 @@ def get_order(*, order_id: UUID, user_id: int) -> Order:
 
 
 def latest_id(*, user_id: int) -> UUID | None:
-    """The user's newest order."""
+    """Return the id of the user's newest order."""
     return Order.objects.filter(user_id=user_id).order_by("-id").values_list("id", flat=True).first()
 
 
 def payment_ids(*, order_ids: Iterable[UUID]) -> dict[UUID, UUID]:
-    """Order id -> id of its payment, for those that have one. The payments app is asked: orders hold no link."""
+    """Map orders to their payments, where they have one; orders themselves hold no link."""
     return dict(Payment.objects.filter(order_id__in=list(order_ids)).values_list("order_id", "id"))
 
 
@@ -139,7 +138,7 @@ def lock_payable(*, order_id: UUID, user_id: int) -> Order:
 
 
 def record_payment_opened(*, order: Order) -> None:
-    """Count the version up, because the order now shows its payment.
+    """Increment the version, because the order now shows its payment.
 
     Args:
         order: locked by `lock_payable` in this transaction.
@@ -150,11 +149,11 @@ def record_payment_opened(*, order: Order) -> None:
 
 
 def update_note(*, order_id: UUID, user_id: int, versions: frozenset[int] | None, note: str) -> Order:
-    """Write the note if nobody changed the order since the caller read it.
+    """Write the note, unless the order has changed since the caller read it.
 
     Args:
         order_id: which order.
-        user_id: whose.
+        user_id: of its owner.
         versions: the versions that the caller accepts, None for any that exists (`If-Match: *`).
         note: at most 500 characters.
 
