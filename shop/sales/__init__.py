@@ -1,16 +1,15 @@
 """Flash sales: few units, many buyers, one unit each, first come, first served. The only writer of their tables.
 
-The database is the judge: unique (sale, buyer) over purchases that stand, and `sold` that only a conditional
-UPDATE below `units` counts up, in the one transaction that also takes the unit off the shelf and writes the order.
-Closing an unpaid order takes all of that back in its own transaction (trigger of migration 0004, `shop.stock`),
-once; then its buyer may buy again while the sale runs.
+The database decides: unique (sale, buyer) over purchases that are not returned, and `sold`, which only a
+conditional UPDATE below `units` increments, in the transaction that takes the unit off the shelf and writes the
+order. Closing an unpaid order takes all of it back in its own transaction, once (trigger of migration 0004,
+`shop.stock`); its buyer may buy again while the sale runs.
 
-Redis stands in front, so that those who come too late, or again, cost one script and none of the sale's SQL
-(`scripts/flash_admit.lua`). It admits no more buyers than there are units and numbers them as they arrive. An
-admission that becomes no order goes back: at once where the refusal is known here, else when its lease is over.
-What Redis has lost is read from the database again; where it is wrong, the database refuses, and `reconcile`
-corrects it within a minute. With Redis away, the database alone sells, and a process reads for all who wait once
-a second, and after what it sold itself.
+Redis in front spares SQL: late and repeated buyers cost one script (`scripts/flash_admit.lua`). It admits no more
+buyers than there are units and numbers them as they arrive. An admission without an order goes back at once where
+the refusal is known here, else when its lease ends. What Redis has lost is read from the database; where it is
+wrong the database refuses, and `reconcile` corrects it within a minute. Without Redis the database alone sells,
+and a process reads the sale once a second for all who wait, and after its own sales.
 
 Lock order: the sale's row, then the product's; closing an order locks the order before them.
 """

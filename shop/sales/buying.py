@@ -1,4 +1,4 @@
-"""Selling: announce a sale, buy in it, take back what was not paid. The database is the judge."""
+"""Announce a sale, buy in it, return what was not paid; the database decides."""
 
 from datetime import datetime
 from functools import partial
@@ -22,16 +22,16 @@ ONCE_A_BUYER = "flash_sale_once_a_buyer"
 
 
 def announce(*, product_id: int, units: int, starts_at: datetime, ends_at: datetime) -> FlashSale:
-    """A sale to come, or one that begins at once; a product's sale that began last is the one that sells.
+    """Create a sale; of a product's sales the one that began last sells.
 
     Args:
-        product_id: primary key; to sell it in flash sales alone, it is marked so.
+        product_id: primary key, of a product marked as sold in flash sales alone.
         units: above zero.
-        starts_at: aware; one sale of a product at a time (unique `flash_sale_one_start_a_product`).
+        starts_at: aware; unique for the product (`flash_sale_one_start_a_product`).
         ends_at: aware, later.
 
-    Transaction: two statements; joins the caller's if there is one. After the commit Redis is told where this sale
-        ends the one that it knows; while it is away, `reconcile` tells it.
+    Transaction: two statements; joins the caller's if there is one. After the commit Redis learns that this sale
+        ends the current one; while it is away, from `reconcile`.
     """
     sale = FlashSale.objects.create(product_id=product_id, units=units, starts_at=starts_at, ends_at=ends_at)
     transaction.on_commit(partial(_announced, sale.product.sku, starts_at))
@@ -44,14 +44,13 @@ def _announced(sku: str, starts_at: datetime) -> None:
 
 
 def buy(*, sku: str, user_id: int) -> Order:
-    """One unit for this buyer, as an order that waits for its payment.
+    """Place an order of one unit for this buyer.
 
     Raises:
-        AlreadyBought, SoldOut: nothing was ordered.
-        FlashSaleNotFound, FlashSaleNotRunning: nothing was ordered.
+        AlreadyBought, SoldOut, FlashSaleNotFound, FlashSaleNotRunning: nothing was ordered.
 
-    Transaction: needs the caller's, which must roll back after a refusal and in which nothing was read before, so
-        that Redis is asked with none open on the server.
+    Transaction: needs the caller's, which must roll back after a refusal, and which has read nothing yet, so that
+        none is open on the server during the call to Redis.
     """
     admission = gate.admit(sku=sku, user_id=user_id)
     try:
@@ -66,14 +65,14 @@ def buy(*, sku: str, user_id: int) -> Order:
             if isinstance(refusal, SoldOut):
                 gate.distrust(sku=sku)
         raise
-    # a rollback that comes later leaves the admission to its lease
+    # after a later rollback the admission's lease ends it
     transaction.on_commit(partial(gate.bought, sku=sku, sale=sale.pk, user_id=user_id))
     transaction.on_commit(forget)
     return order
 
 
 def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[FlashSale, Order]:
-    """The judge. The rows that all buyers share are updated last, so that they are locked for three statements."""
+    """Decide in the database. Rows that all buyers share are updated last, locked for three statements."""
     sale = running_sale(sku, buyer=user_id)
     if sale.bought:  # type: ignore[attr-defined]
         raise AlreadyBought(sku)
@@ -102,9 +101,9 @@ def _purchase(*, sku: str, user_id: int, admission: Admission | None) -> tuple[F
 
 
 def returned(*, order_id: UUID) -> None:
-    """Tell Redis that this order's unit is on sale again, if it was one of a flash sale and is closed.
+    """Put a closed order's flash sale unit on sale again in Redis; call it after the commit.
 
-    Only spares the minute until `reconcile`: the database has taken the unit back already. After the commit.
+    Only spares the minute until `reconcile`: the database has taken the unit back already.
     """
     purchase = (
         FlashSalePurchase.objects.filter(order=order_id, returned_at__isnull=False)
@@ -120,15 +119,15 @@ def returned(*, order_id: UUID) -> None:
 def reconcile(*, sale: FlashSale) -> int | None:
     """Make Redis agree with the database about who has bought.
 
-    A purchase that commits just now may be missed. Then one buyer too many is admitted, and the database refuses.
+    A purchase that commits meanwhile may be missed; then the database refuses one buyer too many.
 
     Args:
         sale: with its product.
 
     Returns:
-        How many buyers it had too many or too few; None if Redis is away, or a later sale is on.
+        The number of buyers that Redis had too many or too few; None if it is away, or a later sale is on.
     """
     current = sale_of(sale.product.sku, timezone.now())
     if current is None or current.pk != sale.pk:
         return None
-    return gate.take_over(current, anew=True)
+    return gate.load(current, replace=True)

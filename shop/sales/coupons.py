@@ -1,12 +1,12 @@
 """Coupons: each user draws one of a campaign, no code goes to two. The only writer of campaigns and coupons.
 
-Drawing locks the first free row that nobody else has locked (`FOR UPDATE SKIP LOCKED`), so that draws at the same
-instant take different rows and do not wait for each other. Who draws again gets the code that he has: unique
-(campaign, drawn by) is the judge between his calls.
+A draw locks the first free row that is not locked (`FOR UPDATE SKIP LOCKED`), so concurrent draws take different
+rows and do not wait for each other. A second draw returns the first one's code: unique (campaign, drawn by)
+arbitrates.
 
-Who finds no free row waits for those that are locked, in the order of their keys. What he has locked in vain
-before is let go by then: PostgreSQL locks a row first, then looks whether its newest version is still free, and
-keeps the lock if not, which was a deadlock between those who came too late.
+A draw that finds no free row waits for the locked ones, in the order of their keys, and holds no lock by then:
+PostgreSQL locks a row, then checks that its newest version is free, and keeps the lock if not, which was a
+deadlock between those who came too late.
 """
 
 import secrets
@@ -26,11 +26,11 @@ CODE_LENGTH = 12
 
 
 def draw(*, slug: str, user_id: int) -> Coupon:
-    """The user's coupon of the campaign, drawn now unless he has it.
+    """Give the user a coupon of the campaign, or the one already drawn.
 
     Raises:
         CampaignNotFound: there is none of that name.
-        NoneLeft: every coupon has been drawn; one that a call at this moment only holds is waited for.
+        NoneLeft: every coupon has been drawn; a draw under way is waited for.
 
     Transaction: needs the caller's; the coupon's row is locked until it ends. No network.
     """
@@ -51,13 +51,13 @@ def draw(*, slug: str, user_id: int) -> Coupon:
         return Coupon.objects.get(campaign=campaign_id, drawn_by=user_id)
     if coupon is not None:
         return coupon
-    if (mine := _drawn(campaign_id, user_id)) is not None:  # another call of his took the last one meanwhile
+    if (mine := _drawn(campaign_id, user_id)) is not None:  # another call of the user took the last one meanwhile
         return mine
     raise NoneLeft(slug)
 
 
 def open_campaign(*, slug: str, name: str, count: int) -> bool:
-    """A campaign with `count` fresh codes; False if there is one of that name, which is left as it is.
+    """Make a campaign with `count` fresh codes; False if there is one of that name, which stays as it is.
 
     Transaction: needs the caller's.
     """
@@ -68,13 +68,13 @@ def open_campaign(*, slug: str, name: str, count: int) -> bool:
 
 
 def new_code() -> str:
-    """A code that cannot be guessed: `XXXX-XXXX-XXXX`."""
+    """Make a code that cannot be guessed: `XXXX-XXXX-XXXX`."""
     code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
     return "-".join(code[start : start + 4] for start in range(0, CODE_LENGTH, 4))
 
 
 def _take(free: QuerySet[Coupon, Coupon], user_id: int) -> Coupon | None:
-    """The first of them, drawn; else none, and nothing that was locked on the way."""
+    """Take the first of them; in vain, release what was locked on the way."""
     with transaction.atomic():
         coupon = free.first()
         if coupon is None:

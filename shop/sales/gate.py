@@ -1,4 +1,4 @@
-"""Redis in front of a sale: who may try to buy, in the order of arrival. It spares SQL and decides nothing."""
+"""Redis in front of a sale: admits buyers in the order of arrival. It spares SQL and decides nothing."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,11 +12,10 @@ from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase
 from shop.sales.sales import running_sale
 
-# of an admission without an order; longer than a purchase takes, and what a killed process costs the next buyer
+# of an admission without an order: longer than a purchase takes; a killed process delays the next buyer by it
 LEASE_SECONDS = 10.0
-# numbers that Redis keeps for those who came too late, to show them; about 1 MB a sale
+# places that Redis stores for late buyers, to show them; about 1 MB a sale
 PLACES_MAX = 10_000
-
 
 # the keys of each are those of one sku, which one hash tag keeps in one slot
 _admit = Script("flash_admit", package="shop.sales")
@@ -30,12 +29,12 @@ _announce = Script("flash_announce", package="shop.sales")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Leave to buy one unit.
+    """Permission to buy one unit.
 
     Attributes:
         sale: primary key.
-        place: number in the order of arrival, from 1; it grows with every arrival, admitted or not. Who came too
-            late keeps his, and is admitted under it when he comes again and a unit has come back.
+        place: number in the order of arrival, from 1; it grows with every arrival, admitted or not. A late buyer
+            keeps it, and is admitted under it later if a unit has come back.
         fresh: False for a buyer who was admitted before; that call gives the place back, or its lease does.
     """
 
@@ -45,18 +44,18 @@ class Admission:
 
 
 def admit(*, sku: str, user_id: int) -> Admission | None:
-    """Ask Redis for leave to buy; without SQL while it knows the sale.
+    """Ask Redis for permission to buy; without SQL while it knows the sale.
 
     Returns:
-        None if it cannot tell: the database alone decides.
+        None if Redis cannot say: the database alone decides.
 
     Raises:
-        AlreadyBought, SoldOut: as Redis knows it.
-        FlashSaleNotFound, FlashSaleNotRunning: as the database knows it.
+        AlreadyBought, SoldOut: by Redis.
+        FlashSaleNotFound, FlashSaleNotRunning: by the database.
     """
     answer = _ask(sku, user_id, lease_seconds=LEASE_SECONDS)
     if answer is not None and answer[0] == b"unknown":
-        take_over(running_sale(sku), anew=False)
+        load(running_sale(sku), replace=False)
         answer = _ask(sku, user_id, lease_seconds=LEASE_SECONDS)
     if answer is None or answer[0] == b"unknown":  # away, or its clock is not ours
         return None
@@ -69,25 +68,25 @@ def admit(*, sku: str, user_id: int) -> Admission | None:
 
 
 def refuse_late(*, sku: str, user_id: int) -> None:
-    """Nothing for who may still have a unit, or where Redis cannot tell: `admit` decides. It admits nobody.
+    """Refuse a buyer who is too late, and number the arrival; any other is for `admit`. Admits nobody.
 
     Raises:
-        SoldOut: he comes too late; he has his number in the order of arrival.
+        SoldOut: every unit is taken.
     """
     answer = _ask(sku, user_id, lease_seconds=0)
     if answer is not None and answer[0] == b"sold_out":
         raise SoldOut(sku)
 
 
-def take_over(sale: FlashSale, *, anew: bool) -> int | None:
-    """Have Redis read the database: `anew`, or only if it does not know this sale.
+def load(sale: FlashSale, *, replace: bool) -> int | None:
+    """Load a running sale from the database into Redis.
 
     Args:
-        sale: one that runs, with its product.
-        anew: also where it knows the sale, and what it knows is replaced.
+        sale: with its product.
+        replace: also where Redis knows the sale.
 
     Returns:
-        How many buyers it had too many or too few; None if it is away.
+        The number of buyers that Redis had too many or too few; None if it is away.
     """
     buyers = dict(
         FlashSalePurchase.objects.filter(sale=sale, returned_at__isnull=True).values_list("buyer", "place")
@@ -102,48 +101,48 @@ def take_over(sale: FlashSale, *, anew: bool) -> int | None:
         len(buyers) + on_sale,
         _milliseconds(sale.starts_at),
         _milliseconds(min(sale.ends_at, next_start or sale.ends_at)),
-        highest + sale.units if highest and not anew else highest,
-        int(anew),
+        highest + sale.units if highest and not replace else highest,
+        int(replace),
         *buyers,
     ]
     found = fastpath.attempt(lambda redis: int(_load(redis, _keys(sale.product.sku), arguments)))
     return None if found is None else max(found, 0)
 
 
-def stand(*, sku: str, user_id: int | None) -> tuple[int, ...] | None:
-    """What Redis knows of the sale that runs: sale, units, taken, arrivals; and of the user bought (0, 1), place.
+def snapshot(*, sku: str, user_id: int | None) -> tuple[int, ...] | None:
+    """Read the running sale from Redis: sale, units, taken, arrivals, and the user's bought (0 or 1) and place.
 
     Returns:
-        Six numbers, a place of 0 being none; nothing if it knows no sale that runs; None if it is away.
+        Six numbers, a place of 0 being none; empty if it knows no running sale; None if it is away.
     """
-    whose = "" if user_id is None else user_id
-    told = fastpath.attempt(lambda redis: _look(redis, _keys(sku), [whose]))
-    return None if told is None else tuple(map(int, told))
+    user = "" if user_id is None else user_id
+    found = fastpath.attempt(lambda redis: _look(redis, _keys(sku), [user]))
+    return None if found is None else tuple(map(int, found))
 
 
 def bought(*, sku: str, sale: int, user_id: int) -> None:
-    """The admission has become an order."""
-    _tell(_settle, sku, sale, user_id)
+    """Record that the admission has become an order."""
+    _send_nowait(_settle, sku, sale, user_id)
 
 
 def hand_back(*, sku: str, user_id: int, admission: Admission) -> None:
-    """The admission becomes no order; one that another call of the buyer was given is left to that call."""
+    """Give back an admission that becomes no order, unless another call of the buyer was given it."""
     if admission.fresh:
-        _tell(_give_back, sku, admission.sale, user_id, admission.place)
+        _send_nowait(_give_back, sku, admission.sale, user_id, admission.place)
 
 
 def returned(*, sku: str, sale: int, user_id: int) -> None:
-    """The buyer's unit is on sale again. Waited for: his next call may come by another connection."""
+    """Put the buyer's unit on sale again; waits, because the next call may use another connection."""
     fastpath.attempt(lambda redis: _return(redis, _keys(sku), [sale, user_id]))
 
 
 def distrust(*, sku: str) -> None:
-    """Redis knew of a unit that is not there: it shall read the database again."""
+    """Have Redis read the database again, after it knew of a unit that is not there."""
     fastpath.attempt(lambda redis: redis.delete(_keys(sku)[0]))
 
 
 def announced(*, sku: str, starts_at: datetime) -> None:
-    """Another sale of the product begins then, and ends the one that Redis knows."""
+    """End the sale that Redis knows at the start of the product's next."""
     fastpath.attempt(lambda redis: _announce(redis, _keys(sku), [_milliseconds(starts_at)]))
 
 
@@ -152,8 +151,8 @@ def _ask(sku: str, user_id: int, *, lease_seconds: float) -> Any:
     return fastpath.attempt(lambda redis: _admit(redis, _keys(sku), [user_id, lease, PLACES_MAX]))
 
 
-def _tell(script: Script, sku: str, *arguments: int) -> None:
-    """Without waiting: what gets lost, the lease or `reconcile` makes up for."""
+def _send_nowait(script: Script, sku: str, *arguments: int) -> None:
+    """Run without waiting: the lease or `reconcile` makes up for a lost command."""
     fastpath.attempt(lambda redis: script.tell(redis, _keys(sku), list(arguments)))
 
 

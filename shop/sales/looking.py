@@ -1,4 +1,4 @@
-"""How a sale stands, for who waits."""
+"""Snapshots of a sale for the pages of those who wait."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,14 +11,14 @@ from shop.catalog.cache import Cache
 from shop.errors import FlashSaleNotFound
 from shop.models import FlashSale
 from shop.sales import gate
-from shop.sales.sales import sale_of, standing
+from shop.sales.sales import purchases, sale_of
 
-# of what a process shows of a sale while Redis is away
-KEPT_SECONDS = 1.0
+# life of a snapshot in a process while Redis is away
+SNAPSHOT_SECONDS = 1.0
 
 
 class Phase(StrEnum):
-    """Where a sale is in its life."""
+    """Phases of a sale."""
 
     UPCOMING = "upcoming"
     RUNNING = "running"
@@ -27,16 +27,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A sale as it stands, for who waits. A picture of a moment and no promise: `buy` decides.
+    """Snapshot of a sale, and no promise: `buy` decides.
 
     Attributes:
-        sale: primary key; of the one to come, where none runs.
-        units: that the sale has in all.
-        left: that nobody has or is just buying.
-        starts_at: aware; of a sale that is to come, else None.
-        arrivals: how many have come so far; None where only Redis would know.
-        place: the asking user's number among them, where it is known.
-        bought: whether he has a unit.
+        sale: primary key; of the next one, where none runs.
+        units: of the sale in all.
+        left: neither sold nor being bought.
+        starts_at: aware; None unless the sale is to come.
+        arrivals: number of buyers so far; None without Redis.
+        place: of the user among them, if known.
+        bought: the user has a unit.
     """
 
     phase: Phase
@@ -50,20 +50,20 @@ class Look:
 
 
 def look(*, sku: str, user_id: int | None) -> Look:
-    """How the product's sale stands: one script of Redis while the sale runs, else the database.
+    """Read a snapshot of the product's sale: one script of Redis while the sale runs, else the database.
 
-    With Redis away it is up to `KEPT_SECONDS` old, and `bought` alone is looked up for each who asks.
+    Without Redis it is up to `SNAPSHOT_SECONDS` old, and only `bought` is read for each user.
 
     Args:
-        sku: the product.
-        user_id: who asks; None is a guest.
+        sku: of the product.
+        user_id: of the user who waits; None is a guest.
 
     Raises:
-        FlashSaleNotFound: it has none.
+        FlashSaleNotFound: the product has none.
     """
-    told = gate.stand(sku=sku, user_id=user_id)
-    if told:
-        sale, units, taken, arrivals, bought, place = told
+    found = gate.snapshot(sku=sku, user_id=user_id)
+    if found:
+        sale, units, taken, arrivals, bought, place = found
         return Look(
             phase=Phase.RUNNING,
             sale=sale,
@@ -73,38 +73,38 @@ def look(*, sku: str, user_id: int | None) -> Look:
             place=place or None,
             bought=bool(bought),
         )
-    if told is None:
-        found = _copies.get(sku, lambda: _look_into_database(sku, take_over=False))
+    if found is None:
+        seen = _copies.get(sku, lambda: _read(sku, load=False))
     else:
-        found, _ = _look_into_database(sku, take_over=True)
-    if found.phase is not Phase.RUNNING or user_id is None:
-        return found
-    return replace(found, bought=standing(sale=found.sale, buyer=user_id).exists())
+        seen, _ = _read(sku, load=True)
+    if seen.phase is not Phase.RUNNING or user_id is None:
+        return seen
+    return replace(seen, bought=purchases(sale=seen.sale, buyer=user_id).exists())
 
 
 def forget() -> None:
-    """What this process shows of sales while Redis is away shall be read anew."""
+    """Have this process read its snapshots again."""
     _copies.forget()
 
 
-def _look_into_database(sku: str, *, take_over: bool) -> tuple[Look, float]:
-    """As a guest sees it, and for how many seconds that may be shown.
+def _read(sku: str, *, load: bool) -> tuple[Look, float]:
+    """Read a guest's snapshot from the database, and the seconds that it may be shown.
 
     Args:
-        sku: the product.
-        take_over: have Redis read a sale that runs, so that the next one who asks is answered by it.
+        sku: of the product.
+        load: a running sale into Redis, which then answers the next poll.
 
     Raises:
-        FlashSaleNotFound: it has none.
+        FlashSaleNotFound: the product has none.
     """
     now = timezone.now()
     sale = sale_of(sku, now)
     if sale is not None and sale.ends_at > now:
-        if take_over:
-            gate.take_over(sale, anew=False)
+        if load:
+            gate.load(sale, replace=False)
         left = min(sale.units - sale.sold, stock.units_of(product_id=sale.product_id))
         found = Look(phase=Phase.RUNNING, sale=sale.pk, units=sale.sold + left, left=left)
-        return found, min((sale.ends_at - now).total_seconds(), KEPT_SECONDS)
+        return found, min((sale.ends_at - now).total_seconds(), SNAPSHOT_SECONDS)
     coming = FlashSale.objects.filter(product__sku=sku, starts_at__gt=now)
     following = coming.order_by("starts_at").first()
     if following is not None:
@@ -112,10 +112,10 @@ def _look_into_database(sku: str, *, take_over: bool) -> tuple[Look, float]:
         found = Look(
             phase=Phase.UPCOMING, sale=following.pk, units=units, left=units, starts_at=following.starts_at
         )
-        return found, min((following.starts_at - now).total_seconds(), KEPT_SECONDS)
+        return found, min((following.starts_at - now).total_seconds(), SNAPSHOT_SECONDS)
     if sale is None:
         raise FlashSaleNotFound(sku)
-    return Look(phase=Phase.ENDED, sale=sale.pk, units=sale.units, left=0), KEPT_SECONDS
+    return Look(phase=Phase.ENDED, sale=sale.pk, units=sale.units, left=0), SNAPSHOT_SECONDS
 
 
 _copies: Cache[Look] = Cache()

@@ -1,4 +1,4 @@
-"""What the database knows of sales and of who has bought."""
+"""Reads of sales and purchases from the database."""
 
 from datetime import datetime
 from typing import Any
@@ -12,8 +12,8 @@ from shop.models import FlashSale, FlashSalePurchase
 
 
 def sale_of(sku: str, now: datetime, *, buyer: int | None = None) -> FlashSale | None:
-    """The product's sale that began last, with `bought`; whether it is over, its reader sees."""
-    theirs = standing(sale=OuterRef("pk"), buyer=buyer)
+    """Read the product's sale that began last, over or not, with `bought`."""
+    theirs = purchases(sale=OuterRef("pk"), buyer=buyer)
     return (
         FlashSale.objects.filter(product__sku=sku, starts_at__lte=now)
         .select_related("product")
@@ -23,13 +23,13 @@ def sale_of(sku: str, now: datetime, *, buyer: int | None = None) -> FlashSale |
     )
 
 
-def standing(*, sale: Any, buyer: int | None) -> QuerySet[FlashSalePurchase]:
-    """The buyer's unit of the sale, unless its order is closed."""
+def purchases(*, sale: Any, buyer: int | None) -> QuerySet[FlashSalePurchase]:
+    """Select the buyer's purchase in the sale, unless its order is closed."""
     return FlashSalePurchase.objects.filter(sale=sale, buyer=buyer, returned_at__isnull=True)
 
 
 def running_sale(sku: str, *, buyer: int | None = None) -> FlashSale:
-    """The product's sale that runs, with `bought`.
+    """Read the product's running sale, with `bought`.
 
     Raises:
         FlashSaleNotFound: the product has none.
@@ -45,23 +45,23 @@ def running_sale(sku: str, *, buyer: int | None = None) -> FlashSale:
 
 
 def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
-    """The user's unit in the product's sale that began last, running or over, with its order."""
+    """Read the user's purchase, with its order, in the product's sale that began last."""
     sale = sale_of(sku, timezone.now())
-    return standing(sale=sale.pk, buyer=user_id).select_related("order").first() if sale is not None else None
+    return purchases(sale=sale.pk, buyer=user_id).select_related("order").first() if sale is not None else None
 
 
 def is_ahead(*, sku: str) -> bool:
-    """Whether a sale of the product runs or is to come."""
+    """Return whether a sale of the product runs or is to come."""
     return FlashSale.objects.filter(product__sku=sku, ends_at__gt=timezone.now()).exists()
 
 
 def place_of(*, order_id: UUID) -> int | None:
-    """The number in the order of arrival that the order was bought under; None for any other order."""
+    """Return the place in line of a flash sale's order; None for any other order."""
     return FlashSalePurchase.objects.filter(order=order_id).values_list("place", flat=True).first()
 
 
 def running(*, now: datetime, limit: int) -> list[FlashSale]:
-    """The sales that run, those that end first in front.
+    """List running sales, the first to end first.
 
     Args:
         now: aware.

@@ -1,8 +1,7 @@
-"""Changing how a product's units are taken, while orders take them and give them back: all units move at once.
+"""Change of a product's stock strategy while orders take and return units: all units move at once.
 
-The product's row is locked, then its segments in their order; what waits for these locks afterwards finds the
-units gone, and looks for them again. No unit is lost or made: they are counted under the locks, and where they go
-is written in the same transaction.
+The product's row is locked, then its segments in order. The units are counted under the locks and written in the
+same transaction, so none is lost or made; what waited for the locks finds them gone and reads the product again.
 """
 
 from typing import Any
@@ -21,17 +20,17 @@ def arrange(*, product_id: int, strategy: str, segments: int, before: dict[str, 
     Args:
         product_id: primary key.
         strategy: one of `StockStrategy`.
-        segments: how many a segmented product has, 1 to `SEGMENTS_MAX`; another one remembers it.
+        segments: of a segmented product, 1 to `SEGMENTS_MAX`; stored for any other.
         before: `strategy` and `segments` as the caller saw them; None: whatever they are.
 
     Returns:
-        False if they are not as the caller saw them; nothing was changed then.
+        False if they have changed since; nothing was written then.
 
     Raises:
         ValueError: no such strategy, or too few or too many segments.
         Product.DoesNotExist: no such product.
 
-    Transaction: one of its own, or joins the caller's. Waits for the orders that hold units without commit.
+    Transaction: one of its own, or joins the caller's. Waits for orders that hold units without commit.
     """
     if strategy not in StockStrategy.values:
         raise ValueError(f"strategy must be one of {', '.join(StockStrategy.values)}, not {strategy!r}")

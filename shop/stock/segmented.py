@@ -1,12 +1,12 @@
-"""A product's units in several rows: buyers at the same instant lock different ones.
+"""A product's units in several rows: concurrent buyers lock different ones.
 
-A buyer's number names one segment, and the others follow in a circle. The first of them that has enough and that
-nobody has locked is taken; this waits for nobody. If all are busy, the buyer waits for his own. Only if no single
-segment has enough, all are locked, in the order of their numbers, and the units are taken from several. So
-whoever waits for a segment holds none of the same product with a higher number.
+A buyer's number names a home segment; the others follow in a circle. The first that has enough and is not locked
+serves, without waiting. If all are busy, the buyer waits for the home. Only if no single segment has enough, all
+are locked by number and the units are taken from several. So a buyer that waits for a segment holds none of the
+same product with a higher number.
 
-That needs the savepoint around each attempt: PostgreSQL locks a row first, then looks whether its newest version
-still has enough, and does not unlock it if not. (Found by a test: deadlocks between buyers of the last units.)
+That needs the savepoint around each attempt: PostgreSQL locks a row, then checks that its newest version still has
+enough, and keeps the lock if not. (Found by a test: deadlocks between buyers of the last units.)
 
 The product's row is not written, hence not locked: its `version` counts edits and moves, not orders.
 """
@@ -20,7 +20,7 @@ from shop.models import Product, StockSegment, StockStrategy
 
 
 class Segmented:
-    """See the module."""
+    """The strategy of several rows; see the module."""
 
     def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
         home = buyer % product.stock_segments  # users are numbered one by one: this spreads them evenly
@@ -33,13 +33,13 @@ class Segmented:
         )
 
     def put(self, *, product: Product, quantity: int) -> bool:
-        """Where the fewest are; if all are busy, wait for the first."""
+        """Put units where the fewest are; if all are busy, wait for the first."""
         return _add(_free(_of(product).order_by("units")), quantity) or _add(
             _of(product).filter(number=0), quantity
         )
 
     def adjust(self, *, product: Product, difference: int) -> bool:
-        """Over all segments, which are evened out by the way. Locks the product's row first, as `arrange` does."""
+        """Split the new total evenly over all segments. Locks the product's row first, as `arrange` does."""
         mine = Product.objects.filter(pk=product.pk, stock_strategy=StockStrategy.SEGMENTED)
         if not mine.update(version=F("version") + 1):
             return False
@@ -54,14 +54,14 @@ class Segmented:
 
 
 def divided(units: int, count: int) -> list[int]:
-    """`units` in `count` parts that differ by one at most."""
+    """Split `units` into `count` parts that differ by one at most."""
     part, rest = divmod(units, count)
     return [part + (number < rest) for number in range(count)]
 
 
 def _take_from_several(product: Product, quantity: int, home: int) -> bool:
     left = sum(_of(product).values_list("units", flat=True))
-    if left < quantity:  # what others hold without commit counts as there: no lock is needed to be sure
+    if left < quantity:  # units held without commit count as there, so this needs no lock
         return False
     rows = _locked(product)
     if sum(row.units for row in rows) < quantity:
@@ -85,12 +85,12 @@ def _of(product: Product) -> QuerySet[StockSegment, StockSegment]:
 
 
 def _locked(product: Product) -> list[StockSegment]:
-    """All of the product's segments, in the order in which everybody locks them."""
+    """Lock all of the product's segments, by number."""
     return list(_of(product).order_by("number").select_for_update(no_key=True))
 
 
 def _free(rows: QuerySet[StockSegment, StockSegment]) -> QuerySet[StockSegment, StockSegment]:
-    """The first of `rows` that nobody else has locked, locked."""
+    """Lock the first of `rows` that is free."""
     first = rows.select_for_update(skip_locked=True, no_key=True).values("pk")[:1]
     return StockSegment.objects.filter(pk=first)
 
@@ -100,8 +100,8 @@ def _add(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
 
 
 def _attempt(rows: QuerySet[StockSegment, StockSegment], units: int) -> bool:
-    """`_add`; if in vain, what was locked on the way is free again."""
-    # never released, which were a round trip for nothing: the commit does it
+    """`_add`; in vain, release what was locked on the way."""
+    # never released: the commit does it, without a round trip
     savepoint = connection.savepoint()
     assert savepoint is not None  # noqa: S101  within a transaction PostgreSQL has one
     if _add(rows, units):

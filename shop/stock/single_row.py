@@ -1,17 +1,17 @@
-"""The three ways to take units from one row. They may meet on it: each is safe against the other two.
+"""Three strategies for units in one row, each safe against the other two.
 
-A row whose units have moved into segments has none (a CHECK), so nothing can be taken from it by mistake.
+A row whose units have moved into segments holds none (a CHECK), so none can be taken from it by mistake.
 """
 
 from django.db.models import F, QuerySet
 
 from shop.models import Product, StockStrategy
 
-TRIES = 4  # by version; every one is lost to another buyer's commit
+TRIES = 4  # by version; each is lost to another buyer's commit
 
 
 class Conditional:
-    """Take if the row as it is now has enough; whoever comes second waits for the first one's commit."""
+    """Take if the current row has enough; a second buyer waits for the first one's commit."""
 
     def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
         rows = Product.objects.filter(pk=product.pk, stock__gte=quantity)
@@ -29,9 +29,9 @@ class Conditional:
 
 
 class Version(Conditional):
-    """Take what was read, if nobody has written since. Who loses reads again; who has lost `TRIES` times locks.
+    """Take if the row is unchanged since it was read; after a loss read again, after `TRIES` losses lock.
 
-    Who waited for the row before he lost has it locked, so he loses once; who reads too late may lose more often.
+    A loser that waited for the row has it locked, so it loses once; one that reads too late may lose again.
     """
 
     def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
@@ -46,7 +46,7 @@ class Version(Conditional):
 
 
 class RowLock(Conditional):
-    """Lock the row, then look, then take: served in turn, nobody tries in vain."""
+    """Lock the row, read, take: buyers are served in turn and never retry."""
 
     def take(self, *, product: Product, quantity: int, buyer: int) -> bool:
         row = Product.objects.select_for_update(no_key=True).filter(pk=product.pk).first()

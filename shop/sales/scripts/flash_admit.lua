@@ -1,19 +1,17 @@
--- Admit a buyer to a flash sale: fewer than its units are taken, and he has none. First come, first served.
+-- Admit a buyer who has no unit to a flash sale that has units left. First come, first served.
 -- KEYS[1] the sale, a hash   KEYS[2] admissions, a sorted set of buyers by the end of their lease in milliseconds
--- KEYS[3] buyers, a set   KEYS[4] places in the order of arrival, of those admitted and of the first who came too
--- late, a hash; all of one slot
--- ARGV[1] buyer   ARGV[2] lease in milliseconds; 0: only tell, and number, who comes too late
--- ARGV[3] most places that are kept
--- returns {word, sale, place}: unknown (no sale that runs is known here), bought, sold_out, admitted, or again
--- (he is admitted already by a call that runs or was cut off: its place and its unit are his); or open, where he is
--- not too late and was not to be admitted
+-- KEYS[3] buyers, a set   KEYS[4] places in the order of arrival, of admitted and of the first late buyers, a hash
+-- All keys are in one slot.
+-- ARGV[1] buyer   ARGV[2] lease in milliseconds; 0: number a late buyer, admit nobody   ARGV[3] most places to store
+-- returns {word, sale, place}: unknown (no running sale here), bought, sold_out, admitted, again (admitted already by
+-- a call that runs or was cut off), or open (not late, with a lease of 0)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local sale = redis.call('HMGET', KEYS[1], 'sale', 'units', 'starts', 'ends')
 if not sale[1] or now < tonumber(sale[3]) or now >= tonumber(sale[4]) then
     return {'unknown'}
 end
--- an admission whose process died goes back when its lease is over
+-- the admission of a dead process ends with its lease
 for _, late in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
     redis.call('ZREM', KEYS[2], late)
     redis.call('HDEL', KEYS[4], late)
@@ -31,7 +29,7 @@ if place and redis.call('ZSCORE', KEYS[2], ARGV[1]) then
     redis.call('ZADD', KEYS[2], lease, ARGV[1])
     return {'again', sale[1], tonumber(place)}
 end
--- who came too late and comes again has the number that he had
+-- a late buyer who comes again keeps the place
 local new = not place
 place = tonumber(place or redis.call('HINCRBY', KEYS[1], 'arrivals', 1))
 if new and (not late or redis.call('HLEN', KEYS[4]) < tonumber(ARGV[3])) then

@@ -1,4 +1,4 @@
--- Another sale of the product was announced: the one that is known here sells until that one begins.
+-- End the current sale at the start of the product's next one.
 -- KEYS as for flash_admit   ARGV[1] start of the other sale in Unix milliseconds
 -- returns 1 if it ends earlier now, else 0
 local sale = redis.call('HMGET', KEYS[1], 'starts', 'ends')

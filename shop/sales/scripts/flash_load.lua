@@ -1,8 +1,8 @@
--- Take over what the database says of a sale. Admissions that run are kept, unless they were for another sale.
+-- Load a sale from the database. Running admissions stay, unless they are of another sale.
 -- KEYS as for flash_admit
--- ARGV[1] sale   ARGV[2] units that can be had, the bought ones included   ARGV[3], ARGV[4] start and end in Unix
--- milliseconds   ARGV[5] arrivals at least   ARGV[6] 1: also if the sale is known here already   ARGV[7..] buyers
--- returns how many buyers differed from what stood here, or -1 if it was not taken over
+-- ARGV[1] sale   ARGV[2] units, the bought ones included   ARGV[3], ARGV[4] start and end in Unix milliseconds
+-- ARGV[5] arrivals at least   ARGV[6] 1: replace a sale that is known here   ARGV[7..] buyers
+-- returns the number of buyers that differed, or -1 if nothing was loaded
 local kinds = {'hash', 'zset', 'set', 'hash'}
 for index, kind in ipairs(kinds) do
     local found = redis.call('TYPE', KEYS[index]).ok
@@ -28,7 +28,7 @@ for index = 7, #ARGV do
     redis.call('ZREM', KEYS[2], ARGV[index])
     redis.call('HDEL', KEYS[4], ARGV[index])
 end
--- what is not a number here is nobody's count
+-- a value that is no number counts as none
 local arrivals = tonumber(redis.call('HGET', KEYS[1], 'arrivals') or 0) or 0
 redis.call('HSET', KEYS[1], 'sale', ARGV[1], 'units', ARGV[2], 'starts', ARGV[3], 'ends', ARGV[4],
     'arrivals', string.format('%.0f', math.max(arrivals, tonumber(ARGV[5]))))

@@ -1,7 +1,6 @@
--- How a flash sale stands, for who waits. Writes nothing.
+-- Read a snapshot of the running sale. Writes nothing.
 -- KEYS as for flash_admit   ARGV[1] buyer, or an empty string
--- returns {sale, units, taken, arrivals, bought (1 or 0), place (0: none)}, or nothing: no sale that runs is known
--- here
+-- returns {sale, units, taken, arrivals, bought (1 or 0), place (0: none)}, or {}: no running sale here
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local sale = redis.call('HMGET', KEYS[1], 'sale', 'units', 'starts', 'ends', 'arrivals')

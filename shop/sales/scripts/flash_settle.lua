@@ -1,6 +1,6 @@
--- The database has this buyer's purchase: his admission has become one.
+-- Turn an admission into a purchase, which the database has.
 -- KEYS as for flash_admit   ARGV[1] sale   ARGV[2] buyer
--- returns 1, or 0 if this is another sale's time, or nothing is known (what is read from the database knows him)
+-- returns 1, or 0 if another sale or none is known here (a load from the database includes the buyer)
 local sale = redis.call('HMGET', KEYS[1], 'sale', 'ends')
 if sale[1] ~= ARGV[1] then
     return 0

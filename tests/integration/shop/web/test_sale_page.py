@@ -185,7 +185,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second is made longer here; who asks is looked up each time, the rest is the same for all."""
-    monkeypatch.setattr(looking, "KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr(looking, "SNAPSHOT_SECONDS", 3600.0)
 
     def statements(who: Client, page: Any) -> int:
         with CaptureQueriesContext(connection) as queries:
@@ -213,7 +213,7 @@ def test_polls_without_redis_read_the_database_once_a_second(
 def test_a_kept_picture_does_not_outlive_the_sale(
     client: Client, sale: FlashSale, sneaker: Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr(looking, "SNAPSHOT_SECONDS", 3600.0)
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
         page = client.get(PAGE)
         FlashSale.objects.update(ends_at=timezone.now() + timedelta(seconds=0.3))
