@@ -1,7 +1,8 @@
-"""What the calls have in common: who calls, and an order as an answer with its version as ETag."""
+"""Parts that calls share: the caller, and an order as an answer with its version as ETag."""
 
 from uuid import UUID
 
+from django.http import HttpRequest
 from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,25 +11,25 @@ from shop.api.serializers import represent_order
 from shop.models import Order
 
 
-def caller_id(request: Request) -> int:
-    """Primary key of the user who calls; every call here needs authentication."""
+def caller_id(request: HttpRequest | Request) -> int:
+    """Return the logged-in user's primary key; the view lets nobody else in."""
     user_id = request.user.pk
     assert user_id is not None  # noqa: S101
     return int(user_id)
 
 
 def etag_of(version: int) -> str:
-    """The version as a strong entity tag (RFC 9110, section 8.8.3)."""
+    """Write the version as a strong entity tag (RFC 9110, section 8.8.3)."""
     return f'"{version}"'
 
 
 def order_response(order: Order, *, payment_id: UUID | None, status: int = 200) -> Response:
-    """The order with its ETag; a fresh one (201) also says where it is.
+    """Answer with the order and its ETag; a fresh one (201) has its Location too.
 
     Args:
         order: with its items.
-        payment_id: of its payment, if it has one.
-        status: HTTP status.
+        payment_id: of its payment, if any.
+        status: of the answer.
     """
     headers = {"ETag": etag_of(order.version)}
     if status == 201:

@@ -1,7 +1,7 @@
-"""Who calls the API, and for how long: Django REST framework's tokens, by a statement that is built once.
+"""The API's callers: Django REST framework's tokens, found by a constant statement.
 
-Building it was the largest single part of what a replay cost. What it asks and refuses is the framework's own: an
-unknown token and a user who is not active hear 401.
+Building it was the largest part of a replay's cost. It refuses as the framework does: an unknown token and an
+inactive user get 401.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -20,10 +20,10 @@ from rest_framework.request import Request
 
 from idempotency.postgres.statements import Statement, instances, send
 
-# what permissions and pages ask of a user; the rest (password, names, dates) is fetched if somebody wants it
+# columns that permissions and pages read; Django fetches the others (password, names, dates) on demand
 _FIELDS = ["id", "is_superuser", "username", "is_staff", "is_active"]
 _COLUMNS = ", ".join(f'"user"."{name}"' for name in _FIELDS)
-# the two tables one after the other: to plan their join would cost the server as much again as the finding
+# one table after the other: planning their join would double the cost
 _FIND = f"""
 SELECT {_COLUMNS} FROM "{User._meta.db_table}" AS "user"
 WHERE "user"."id" = (SELECT "user_id" FROM "{Token._meta.db_table}" WHERE "key" = %s)
@@ -38,14 +38,14 @@ class TokenAuthentication(authentication.TokenAuthentication):
         user = next(iter(instances(User, _FIELDS, rows)), None)
         if user is None or not user.is_active:
             raise exceptions.AuthenticationFailed
-        return user, SimpleLazyObject(lambda: Token(key=key, user=user))  # which hardly anybody looks at
+        return user, SimpleLazyObject(lambda: Token(key=key, user=user))  # hardly ever read
 
 
 def let_in_again(request: Request) -> Callable[[], bool]:
-    """Return a function that asks the database whether the caller of `request` would still be let in.
+    """Return a check that the caller of `request` would still be let in.
 
-    Not if the account is no longer active, the token taken away, or the session over (logged out, expired, or of
-    an earlier password).
+    False once the account is inactive, the token gone, or the session over: logged out, expired, or of an earlier
+    password.
     """
     if isinstance(request.successful_authenticator, TokenAuthentication):
         return partial(_is_token_of_active_user, request.auth.key)
@@ -67,17 +67,17 @@ def _is_session_of(user_id: int | None, session: SessionBase) -> bool:
 
 
 def end_tokens(users: Iterable[User], *, using: str = DEFAULT_DB_ALIAS) -> int:
-    """Delete the API tokens of `users`; how many there were."""
+    """Delete the API tokens of `users`; return how many there were."""
     return Token.objects.using(using).filter(user__in=users).delete()[0]
 
 
 def end_token_with_password(
     sender: Any, *, instance: User, using: str, update_fields: Collection[str] | None, **signal: Any
 ) -> None:
-    """End the user's token before another password is saved, or none. Receives `pre_save`.
+    """End the user's token before another password is saved. Receives `pre_save`.
 
-    A login that only hashes the same password with today's parameters saves that column alone, and leaves
-    `_password` empty, by which Django tells the two apart.
+    A login that only hashes the same password with today's parameters saves that column alone, with `_password`
+    empty.
     """
     if instance._state.adding or (update_fields is not None and "password" not in update_fields):
         return

@@ -1,7 +1,7 @@
-"""Orders: placed, listed, read, edited, cancelled, paid.
+"""Calls about orders: place, list, read, edit, cancel, pay.
 
-A sku inside an order's items that does not exist is 404 `product_not_found`: the refusal is about a named thing,
-so it is stored under the key and replayed.
+An unknown sku inside an order's items is 404 `product_not_found`: a refusal about a named thing is stored and
+replayed.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ ORDER_MISSING = {404: "order_not_found"}
 
 
 def _accepted_versions(header: str) -> frozenset[int] | None:
-    """The versions that an If-Match names; None for `*`. Weak and foreign tags match nothing (strong comparison).
+    """Read the versions of an If-Match; None for `*`. Weak and foreign tags match nothing (strong comparison).
 
     Source: RFC 9110, section 13.1.1 (June 2022).
     """
@@ -51,7 +51,7 @@ def _with_payment(order: Order, *, status: int = 200) -> Response:
 
 
 class OrderPages(CursorPagination):
-    """Newest first. Ids are time-ordered and unique, so a page's edge is exact while new orders arrive."""
+    """Pages, newest first; ids are time-ordered and unique, so a page's edge is exact while orders arrive."""
 
     page_size = 20
     max_page_size = 100
@@ -59,7 +59,7 @@ class OrderPages(CursorPagination):
     ordering = "-id"
 
     def decode_cursor(self, request: Request) -> Cursor | None:
-        """A cursor names an id; anything else was not made here."""
+        """Decode a cursor, which names an id; anything else was not made here."""
         cursor = super().decode_cursor(request)
         if cursor is not None and cursor.position is not None:
             try:
@@ -70,8 +70,6 @@ class OrderPages(CursorPagination):
 
 
 class OrderList(APIView):
-    """The caller's orders."""
-
     @extend_schema(
         operation_id="orders_list",
         summary="List one's orders, newest first",
@@ -83,9 +81,8 @@ class OrderList(APIView):
     )
     def get(self, request: Request) -> Response:
         paginator = OrderPages()
-        page: list[Order] = (
-            paginator.paginate_queryset(orders.list_orders(user_id=caller_id(request)), request, view=self) or []
-        )
+        mine = orders.list_orders(user_id=caller_id(request))
+        page: list[Order] = paginator.paginate_queryset(mine, request, view=self) or []
         payments = orders.payment_ids(order_ids=[order.id for order in page])
         return paginator.get_paginated_response(
             [represent_order(order, payment_id=payments.get(order.id)) for order in page]
@@ -120,8 +117,6 @@ class OrderList(APIView):
 
 
 class OrderDetail(APIView):
-    """One of the caller's orders."""
-
     @extend_schema(
         operation_id="orders_read",
         summary="Read an order",
@@ -161,19 +156,11 @@ class OrderDetail(APIView):
             raise PreconditionRequired
         body = NoteRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        return _with_payment(
-            orders.update_note(
-                order_id=order_id,
-                user_id=user_id,
-                versions=_accepted_versions(header),
-                note=body.validated_data["note"],
-            )
-        )
+        note, versions = body.validated_data["note"], _accepted_versions(header)
+        return _with_payment(orders.update_note(order_id=order_id, user_id=user_id, versions=versions, note=note))
 
 
 class OrderCancel(APIView):
-    """Closing an unpaid order."""
-
     @extend_schema(
         operation_id="orders_cancel",
         summary="Cancel an order",
@@ -194,14 +181,12 @@ class OrderCancel(APIView):
 
 
 class OrderPayment(APIView):
-    """Paying an order."""
-
     @extend_schema(
         operation_id="orders_pay",
         summary="Pay an order",
-        description="Opens the order's one payment, or a further attempt on it by another channel, and tells how "
+        description="Opens the order's one payment, or a further attempt on it by another channel, and says how "
         "the shopper goes on. 202: the provider did not answer, the payment is `uncertain`; the same key again "
-        "tells its current state.",
+        "returns its current state.",
         parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
         request=PaymentRequest,
         examples=[schema.PAYMENT_EXAMPLE],
@@ -234,8 +219,5 @@ class OrderPayment(APIView):
         return Response(
             document,
             status=202 if checkout.is_uncertain(document, channel=data["channel"], method=method) else 201,
-            headers={
-                "Location": reverse("api-payment", args=[payment.id]),
-                "ETag": etag_of(payment.version),
-            },
+            headers={"Location": reverse("api-payment", args=[payment.id]), "ETag": etag_of(payment.version)},
         )

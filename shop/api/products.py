@@ -1,4 +1,4 @@
-"""Products and likes."""
+"""Calls about products and likes."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -14,8 +14,6 @@ PRODUCT_MISSING = {404: "product_not_found"}
 
 
 class ProductList(APIView):
-    """The catalogue."""
-
     @extend_schema(
         operation_id="products_list",
         summary="List the products",
@@ -27,8 +25,6 @@ class ProductList(APIView):
 
 
 class ProductDetail(APIView):
-    """One product."""
-
     @extend_schema(
         operation_id="products_read",
         summary="Read a product",
@@ -39,7 +35,7 @@ class ProductDetail(APIView):
 
 
 class ProductLike(APIView):
-    """The caller's like of a product: there or not, so neither call needs a key."""
+    """Calls that set and remove the caller's like: idempotent, so neither needs a key."""
 
     @extend_schema(
         operation_id="products_like",

@@ -1,4 +1,4 @@
-"""What there is less of than people want: flash sales and coupons."""
+"""Calls about flash sales and coupons."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -18,14 +18,12 @@ def _too_late(view: APIView, request: Request, sku: str) -> None:
 
 
 class FlashSaleOrder(APIView):
-    """Buying in a flash sale."""
-
     @extend_schema(
         operation_id="flash_sales_order",
         summary="Buy in a flash sale",
         description="One unit a buyer, first come, first served; the answer is an order to be paid until "
         "`expires_at`. Closing it unpaid puts its unit on sale again, and the buyer may buy again while the sale "
-        "runs. A refusal is kept under its key: to try again, send a fresh one.",
+        "runs. A refusal is stored under its key: to try again, send a fresh one.",
         parameters=[schema.IDEMPOTENCY_KEY, schema.LOCATION, schema.ETAG, schema.REPLAYED],
         request=None,
         examples=[schema.FLASH_SALE_EXAMPLE, schema.SOLD_OUT_EXAMPLE, schema.ALREADY_BOUGHT_EXAMPLE],
@@ -43,12 +41,10 @@ class FlashSaleOrder(APIView):
 
 
 class CouponDraw(APIView):
-    """Drawing a coupon."""
-
     @extend_schema(
         operation_id="coupons_draw",
         summary="Draw a coupon",
-        description="One a user and campaign, and nobody else's: who has drawn before gets the same code again.",
+        description="One a user and campaign, and nobody else's: a later draw returns the same code.",
         parameters=[schema.IDEMPOTENCY_KEY, schema.REPLAYED],
         request=None,
         examples=[schema.COUPON_EXAMPLE, schema.NONE_LEFT_EXAMPLE],

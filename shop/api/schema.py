@@ -1,11 +1,10 @@
-"""What the API's documentation says beside the serializers: headers, problems, examples.
+"""The API's documentation beside the serializers: headers, problems, examples.
 
-`shop.api` and `shop.web.live` use it, and drf-spectacular calls `what_befalls_every_call`; nothing here runs while
-a request is served.
+drf-spectacular calls `add_common_responses`; nothing here runs while a request is served.
 """
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, inline_serializer
@@ -14,10 +13,11 @@ from rest_framework import serializers
 from idempotency.errors import type_of
 from shop.api.serializers import ProblemResponse
 
+HEADER: Literal["header"] = "header"
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 255},
-    OpenApiParameter.HEADER,
+    HEADER,
     required=True,
     description="1..255 visible ASCII characters, a fresh random one per intent and the same one with every "
     "retry of it: the call happens once, a repeat gets the first answer again with `Idempotent-Replayed: true`. "
@@ -26,47 +26,37 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 )
 IF_MATCH = OpenApiParameter(
     "If-Match",
-    OpenApiTypes.STR,
-    OpenApiParameter.HEADER,
+    str,
+    HEADER,
     required=True,
     description="The ETag of the order that the change was decided on.",
     examples=[OpenApiExample("version 1", value='"1"')],
 )
 IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match",
-    OpenApiTypes.STR,
-    OpenApiParameter.HEADER,
-    description="The ETag that the caller holds; 304 if the order is still at it.",
+    "If-None-Match", str, HEADER, description="The ETag that the caller holds; 304 if the order is still at it."
 )
-ETAG = OpenApiParameter(
-    "ETag",
-    OpenApiTypes.STR,
-    OpenApiParameter.HEADER,
-    response=[200, 201, 202],
-    description="The version in quotes.",
-)
+ETAG = OpenApiParameter("ETag", str, HEADER, response=[200, 201, 202], description="The version in quotes.")
 REPLAYED = OpenApiParameter(
     "Idempotent-Replayed",
     {"type": "string", "enum": ["true"]},
-    OpenApiParameter.HEADER,
+    HEADER,
     response=True,
     description="There when the answer is that of an earlier call with the same key.",
 )
 LOCATION = OpenApiParameter(
     "Location",
     OpenApiTypes.URI_REF,
-    OpenApiParameter.HEADER,
+    HEADER,
     response=[201, 202],
     description="Where the new resource can be read.",
 )
-
 LAST_EVENT_ID = OpenApiParameter(
     "Last-Event-ID",
-    OpenApiTypes.STR,
-    OpenApiParameter.HEADER,
-    description="The `id` of the last event that the caller has; the present state is told if it is another.",
+    str,
+    HEADER,
+    description="The `id` of the last event that the caller has; the present state is sent if it is another.",
 )
-# of the framework's making, where a view has more than one kind of answer; none of ours is chosen by it
+# the framework adds it where a view has more than one kind of answer; none of ours is chosen by it
 NO_FORMAT = OpenApiParameter("format", exclude=True)
 
 _PROBLEM = "application/problem+json"
@@ -82,28 +72,28 @@ _KEY = {
 
 
 def responses(success: dict[int, Any], problems: dict[int, str], *, keyed: bool = False) -> dict[Any, Any]:
-    """The `responses` of a call; what may befall others too is added by `what_befalls_every_call`.
+    """Describe the `responses` of a call; `add_common_responses` adds those of every call.
 
     Args:
         success: status -> serializer, response or None for an empty body.
         problems: status -> the `code` words that it may carry, joined with commas.
-        keyed: whether the key's own problems are possible too.
+        keyed: adds the key's own problems.
     """
     codes = dict(problems)
     for status, words in _KEY.items() if keyed else ():
         codes[status] = f"{codes[status]}, {words}" if status in codes else words
     documented: dict[Any, Any] = dict(success)
     for status, words in sorted(codes.items()):
-        documented[status, _PROBLEM] = OpenApiResponse(ProblemResponse, _told(words.split(", ")))
+        documented[status, _PROBLEM] = OpenApiResponse(ProblemResponse, _codes(words.split(", ")))
     return documented
 
 
-def _told(words: list[str]) -> str:
+def _codes(words: list[str]) -> str:
     return "code: " + ", ".join(f"`{word}`" for word in dict.fromkeys(words))
 
 
-def what_befalls_every_call(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A hook of drf-spectacular: problems of every call, of every unsafe one, of those with a body or a key."""
+def add_common_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Add the problems of every call, of unsafe ones, of those with a body or a key. A hook of drf-spectacular."""
     for operations in result["paths"].values():
         for method, operation in operations.items():
             keyed = any(sent["name"] == "Idempotency-Key" for sent in operation.get("parameters", ()))
@@ -132,11 +122,11 @@ _RETRY_AFTER = {"schema": {"type": "integer", "minimum": 1}, "description": "Sec
 
 
 def _add(response: dict[str, Any], words: str) -> None:
-    response["description"] = _told([*re.findall(r"`(\w+)`", response["description"]), *words.split(", ")])
+    response["description"] = _codes([*re.findall(r"`(\w+)`", response["description"]), *words.split(", ")])
 
 
 def page_of(item: type[serializers.Serializer[Any]]) -> Any:
-    """One page of a cursor-paged list of `item`."""
+    """Describe a page of a cursor-paged list of `item`."""
     return inline_serializer(
         f"{item.__name__.removesuffix('Response')}Page",
         {
@@ -147,7 +137,7 @@ def page_of(item: type[serializers.Serializer[Any]]) -> Any:
     )
 
 
-# one event of a stream, as the browser's EventSource tells it
+# an event of a stream, as the browser's EventSource delivers it
 EVENT = {
     "type": "object",
     "properties": {
@@ -187,7 +177,7 @@ COUPON_EXAMPLE = OpenApiExample(
 
 
 def problem_example(code: str, detail: str, **more: str) -> OpenApiExample:
-    """A refusal with status 409, as the API shows it."""
+    """Make an example of a refusal with status 409."""
     value = {"type": type_of(code), "title": "Conflict", "status": 409, "detail": detail, "code": code, **more}
     return OpenApiExample(code, value=value, response_only=True, status_codes=["409"], media_type=_PROBLEM)
 

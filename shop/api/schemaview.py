@@ -1,4 +1,4 @@
-"""`GET /api/schema/`: the API's own description, rendered once and then served from memory."""
+"""`GET /api/schema/`: the API's description, rendered once and then served from memory."""
 
 import threading
 from typing import Any
@@ -14,7 +14,7 @@ _one_at_a_time = threading.Lock()
 
 
 class SchemaView(SpectacularAPIView):
-    """As drf-spectacular's, which spends a quarter of a second a call on it; the same for every caller."""
+    """drf-spectacular's, which renders for a quarter of a second a call; the same for every caller."""
 
     authentication_classes = ()
 

@@ -1,9 +1,9 @@
-"""The API's JSON: requests are validated here, answers are represented here, to the letter of the contract.
+"""The API's JSON to the letter of the contract: validated requests, represented answers.
 
-No writes and no business rules; amounts are integers in the currency's minor unit.
+No writes, no business rules; amounts are integers in the currency's minor unit.
 """
 
-from typing import Any, TypedDict
+from typing import Any
 from uuid import UUID
 
 from rest_framework import serializers
@@ -13,12 +13,10 @@ from payments.providers.base import PayMethod
 from shop.models import Order, OrderStatus
 from shop.orders.placing import MAX_ITEMS
 
-MAX_QUANTITY = 1_000_000  # of one product; what there is of it, the stock says
+MAX_QUANTITY = 1_000_000  # of one product, whatever the stock
 
 
 class ProductResponse(serializers.Serializer[Any]):
-    """One product."""
-
     sku = serializers.SlugField()
     name = serializers.CharField()
     price = MoneySerializer()
@@ -28,20 +26,16 @@ class ProductResponse(serializers.Serializer[Any]):
 
 
 class OrderItemRequest(serializers.Serializer[Any]):
-    """What is wanted of one product."""
-
     sku = serializers.SlugField(max_length=64)
     quantity = WholeNumberField(min_value=1, max_value=MAX_QUANTITY)
 
 
 class OrderRequest(serializers.Serializer[Any]):
-    """A new order."""
-
     items = serializers.ListField(child=OrderItemRequest(), min_length=1, max_length=MAX_ITEMS)
     note = serializers.CharField(required=False, allow_blank=True, max_length=500, default="")
 
     def validate_items(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Every sku at most once: two rows of one product are two answers to "how many?"."""
+        """Refuse a sku that comes twice."""
         skus = [item["sku"] for item in value]
         if len(set(skus)) != len(skus):
             raise serializers.ValidationError("Each sku may appear once; add the quantities up.", code="duplicate")
@@ -49,14 +43,12 @@ class OrderRequest(serializers.Serializer[Any]):
 
 
 class NoteRequest(serializers.Serializer[Any]):
-    """The part of an order that its shopper may edit."""
+    """The editable part of an order."""
 
     note = serializers.CharField(allow_blank=True, max_length=500)
 
 
 class PaymentRequest(serializers.Serializer[Any]):
-    """How to pay."""
-
     channel = serializers.ChoiceField(choices=["wechat", "alipay", "stripe"])
     method = serializers.ChoiceField(
         choices=[method.value for method in PayMethod],
@@ -74,7 +66,7 @@ class PaymentRequest(serializers.Serializer[Any]):
 
 
 class OrderItemResponse(serializers.Serializer[Any]):
-    """One item at the price of the moment of ordering."""
+    """An item at the price of the moment of ordering."""
 
     sku = serializers.SlugField()
     quantity = serializers.IntegerField()
@@ -82,8 +74,6 @@ class OrderItemResponse(serializers.Serializer[Any]):
 
 
 class OrderResponse(serializers.Serializer[Any]):
-    """One order."""
-
     id = serializers.RegexField(r"^[0-9a-f]{32}$")
     status = serializers.ChoiceField(choices=OrderStatus.choices)
     version = serializers.IntegerField(help_text="also the ETag; grows with every change")
@@ -96,8 +86,6 @@ class OrderResponse(serializers.Serializer[Any]):
 
 
 class CouponResponse(serializers.Serializer[Any]):
-    """A drawn coupon."""
-
     code = serializers.CharField(help_text="the caller's own, for good")
 
 
@@ -112,20 +100,13 @@ class ProblemResponse(serializers.Serializer[Any]):
     request_id = serializers.CharField(required=False)
 
 
-class MoneyJson(TypedDict):
-    """`MoneySerializer` as a dict."""
-
-    amount_minor: int
-    currency: str
-
-
-def money(amount_minor: int, currency: str) -> MoneyJson:
-    """An amount as the API writes it."""
+def money(amount_minor: int, currency: str) -> dict[str, Any]:
+    """Write an amount as `MoneySerializer` describes it."""
     return {"amount_minor": amount_minor, "currency": currency}
 
 
 def represent_product(product: Any) -> dict[str, Any]:
-    """A product annotated by `shop.catalog.products`, as `ProductResponse`."""
+    """Represent a `shop.catalog.listings.Listing` as `ProductResponse`."""
     return {
         "sku": product.sku,
         "name": product.name,
@@ -137,18 +118,14 @@ def represent_product(product: Any) -> dict[str, Any]:
 
 
 def represent_order(order: Order, *, payment_id: UUID | None) -> dict[str, Any]:
-    """An order with its items, as `OrderResponse`."""
+    """Represent an order with its items as `OrderResponse`."""
     return {
         "id": order.id.hex,
         "status": order.status,
         "version": order.version,
         "total": money(order.total_minor, order.currency),
         "items": [
-            {
-                "sku": item.sku,
-                "quantity": item.quantity,
-                "price": money(item.price_minor, order.currency),
-            }
+            {"sku": item.sku, "quantity": item.quantity, "price": money(item.price_minor, order.currency)}
             for item in order.lines
         ],
         "note": order.note,

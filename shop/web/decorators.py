@@ -1,4 +1,4 @@
-"""What the pages' views share: who may come in, by which method, and how a refusal becomes a page."""
+"""Decorators of the pages' views: login, method, and refusals as pages."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -19,7 +19,7 @@ View = Callable[..., HttpResponseBase]
 
 
 def members_only(back_to: str) -> Callable[[View], View]:
-    """Send a guest to the login page and from there to the page named `back_to`, which a GET can show."""
+    """Send a guest to the login page, and from there to the page named `back_to`."""
 
     def decorate(view: View) -> View:
         @wraps(view)
@@ -27,7 +27,7 @@ def members_only(back_to: str) -> Callable[[View], View]:
             if not request.user.is_authenticated:
                 return redirect_to_login(reverse(back_to, kwargs=kwargs))
             response = view(request, **kwargs)
-            add_never_cache_headers(response)  # someone's own orders stay out of shared caches and of old tabs
+            add_never_cache_headers(response)  # a member's orders stay out of shared caches and old tabs
             return response
 
         return wrapper
@@ -36,14 +36,14 @@ def members_only(back_to: str) -> Callable[[View], View]:
 
 
 def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
-    """The address of a form. Who opens it with a GET is led to the page named `back_to`; other methods are a 405.
+    """Redirect a GET of a form's address to the page named `back_to`; refuse other methods with 405.
 
-    A page drawn as the answer to a form stands at the form's address, and the language's switch, Enter in the
-    address bar and a page that renews itself open it again from there.
+    The answer to a form stays at the form's address, where the language switch, Enter in the address bar and a
+    page that renews itself open it again.
 
     Args:
-        back_to: the page that the form stands on, or another that says what came of it.
-        named: whether that page's address has the arguments of the form's.
+        back_to: the page with the form, or another that shows the outcome.
+        named: that page's address takes the arguments of the form's.
     """
 
     def decorate(view: View) -> View:
@@ -61,7 +61,7 @@ def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
 
 
 def shows_problems(view: View) -> View:
-    """A page that is only read: its refusals become a page with a way on."""
+    """Show the refusals of a page that is only read as a page with a link to go on."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
@@ -76,14 +76,14 @@ def shows_problems(view: View) -> View:
 def draws_refusals(
     draw: Callable[..., HttpResponse], *, accepted: Callable[..., HttpResponse] | None = None
 ) -> Callable[[View], View]:
-    """Around a keyed view whose refusals are problem documents, as the API's are: `draw` makes their page.
+    """Render the page of a keyed view's refusal, which is a problem document as the API's are.
 
-    So the ledger keeps the refusal and not a page of that minute: a replay is drawn with what is true now, with
-    forms that can be used, and after the refused transaction has been undone.
+    So the ledger stores the refusal and not a page of that minute: a replay shows what is true now, with fresh
+    forms, after the refused transaction was rolled back.
 
     Args:
         draw: called with the request, the problem and the view's own arguments.
-        accepted: makes the page of an answer that is JSON as well, of the request and the view's own arguments.
+        accepted: draws the page of a JSON answer, called with the request and the view's own arguments.
     """
 
     def decorate(view: View) -> View:
@@ -104,10 +104,3 @@ def draws_refusals(
         return wrapper
 
     return decorate
-
-
-def user_id_of(request: HttpRequest) -> int:
-    """The member behind `members_only`."""
-    user_id = request.user.pk
-    assert user_id is not None  # noqa: S101 - behind members_only
-    return int(user_id)

@@ -1,12 +1,11 @@
-"""An order's state as it changes, for the page that is open: the events of `GET /api/v1/orders/{id}/events`.
+"""Live updates of an order for its open page: `GET /api/v1/orders/{id}/events`.
 
-A change is told on the order's topic after its commit. What is told is a hint: the stream reads the database and
-sends what it finds, so a message that is lost costs at most `BEAT_SECONDS`. Without Redis it looks that often by
-itself.
+A hint on the order's topic follows each commit, and the stream reads the database: a lost hint costs at most
+`BEAT_SECONDS`, and without Redis the stream reads that often.
 
-A stream occupies a thread, and threads are few: so each ends after `STREAM_SECONDS` (the browser comes again by
-itself), and a process has at most `STREAMS_MAX`, of one user at most `STREAMS_MAX_A_USER`. One more is answered
-204, which tells a browser not to come again; the page polls, as it does where there is no event stream.
+A stream occupies a thread, and threads are few: each ends after `STREAM_SECONDS` (the browser reconnects), and a
+process has at most `STREAMS_MAX`, `STREAMS_MAX_A_USER` of one user. One more gets 204, after which a browser does
+not reconnect and the page polls.
 
 Source: WHATWG HTML, "Server-sent events" (read 2026-11).
 """
@@ -31,13 +30,14 @@ from rest_framework.views import APIView
 from idempotency.locks import LockUnavailable
 from idempotency.redis import fastpath
 from shop.api import authentication, schema
+from shop.api.answers import caller_id
 from shop.orders.changes import topic
 from shop.web.orderview import view_of
 
 STREAMS_MAX = 4  # of the eight threads that a process has
 STREAMS_MAX_A_USER = 2
 STREAM_SECONDS = 60.0
-BEAT_SECONDS = 2.0  # also how long a reader that went away is not noticed
+BEAT_SECONDS = 2.0  # also the delay until a reader that went away is noticed
 COME_AGAIN_MS = 2000
 
 _taken = Counter[int]()  # by user
@@ -45,7 +45,7 @@ _changing = threading.Lock()
 
 
 class EventStreamRenderer(BaseRenderer):
-    """So that a caller may ask for ``text/event-stream``; what is rendered are refusals, and those are JSON."""
+    """Renderer that lets a caller accept ``text/event-stream``; it renders refusals alone, as JSON."""
 
     media_type = "text/event-stream"
     format = "events"
@@ -55,11 +55,11 @@ class EventStreamRenderer(BaseRenderer):
 
 
 class AllTakenError(RuntimeError):
-    """Every stream that this process has for the user is taken."""
+    """A process without a free stream for the user."""
 
 
 class Stream:
-    """The bytes of one stream, in one of the process's few places; the place is free again when it is closed.
+    """A stream's bytes, in one of the process's few places until it is closed.
 
     Raises:
         AllTakenError: there is no place for this user.
@@ -78,14 +78,14 @@ class Stream:
         return self._lines
 
     def close(self) -> None:
-        """End it; any number of times."""
+        """End the stream; any number of times."""
         self._lines.close()
         with _changing:
             if not self._closed:
                 self._closed = True
                 _taken.subtract([self._user_id])
                 if not _taken[self._user_id]:
-                    del _taken[self._user_id]  # or it would have an entry of everybody who was ever here
+                    del _taken[self._user_id]  # or it would hold an entry of every user ever
 
 
 def _lines(
@@ -93,7 +93,7 @@ def _lines(
 ) -> Generator[bytes, None, None]:
     ends_at = time.monotonic() + STREAM_SECONDS
     yield f"retry: {COME_AGAIN_MS}\n\n".encode()
-    with _listening(order_id) as wait:  # from before the first look, so that no change falls between
+    with _listening(order_id) as wait:  # before the first read, so that no change falls between
         while True:
             found = view_of(order_id=order_id, user_id=user_id)
             if found.state != known:
@@ -108,24 +108,24 @@ def _lines(
 
 
 def _event(found: Any) -> bytes:
-    told = {
+    data = {
         "order": found.order.id.hex,
         "status": found.order.status,
         "version": found.order.version,
         "state": found.state,
         "final": found.final,
     }
-    return f"id: {found.state}\nevent: status\ndata: {json.dumps(told)}\n\n".encode()
+    return f"id: {found.state}\nevent: status\ndata: {json.dumps(data)}\n\n".encode()
 
 
 @contextlib.contextmanager
 def _listening(order_id: UUID) -> Iterator[Any]:
-    """A function that waits for a change for at most so many seconds, and says whether there may be one."""
+    """Yield a function that waits for a change up to some seconds, and returns whether there may be one."""
     with contextlib.ExitStack() as stack:
         try:
             messages = stack.enter_context(topic(order_id, fastpath.client()).listen())
         except (LockUnavailable, *fastpath.FAILURES):
-            yield _wait_deaf
+            yield _wait_without_redis
             return
 
         def wait(seconds: float) -> bool:
@@ -138,15 +138,12 @@ def _listening(order_id: UUID) -> Iterator[Any]:
         yield wait
 
 
-def _wait_deaf(seconds: float) -> bool:
-    """Without Redis nothing is heard: look again after the same time."""
+def _wait_without_redis(seconds: float) -> bool:
     time.sleep(seconds)
     return False
 
 
 class OrderEvents(APIView):
-    """The state of one of the caller's orders, and its changes."""
-
     renderer_classes = (JSONRenderer, EventStreamRenderer)
 
     @extend_schema(
@@ -163,7 +160,8 @@ class OrderEvents(APIView):
         },
     )
     def get(self, request: Request, order_id: UUID) -> HttpResponseBase:
-        user_id = _reader(request, order_id)  # 404 before a place is taken
+        user_id = caller_id(request)
+        view_of(order_id=order_id, user_id=user_id)  # 404 before a place is taken
         try:
             known, is_let_in = request.headers.get("Last-Event-ID", ""), authentication.let_in_again(request)
             stream = Stream(order_id=order_id, user_id=user_id, known=known, is_let_in=is_let_in)
@@ -172,17 +170,9 @@ class OrderEvents(APIView):
         return _answer(stream)
 
     def head(self, request: Request, order_id: UUID) -> HttpResponseBase:
-        """The headers alone: no stream is begun for somebody who would not hear it."""
-        _reader(request, order_id)
+        """Answer with the headers alone, without a stream."""
+        view_of(order_id=order_id, user_id=caller_id(request))
         return _answer(())
-
-
-def _reader(request: Request, order_id: UUID) -> int:
-    """The caller's id. Raises Problem, where the order is not the caller's."""
-    user_id = request.user.pk
-    assert user_id is not None  # noqa: S101  the permission lets nobody else in
-    view_of(order_id=order_id, user_id=user_id)
-    return int(user_id)
 
 
 def _answer(events: Iterable[bytes]) -> StreamingHttpResponse:
