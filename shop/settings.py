@@ -1,7 +1,7 @@
-"""Settings, from the environment alone (names: docs/reference/settings.md).
+"""Settings from the environment alone (names: docs/reference/settings.md).
 
-A mistake stops the start with a sentence that names the setting. With `DEBUG` off there are no defaults for
-secrets; with `DEBUG` on (only `make run` and tests) a fixed key is used and demo logins may exist.
+A mistake stops the start with a sentence that names the setting. Secrets have defaults with `DEBUG` on only, for
+`make run` and tests, where demo logins may exist.
 """
 
 import os
@@ -19,7 +19,7 @@ from shop.devserver import redis_url
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# a secret may begin with, or hold, a dollar sign: nothing in the environment is another variable's name
+# a secret may hold a dollar sign: nothing in the environment names another variable
 env = environ.Env()
 env.ENVIRON = {name: value.replace("$", r"\$") for name, value in os.environ.items()}
 env.escape_proxy = True
@@ -29,25 +29,17 @@ DEBUG = env.bool("DEBUG", default=False)
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _OF_A_TEMPLATE = re.compile(r"^\s*django-insecure-|change[-_ ]?me", re.IGNORECASE)
+SECRET_LENGTH = 50
 DEMO_SECRET_KEY = "demo-only-" + "0" * 54  # the same everywhere, hence refused with DEBUG off
 
 
-def _secret(name: str, *, minimum_length: int) -> str:
-    """The setting `name`; raises `ImproperlyConfigured` naming it when it is missing, default or short."""
-    value: str = env.str(name, default=DEMO_SECRET_KEY if DEBUG else "")
-    if not value:
-        raise ImproperlyConfigured(f"{name} is not set; set it to at least {minimum_length} random characters.")
-    _sound(name, value, minimum_length=minimum_length)
-    return value
+def _check_secret(name: str, secret: str) -> None:
+    _refuse_demo(name, secret)
+    if len(secret) < SECRET_LENGTH:
+        raise ImproperlyConfigured(f"{name} has {len(secret)} characters; at least {SECRET_LENGTH} are needed.")
 
 
-def _sound(name: str, secret: str, *, minimum_length: int) -> None:
-    _not_demo(name, secret)
-    if len(secret) < minimum_length:
-        raise ImproperlyConfigured(f"{name} has {len(secret)} characters; at least {minimum_length} are needed.")
-
-
-def _not_demo(name: str, value: str) -> None:
+def _refuse_demo(name: str, value: str) -> None:
     if DEBUG:
         return
     if value.strip().startswith("demo-only-"):
@@ -109,11 +101,14 @@ def _log_level(name: str) -> str:
     return level
 
 
-_SECRET_LENGTH = 50  # a former key signs as well as the current one, so it must be as hard to guess
-SECRET_KEY = _secret("SECRET_KEY", minimum_length=_SECRET_LENGTH)
+SECRET_KEY = env.str("SECRET_KEY", default=DEMO_SECRET_KEY if DEBUG else "")
+if not SECRET_KEY:
+    raise ImproperlyConfigured(f"SECRET_KEY is not set; set it to at least {SECRET_LENGTH} random characters.")
+_check_secret("SECRET_KEY", SECRET_KEY)
+# a former key signs as well as the current one, so it must be as hard to guess
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 for _fallback in SECRET_KEY_FALLBACKS:
-    _sound("SECRET_KEY_FALLBACKS", _fallback, minimum_length=_SECRET_LENGTH)
+    _check_secret("SECRET_KEY_FALLBACKS", _fallback)
 
 PUBLIC_URL = env.str("PUBLIC_URL", default="http://127.0.0.1:8000" if DEBUG else "").rstrip("/")
 if not PUBLIC_URL:
@@ -123,7 +118,7 @@ _public = _web_address("PUBLIC_URL", PUBLIC_URL)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[]) or (
     ["127.0.0.1", "localhost", "[::1]", "testserver"] if DEBUG else []
 )
-# without it every notification would be refused, and nobody told
+# or every notification would be refused
 ALLOWED_HOSTS.append(f"[{_public.hostname}]" if ":" in str(_public.hostname) else _public.hostname)
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
 
@@ -197,7 +192,7 @@ def _database() -> dict[str, Any]:
         config: dict[str, Any] = env.db_url_config(url)
         # a slash or question mark in the password ends what is taken for host and port
         cut_off = "@" in (config.get("NAME") or url.partition("?")[2])
-    except ValueError:  # whose message shows what stands in the URL
+    except ValueError:  # its message shows the URL
         cut_off = True
     if cut_off:
         raise ImproperlyConfigured(
@@ -207,7 +202,7 @@ def _database() -> dict[str, Any]:
         raise ImproperlyConfigured("DATABASE_URL must name a PostgreSQL database: postgresql://user@host/name.")
     options = config.setdefault("OPTIONS", {})
     options.setdefault("connect_timeout", 3)
-    # a hung statement must not hold a row for ever; the ledger's own waits are far shorter
+    # so that no hung statement holds a row for ever; the ledger's own waits are far shorter
     options.setdefault("options", "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=30000")
     config["CONN_MAX_AGE"] = 60
     config["ATOMIC_REQUESTS"] = False
@@ -236,7 +231,7 @@ LOGIN_REDIRECT_URL = "catalogue"
 LOGOUT_REDIRECT_URL = "catalogue"
 
 LANGUAGE_CODE = "en"
-LOCALE_PATHS = [BASE_DIR / "shop" / "locale"]  # before the words of Django's admin, which comes first as an app
+LOCALE_PATHS = [BASE_DIR / "shop" / "locale"]  # before those of Django's admin, the first app
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 TIME_ZONE = "UTC"
 USE_I18N = True
@@ -257,15 +252,15 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 262_144
 _https = _public.scheme == "https"
 SECURE_SSL_REDIRECT = _https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
-# whose X-Forwarded-For is believed (shop.platform.clientip)
+# their X-Forwarded-For is believed (shop.platform.clientip)
 TRUSTED_PROXIES = _networks("TRUSTED_PROXIES")
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
-# both bind names that may not be the shop's, and preloading takes months to undo: the owner of the domain decides
+# for the domain's owner to decide: both bind other names too, and preloading takes months to undo
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("HSTS_SUBDOMAINS", default=False)
 SECURE_HSTS_PRELOAD = env.bool("HSTS_PRELOAD", default=False)
 if SECURE_HSTS_PRELOAD and not SECURE_HSTS_INCLUDE_SUBDOMAINS:
     raise ImproperlyConfigured("HSTS_PRELOAD needs HSTS_SUBDOMAINS too: browsers preload no domain without them.")
-SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # which ask for the two
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # they ask for the two
 SESSION_COOKIE_SECURE = _https
 CSRF_COOKIE_SECURE = _https
 LANGUAGE_COOKIE_SECURE = _https
@@ -276,7 +271,7 @@ X_FRAME_OPTIONS = "DENY"
 # the sandbox's address where the channels point at it: pages then link to the shopper's pretended phone
 SANDBOX_URL = env.str("SANDBOX_URL", default="").rstrip("/")
 
-# nothing inline and nothing from elsewhere; a paying form is led on to the provider's page, whose host is its own
+# nothing inline, nothing from elsewhere; a paying form redirects to the provider's page
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [csp.SELF],
@@ -322,10 +317,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": r"/api/v[0-9]+",
-    "COMPONENT_SPLIT_PATCH": False,  # what a PATCH needs, it needs
+    "COMPONENT_SPLIT_PATCH": False,  # a PATCH requires its fields too
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "shop.api.schema.what_befalls_every_call",
+        "shop.api.schema.add_common_responses",
     ],
 }
 
@@ -340,11 +335,11 @@ _body_keys = dict(entry.partition(":")[::2] for entry in env.list("IDEMPOTENCY_B
 if _body_keys:
     IDEMPOTENCY["BODY_KEYS"] = _body_keys
 
-# the timers alone make 100,000 jobs a day; what failed stays to be looked at (shop.tasks.clear_jobs)
+# the timers alone make 100,000 jobs a day; failed ones stay for a person (shop.tasks.clear_jobs)
 PROCRASTINATE_WORKER_DEFAULTS = {"delete_jobs": "successful"}
 
 ORDER_TTL_SECONDS = 1800
-# how long a process shows the catalogue from its memory without asking (shop.catalog.cache); 0: not at all
+# life of the catalogue's page in a process's memory (shop.catalog.cache); 0: none
 CATALOGUE_SECONDS = _seconds("CATALOGUE_SECONDS", default=1, longest=60)
 PAYMENT_ORDER_LISTENER = "shop.orders.lifecycle.on_payment"
 PAYMENT_EVENT_HANDLER = "shop.orders.fulfilment.on_event"
@@ -355,57 +350,34 @@ PROVIDER_CALLS_PER_SECOND = _count("PROVIDER_CALLS_PER_SECOND", default=100)
 # a phased handler makes four calls at most, of 5 s each: with four waits it must end within its lease of 30 s
 PROVIDER_WAIT_SECONDS = _seconds("PROVIDER_WAIT_SECONDS", default=1, longest=2)
 
-# a channel is configured when one of its settings is set; payments.checks then explains what is missing
-_CHANNELS: dict[str, dict[str, str]] = {
-    "wechat": {
-        "API_URL": "WECHAT_API_URL",
-        "MCH_ID": "WECHAT_MCH_ID",
-        "APP_ID": "WECHAT_APP_ID",
-        "MCH_SERIAL": "WECHAT_MCH_SERIAL",
-        "API_V3_KEY": "WECHAT_API_V3_KEY",
-        "MCH_KEY_FILE": "WECHAT_MCH_KEY_FILE",
-        "PLATFORM_KEYS_DIR": "WECHAT_PLATFORM_KEYS_DIR",
-    },
-    "alipay": {
-        "GATEWAY_URL": "ALIPAY_GATEWAY_URL",
-        "APP_ID": "ALIPAY_APP_ID",
-        "SELLER_ID": "ALIPAY_SELLER_ID",
-        "APP_KEY_FILE": "ALIPAY_APP_KEY_FILE",
-        "PUBLIC_KEY_FILE": "ALIPAY_PUBLIC_KEY_FILE",
-    },
-    "stripe": {
-        "API_URL": "STRIPE_API_URL",
-        "SECRET_KEY": "STRIPE_SECRET_KEY",
-        "WEBHOOK_SECRET": "STRIPE_WEBHOOK_SECRET",
-    },
+# a channel is configured when one of its settings is set; payments.checks then explains what is missing.
+# The environment names a field with its channel: WECHAT_API_URL
+_CHANNELS: dict[str, tuple[str, ...]] = {
+    "wechat": ("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "API_V3_KEY", "MCH_KEY_FILE", "PLATFORM_KEYS_DIR"),
+    "alipay": ("GATEWAY_URL", "APP_ID", "SELLER_ID", "APP_KEY_FILE", "PUBLIC_KEY_FILE"),
+    "stripe": ("API_URL", "SECRET_KEY", "WEBHOOK_SECRET"),
 }
-# what a channel can do without: a secret's file is read again when it changes, so it can be rotated while running
-_OPTIONAL: dict[str, dict[str, str]] = {
-    "wechat": {"API_V3_KEY_FILE": "WECHAT_API_V3_KEY_FILE", "MCH_CERT_FILE": "WECHAT_MCH_CERT_FILE"},
-    "alipay": {
-        "APP_CERT_FILE": "ALIPAY_APP_CERT_FILE",
-        "PUBLIC_CERT_FILE": "ALIPAY_PUBLIC_CERT_FILE",
-        "ROOT_CERT_FILE": "ALIPAY_ROOT_CERT_FILE",
-    },
-    "stripe": {
-        "ACCOUNT": "STRIPE_ACCOUNT",
-        "METHOD": "STRIPE_METHOD",
-        "SECRET_KEY_FILE": "STRIPE_SECRET_KEY_FILE",
-        "WEBHOOK_SECRET_FILE": "STRIPE_WEBHOOK_SECRET_FILE",
-    },
+# optional fields; a secret's file is read again when it changes, so it can be rotated while running
+_OPTIONAL: dict[str, tuple[str, ...]] = {
+    "wechat": ("API_V3_KEY_FILE", "MCH_CERT_FILE"),
+    "alipay": ("APP_CERT_FILE", "PUBLIC_CERT_FILE", "ROOT_CERT_FILE"),
+    "stripe": ("ACCOUNT", "METHOD", "SECRET_KEY_FILE", "WEBHOOK_SECRET_FILE"),
 }
 
 
 def _channel(channel: str) -> dict[str, str]:
-    """What is set of the channel's fields; a required one that is not set is there, empty, to be named."""
-    optional = {field: env.str(name, default="") for field, name in _OPTIONAL[channel].items()}
-    found = {field: value for field, value in optional.items() if value}
-    required = {field: env.str(name, default="") for field, name in _CHANNELS[channel].items()}
+    """Read the channel's fields; a missing required one is there, empty, for the check to name."""
+
+    def read(fields: tuple[str, ...]) -> dict[str, str]:
+        return {field: env.str(f"{channel.upper()}_{field}", default="") for field in fields}
+
+    found = {field: value for field, value in read(_OPTIONAL[channel]).items() if value}
+    required = read(_CHANNELS[channel])
     if not found and not any(required.values()):
         return {}
     for field, value in required.items():
-        _not_demo(_CHANNELS[channel][field], value)
-    # a secret may stand in its file; our serial is told by our certificate
+        _refuse_demo(f"{channel.upper()}_{field}", value)
+    # a secret may stand in its file; our certificate names its serial
     elsewhere = {"MCH_SERIAL" if field == "MCH_CERT_FILE" else field.removesuffix("_FILE") for field in found}
     return found | {field: value for field, value in required.items() if value or field not in elsewhere}
 

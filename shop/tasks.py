@@ -1,10 +1,12 @@
-"""Background work of the shop on the durable queue: closing unpaid orders, sweeping. No logic of its own.
+"""Background work of the shop on the durable queue. No logic of its own.
 
-None of it takes the queue's `lock`: a worker that is killed would keep it, and two runs at once do no harm.
+Every task gets the Unix seconds of the run that the queue scheduled; this machine's clock decides what is due.
+None takes the queue's `lock`: a killed worker would keep it, and two runs at once do no harm.
 """
 
 import logging
 import time
+from collections.abc import Callable
 from uuid import UUID
 
 from django.contrib.sessions.models import Session
@@ -23,12 +25,12 @@ log = logging.getLogger(__name__)
 BATCH = 20
 CLOSING_SECONDS = 50.0  # after which no further order is closed: the next minute's run goes on
 SESSIONS_BATCH = 10_000
-SESSIONS_BATCHES_MAX = 100  # a million in one run; what is left, the next one takes
-JOBS_DAYS = 30  # how long a job that failed is there to be looked at
+SESSIONS_BATCHES_MAX = 100  # a million a run
+JOBS_DAYS = 30  # a failed job stays so long for a person
 JOBS_BATCH = 1_000
 JOBS_BATCHES_MAX = 100
 
-# locked, because somebody may just be having a failed one done again; what succeeded is of earlier workers
+# locked, because somebody may be retrying a failed one; the worker removes those that succeed now
 _CLEAR_JOBS = """
 DELETE FROM procrastinate_jobs WHERE id IN (
     SELECT id FROM procrastinate_jobs AS job
@@ -43,15 +45,9 @@ DELETE FROM procrastinate_jobs WHERE id IN (
 @app.periodic(cron="* * * * *")
 @app.task(name="shop.expire_orders", queueing_lock="shop.expire_orders")
 def expire_orders(timestamp: int) -> int:
-    """Close orders that are past their time or whose closing was cut off, each in its own commits, for a minute.
+    """Close orders that are past their time or whose closing was cut off; return how many were looked at.
 
-    Closing one may wait for a provider's time-out, so it is time that bounds a run, and not a number.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled; the clock of this machine decides what is due.
-
-    Returns:
-        How many orders were looked at.
+    Time bounds a run, not a number: closing one may wait for a provider's time-out.
     """
     ends_at, seen = time.monotonic() + CLOSING_SECONDS, set[UUID]()
     while time.monotonic() < ends_at:
@@ -68,7 +64,7 @@ def _close(order_id: UUID) -> None:
     try:
         status = lifecycle.expire(order_id=order_id)
     except Exception:
-        # one order's trouble must not keep the others open; it comes up again when the others had their turn
+        # one order's trouble must not keep the others open; it comes up again after them
         log.exception("order %s could not be closed", order_id.hex)
     else:
         log.info("order %s is past its time: %s", order_id.hex, status)
@@ -77,14 +73,7 @@ def _close(order_id: UUID) -> None:
 @app.periodic(cron="* * * * *")
 @app.task(name="shop.sweep_flash_sales", queueing_lock="shop.sweep_flash_sales")
 def sweep_flash_sales(timestamp: int) -> int:
-    """Every minute: up to `BATCH` running sales as Redis counts them, made equal to the database.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled; the clock of this machine decides what runs.
-
-    Returns:
-        How many buyers Redis had too many or too few.
-    """
+    """Make Redis agree with the database about running sales; return how many buyers it got wrong."""
     repaired = 0
     for sale in flashsale.running(now=timezone.now(), limit=BATCH):
         if found := flashsale.reconcile(sale=sale):
@@ -96,57 +85,43 @@ def sweep_flash_sales(timestamp: int) -> int:
 @app.periodic(cron="47 * * * *")
 @app.task(name="shop.clear_sessions", queueing_lock="shop.clear_sessions")
 def clear_sessions(timestamp: int) -> int:
-    """Once an hour: remove sessions that are over; a guest has one as soon as he may put something into a basket.
-
-    One batch after the other, each in a commit of its own.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-
-    Returns:
-        How many were removed.
-    """
+    """Remove expired sessions, batch by batch; return how many. A guest has one from the first form on."""
     over = Session.objects.filter(expire_date__lt=timezone.now()).values_list("pk", flat=True)
-    removed = 0
-    for _ in range(SESSIONS_BATCHES_MAX):
-        batch = list(over[:SESSIONS_BATCH])
-        removed += Session.objects.filter(pk__in=batch).delete()[0]
-        if len(batch) < SESSIONS_BATCH:
-            break
-    return removed
+
+    def remove() -> int:
+        return Session.objects.filter(pk__in=list(over[:SESSIONS_BATCH])).delete()[0]
+
+    return _remove_all(remove, batch=SESSIONS_BATCH, batches_max=SESSIONS_BATCHES_MAX)
 
 
 @app.periodic(cron="53 * * * *")
 @app.task(name="shop.clear_jobs", queueing_lock="shop.clear_jobs")
 def clear_jobs(timestamp: int) -> int:
-    """Once an hour: remove jobs that ended badly `JOBS_DAYS` ago; the worker itself removes what succeeded.
-
-    One batch after the other, each in a commit of its own.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-
-    Returns:
-        How many were removed.
-    """
-    removed = 0
+    """Remove jobs that failed `JOBS_DAYS` ago, batch by batch; return how many."""
     with connection.cursor() as cursor:
-        for _ in range(JOBS_BATCHES_MAX):
+
+        def remove() -> int:
             cursor.execute(_CLEAR_JOBS, [JOBS_DAYS, JOBS_BATCH])
-            removed += cursor.rowcount
-            if cursor.rowcount < JOBS_BATCH:
-                break
+            return int(cursor.rowcount)
+
+        return _remove_all(remove, batch=JOBS_BATCH, batches_max=JOBS_BATCHES_MAX)
+
+
+def _remove_all(remove: Callable[[], int], *, batch: int, batches_max: int) -> int:
+    """Call `remove`, each time in a commit of its own, until it finds less than a batch."""
+    removed = 0
+    for _ in range(batches_max):
+        found = remove()
+        removed += found
+        if found < batch:
+            break
     return removed
 
 
 @app.periodic(cron="17 * * * *")
 @app.task(name="shop.reap_ledger", queueing_lock="shop.reap_ledger")
 def reap_ledger(timestamp: int) -> dict[str, int]:
-    """Once an hour: remove answers and keys that are past their time; see `idempotency.maintenance.reaper.reap`.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
-    """
+    """Remove answers and keys that are past their time; see `idempotency.maintenance.reaper.reap`."""
     removed = reap()
     log.info("reaped %s", removed)
     return removed
@@ -155,13 +130,10 @@ def reap_ledger(timestamp: int) -> dict[str, int]:
 @app.periodic(cron="* * * * *")
 @app.task(name="shop.complete_stalled", queueing_lock="shop.complete_stalled")
 def complete_ledger(timestamp: int) -> dict[str, int]:
-    """Every minute: go on with requests that nobody retries, and end those whose outcome has become known.
-
-    Args:
-        timestamp: Unix seconds of the run that the queue scheduled.
+    """Continue requests that nobody retries, and end those whose outcome has become known.
 
     Returns:
-        How many by result: as `idempotency.maintenance.completer.complete_stalled` has them, and `settled`.
+        Counts by result, as `idempotency.maintenance.completer.complete_stalled` has them, and `settled`.
     """
     settled = settle_known(is_known=checkout.is_known)
     return complete_stalled() | ({"settled": settled} if settled else {})
