@@ -1,4 +1,4 @@
-"""The shop's tables for the operator: products are edited (`products`), sales announced, others read."""
+"""Orders, likes, sales and coupons in the admin: sales are announced, all else is read only."""
 
 import uuid
 from typing import Any, ClassVar
@@ -39,7 +39,7 @@ from shop.orders import placing as orders
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
 admin.site.index_title = "Shop, payments and ledger"
-# its pages show API tokens in full: `manage.py drf_create_token` makes one, and the list of users takes it away
+# its pages show API tokens in full: `manage.py drf_create_token` makes one, and the list of users ends it
 if admin.site.is_registered(TokenProxy):
     admin.site.unregister(TokenProxy)
 for model, own in ((User, AccountAdmin), (Group, RolesAdmin)):
@@ -51,7 +51,7 @@ admin.site.register(Product, ProductAdmin)
 
 
 class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
-    """The items of an order, as bought."""
+    """Items of an order, as bought."""
 
     model = OrderItem
     fields = ("sku", "name", "quantity", "price", "subtotal")
@@ -72,7 +72,7 @@ class OrderItemInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
-    """As the ledger's: seen, never written, for the domain modules are the only writers."""
+    """Base of read-only pages: the domain modules are the only writers."""
 
     list_per_page = 100
 
@@ -126,7 +126,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
         return format_html('<a href="../../../../payments/payment/{}/change/">{}</a>', payment_id, payment_id.hex)
 
     def search(self, rows: QuerySet[Order], term: str) -> QuerySet[Order]:
-        """An order number, with or without dashes, finds exactly that order; nothing reads the whole table."""
+        """Find an order by its number, with or without dashes; nothing reads the whole table."""
         try:
             return rows.filter(pk=uuid.UUID(term))
         except ValueError:
@@ -139,7 +139,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 @admin.register(Like)
 class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """Who likes what."""
+    """Likes by product."""
 
     list_display = ("product", "user", time_of("created_at"))
     fields = list_display
@@ -155,7 +155,7 @@ class LikeAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 @admin.register(FlashSale)
 class FlashSaleAdmin(ReadOnlyAdmin):
-    """What is, was and will be sold to few. A new one can be announced; what was announced is not changed."""
+    """Flash sales; a new one can be announced, none changed."""
 
     list_display = ("product", time_of("starts_at"), time_of("ends_at"), "units", "sold", "version")
     list_filter = ("product",)
@@ -175,12 +175,12 @@ class FlashSaleAdmin(ReadOnlyAdmin):
         )
 
     def save_model(self, request: HttpRequest, obj: FlashSale, form: Any, change: bool) -> None:
-        told = {name: form.cleaned_data[name] for name in ("units", "starts_at", "ends_at")}
-        obj.pk = flashsale.announce(product_id=obj.product_id, **told).pk
+        announced = {name: form.cleaned_data[name] for name in ("units", "starts_at", "ends_at")}
+        obj.pk = flashsale.announce(product_id=obj.product_id, **announced).pk
 
 
 class OfSale(admin.RelatedFieldListFilter):
-    """By the sale; all of them with their products in one statement."""
+    """Filter by sale, with all sales and their products in one statement."""
 
     def field_choices(self, field: Any, request: HttpRequest, model_admin: Any) -> Any:
         return [(str(sale.pk), str(sale)) for sale in FlashSale.objects.select_related("product")]
@@ -188,7 +188,7 @@ class OfSale(admin.RelatedFieldListFilter):
 
 @admin.register(FlashSalePurchase)
 class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """Who bought, in the order of arrival."""
+    """Purchases of a flash sale, in the order of arrival."""
 
     list_display = ("sale", "place", "buyer", "short_order", time_of("bought_at"), time_of("returned_at"))
     fields = ("sale", "place", "buyer", "order", time_of("bought_at"), time_of("returned_at"))
@@ -209,7 +209,7 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 @admin.register(Campaign)
 class CampaignAdmin(ReadOnlyAdmin):
-    """Coupon campaigns; the page of one tells how far it is drawn."""
+    """Coupon campaigns; the page of one counts its coupons."""
 
     list_display = ("slug", "name", time_of("created_at"))
     search_fields = ("slug", "name")
@@ -227,7 +227,7 @@ class CampaignAdmin(ReadOnlyAdmin):
 
 @admin.register(Coupon)
 class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
-    """Drawn coupons with their users, and free ones, whose code nobody needs to see."""
+    """Drawn coupons with their users, and free ones, with the code hidden."""
 
     list_display = ("number", "campaign", "shown_code", "drawn_by", time_of("drawn_at"))
     list_filter = ("campaign", ("drawn_at", admin.EmptyFieldListFilter))
@@ -249,12 +249,12 @@ class CouponAdmin(WholeTermSearch, ReadOnlyAdmin):
 
 
 def _users(name: str) -> list[int]:
-    """Ids: looked up first, so that a search over several columns has an index for each."""
+    """Look ids up first, so that a search over several columns has an index for each."""
     return list(get_user_model().objects.filter(username=name).values_list("pk", flat=True))
 
 
 def _counted(campaign: Campaign, *, drawn: bool) -> str:
-    """How many coupons, of one of two partial indexes; where they are too many to count, so much is said."""
+    """Count coupons by one of two partial indexes, up to `COUNTED_MAX`."""
     rows = Coupon.objects.order_by().filter(campaign=campaign, drawn_by__isnull=not drawn)
     count = rows[: COUNTED_MAX + 1].count()
     return f"> {COUNTED_MAX}" if count > COUNTED_MAX else str(count)

@@ -1,10 +1,10 @@
-"""Products in the admin: by `catalog.products` and `shop.stock`, over what the editor saw, each page once.
+"""Products in the admin: edited over what the editor saw, each page once, by `catalog.products` and `shop.stock`.
 
-Stock is changed by a difference, never overwritten: shoppers go on buying while a person counts.
+Stock changes by a difference and is never overwritten: shoppers buy while a person counts.
 
-Django builds the form of a POST on the row as it is by then. So what another editor has saved meanwhile would look
-like this editor's own wish to put it back, and a second click would move the stock again. Therefore a page brings
-along, signed, what it showed and a number of its own. Constraint: unique (consumer, message id) of the inbox.
+Django builds the form of a POST on the current row, so another editor's save would look like this editor's wish to
+revert it, and a second click would move the stock again. Therefore a page carries, signed, the values it showed
+and a number of its own. Constraint: unique (consumer, message id) of the inbox.
 """
 
 from typing import Any
@@ -27,20 +27,20 @@ from shop.catalog import products as catalog
 from shop.models import SEGMENTS_MAX, Product, ProductQuerySet, StockStrategy
 
 ARRANGED = ("strategy", "segments")
-SALT = "shop.admin.orders.product.2"  # pages of the first kind have their price in minor units
+SALT = "shop.admin.orders.product.2"  # changes with the shape of what is signed
 FORM_SECONDS = 86_400  # far less than an inbox remembers a number (`TOMBSTONE_SECONDS`)
 
 
 class NotSaved(Exception):
-    """Nothing of a form was saved; its sentence is for the editor."""
+    """A form of which nothing was saved; the sentence is for the editor."""
 
 
 class TooFewUnits(NotSaved):
-    """The form can be sent again with another difference, so what was typed is kept."""
+    """A difference that takes more units than there are; the form is shown again with its input."""
 
 
 class PriceField(forms.Field):
-    """Minor units that are shown and typed as money, ``19.90``.
+    """Minor units, shown and typed as money: ``19.90``.
 
     Attributes:
         currency: ISO 4217; set by the form.
@@ -56,11 +56,11 @@ class PriceField(forms.Field):
 
 
 class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A product; for an existing one, its stock is moved by a difference.
+    """Form of a product; the stock of an existing one is moved by a difference.
 
     Attributes:
-        number: of this very page, as the editor got it; the same in every copy that is sent.
-        refused: why the same form was just not saved; it is then shown again, under that word.
+        number: of the page that the editor got; the same in every copy that is sent.
+        refused: the reason why the same form was not saved, shown with it.
     """
 
     refused = ""
@@ -110,14 +110,14 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial["seen"] = self._as_seen()
 
     def clean_currency(self) -> str:
-        """One whose minor unit is known: everything else would be shown and charged at another price."""
+        """Refuse a currency without a known minor unit: it would be shown and charged at another price."""
         currency = str(self.cleaned_data["currency"])
         if currency not in EXPONENTS:
             raise forms.ValidationError("One of %(known)s.", params={"known": ", ".join(EXPONENTS)})
         return currency
 
     def clean(self) -> dict[str, Any] | None:
-        """An edit that does not say what it is an edit of is none."""
+        """Refuse an edit without the values that it was made on."""
         if self.instance.pk is not None and not self.number:
             raise forms.ValidationError("This page is more than a day old, or not of this product; load it again.")
         return super().clean()
@@ -129,7 +129,7 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         return difference
 
     def arrangement(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """How units were taken when the editor looked, and how they are to be taken; what was left empty stays."""
+        """Return strategy and segments as the editor saw them, and as wanted; an empty field stays."""
         before = {name: self.initial[name] for name in ARRANGED}
         return before, {name: self.cleaned_data[name] or before[name] for name in ARRANGED}
 
@@ -139,18 +139,18 @@ class ProductForm(forms.ModelForm):  # type: ignore[type-arg]
         return signing.dumps({"product": self.instance.pk, "number": new_id().hex, "values": values}, salt=SALT)
 
     def _recall(self, seen: str) -> None:
-        """Have what the editor saw for `initial`, from which Django tells what was changed."""
+        """Put the values that the editor saw into `initial`, with which Django compares."""
         try:
-            told = signing.loads(seen, salt=SALT, max_age=FORM_SECONDS)
+            shown = signing.loads(seen, salt=SALT, max_age=FORM_SECONDS)
         except signing.BadSignature:
             return
-        if told["product"] == self.instance.pk:
-            self.number = told["number"]
-            self.initial |= told["values"] | {"seen": seen}
+        if shown["product"] == self.instance.pk:
+            self.number = shown["number"]
+            self.initial |= shown["values"] | {"seen": seen}
 
 
 class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Name, price and window texts are edited; the stock is moved."""
+    """Products: texts and price are edited, stock is moved."""
 
     form = ProductForm
     list_display = ("sku", "name", "price", "units", "stock_strategy", "flash_only", "version")
@@ -179,7 +179,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         shown = ("sku", "name", "description", "picture", "price_minor", "currency", "flash_only")
         if obj is None:
             return (*shown, "stock", "strategy", "segments")
-        if not self.has_change_permission(request, obj):  # the columns: what the form adds is nothing to look at
+        if not self.has_change_permission(request, obj):  # the columns; the form's own fields are no use
             seen = ("price" if name == "price_minor" else name for name in shown)
             return (*seen, "units", "stock_strategy", "stock_segments", "version")
         return (*shown, "units", "stock_difference", "strategy", "segments", "version", "seen")
@@ -194,7 +194,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """What is refused leaves nothing behind, neither a word that it was done: Django's transaction is over."""
+        """Catch refusals outside of Django's transaction, so that they leave no write and no success message."""
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
         except TooFewUnits as refused:
@@ -210,7 +210,7 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return made
 
     def save_model(self, request: HttpRequest, obj: Product, form: Any, change: bool) -> None:
-        """Write only what was edited, and only over what the editor saw; each page once, all of it or nothing."""
+        """Write the edited values over those that the editor saw; each page once, all or nothing."""
         with transaction.atomic():
             if change:
                 self._edit(obj, form)
@@ -235,17 +235,17 @@ class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             raise TooFewUnits("There are fewer units than you take away; nothing was saved.")
 
     def _arrange(self, product: Product, form: Any) -> None:
-        """Have its units taken as the form says, if that is something else than the editor saw."""
+        """Change the stock strategy, if the form says another one than the editor saw."""
         before, wanted = form.arrangement()
         if wanted != before and not stock.arrange(product_id=product.pk, before=before, **wanted):
             raise NotSaved("Somebody else edited this product meanwhile; nothing was saved.")
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
-        """The history tells how many units were counted in or out."""
-        told: list[dict[str, Any]] = super().construct_change_message(request, form, formsets, add)
+        """Add the number of units counted in or out to the history."""
+        parts: list[dict[str, Any]] = super().construct_change_message(request, form, formsets, add)
         difference = form.cleaned_data.get("stock_difference")
-        for part in told:
+        for part in parts:
             if fields := part.get("changed", {}).get("fields"):
                 named = {"Stock difference": f"Stock difference {difference:+}"} if difference else {}
                 part["changed"]["fields"] = [named.get(name, name) for name in fields]
-        return told
+        return parts

@@ -1,4 +1,4 @@
-"""Accounts in the admin: only a superuser gives rights, and who may do more is out of others' reach."""
+"""Accounts in the admin: only a superuser grants rights, and accounts with more rights are out of reach."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
 
 
 class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
-    """Django's own, where `auth.change_user` alone would be a way to every right and every account."""
+    """Django's, where `auth.change_user` alone would lead to every right and account."""
 
     list_display = ("username", "email", "first_name", "last_name", "is_staff", "has_token")
     actions = ("end_tokens",)
@@ -31,7 +31,7 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
 
     @admin.action(description="Take away the API tokens of selected users", permissions=["change"])
     def end_tokens(self, request: HttpRequest, accounts: QuerySet[User]) -> None:
-        """End them at once; the log says by whom."""
+        """Delete the tokens and log it."""
         if not all(self.has_change_permission(request, account) for account in accounts):
             raise PermissionDenied
         for account in accounts.filter(auth_token__isnull=False):
@@ -39,7 +39,7 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
         self.message_user(request, f"{authentication.end_tokens(accounts)} API tokens were taken away.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
-        return self.readonly_fields if _gives_rights(request) else (*self.readonly_fields, *RIGHTS)
+        return self.readonly_fields if _grants_rights(request) else (*self.readonly_fields, *RIGHTS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         return super().has_change_permission(request, obj) and _is_within_reach(obj, request.user)
@@ -49,20 +49,20 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
 
 
 class RolesAdmin(GroupAdmin):
-    """A group's permissions are its members' rights."""
+    """Groups, whose permissions are their members' rights."""
 
     def get_readonly_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
-        return self.readonly_fields if _gives_rights(request) else (*self.readonly_fields, "permissions")
+        return self.readonly_fields if _grants_rights(request) else (*self.readonly_fields, "permissions")
 
 
-def _gives_rights(request: HttpRequest) -> bool:
+def _grants_rights(request: HttpRequest) -> bool:
     return bool(getattr(request.user, "is_superuser", False))
 
 
 def _is_within_reach(account: User | None, by: AbstractUser | AnonymousUser) -> bool:
-    """Whether `account` may do nothing that `by` may not: who sets its password can be it.
+    """Return whether `account` has no right that `by` lacks: setting its password means becoming it.
 
-    Counts the rights of an inactive account too, for it can be activated.
+    Counts an inactive account's rights too: it can be activated.
     """
     if account is None or by.is_superuser:
         return True

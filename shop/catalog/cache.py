@@ -107,7 +107,7 @@ _catalogue: Cache[_Catalogue] = Cache("catalogue")
 
 
 def rendered(render: Callable[[list[Listing]], str], *, name: str) -> str:
-    """Return `render` of the products, kept as long as they are: rendering costs more than reading.
+    """Return `render` of the products, stored as long as they are: rendering costs more than reading.
 
     Threads that meet a new copy together each render it.
 

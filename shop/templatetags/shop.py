@@ -1,4 +1,4 @@
-"""What the shop's templates need beside Django's own tags: money, drawings, and what kind of site this is."""
+"""Tags and filters of the shop's templates: money, drawings, tokens, kind of site."""
 
 from decimal import Decimal
 from typing import Any
@@ -24,7 +24,7 @@ _SYMBOLS = {"CNY": "¥", "USD": "$", "EUR": "€", "GBP": "£"}
 
 @register.filter
 def money(amount_minor: int, currency: str = "CNY") -> str:
-    """1990 of CNY as ``¥19.90``; a currency without a symbol here is written as its code."""
+    """Write 1990 of CNY as ``¥19.90``, and a currency without a symbol here with its code."""
     digits = EXPONENTS.get(currency, 2)
     amount = f"{Decimal(amount_minor).scaleb(-digits):,.{digits}f}"
     return f"{_SYMBOLS[currency]}{amount}" if currency in _SYMBOLS else f"{currency} {amount}"
@@ -32,7 +32,7 @@ def money(amount_minor: int, currency: str = "CNY") -> str:
 
 @register.filter
 def clock(milliseconds: int) -> str:
-    """3,723,000 as ``01:02:03``; a day and more has its days in front."""
+    """Write 3,723,000 as ``01:02:03``, with days in front where there are any."""
     seconds = milliseconds // 1000
     days, hours = divmod(seconds // 3600, 24)
     left = f"{hours:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -43,27 +43,27 @@ def clock(milliseconds: int) -> str:
 
 @register.simple_tag(takes_context=True)
 def basket_count(context: template.Context) -> int:
-    """Units in the visitor's basket; 0 where a page is drawn without a session."""
+    """Count the units in the visitor's basket; 0 without a session."""
     session = getattr(context.get("request"), "session", None)
     return sum(basket.contents(session).values()) if session is not None else 0
 
 
 @register.simple_tag
 def basket_field(form: Any, kind: str, sku: str) -> Any:
-    """The form's field of one product, if it has it."""
+    """Return the form's field of a product, if it has one."""
     name = f"{kind}.{sku}"
     return form[name] if name in form.fields else {"value": None}
 
 
 @register.simple_tag(takes_context=True)
 def one_time_token(context: template.Context) -> str:
-    """The word alone of `{% idempotency_token %}`, for a button that does something else than its form's first."""
+    """Issue the token of `{% idempotency_token %}` alone, for a button with another intent than its form's."""
     return tokens.issue(principal_of(context["request"])).token
 
 
 @register.simple_tag
 def product_art(picture: str, css_class: str = "") -> SafeString:
-    """The product's drawing, by the name of its symbol; decoration, so hidden from screen readers."""
+    """Render a product's symbol; decoration, so hidden from screen readers."""
     name = picture if picture in Product.Picture.values else Product.Picture.PARCEL.value
     return format_html(
         '<span class="art art-{} {}">'
@@ -77,17 +77,17 @@ def product_art(picture: str, css_class: str = "") -> SafeString:
 
 @register.simple_tag
 def ways_to_pay(currency: str) -> str:
-    """The channels that an order in this currency can be paid by here; empty if there is none."""
+    """Name the channels that take this currency here."""
     return " · ".join(str(label) for _, label in channels_for(currency))
 
 
 @register.simple_tag
 def demo_logins() -> bool:
-    """Whether the demo users may exist here, so that the login page can name them."""
+    """Return whether demo users may exist here, for the login page to name."""
     return bool(settings.DEBUG)
 
 
 @register.simple_tag
 def test_mode() -> bool:
-    """Whether the payment channels point at the sandbox: no real money moves."""
+    """Return whether the channels point at the sandbox: no real money moves."""
     return bool(settings.SANDBOX_URL)

@@ -1,4 +1,4 @@
-"""The basket's page and its forms: add, change, take out, order. HTTP mapping only; see `shop.orders.basket`."""
+"""Pages of the basket: show, add, change, remove, order; see `shop.orders.basket`."""
 
 from typing import Any
 
@@ -12,20 +12,21 @@ from django.views.decorators.http import require_safe
 
 from idempotency.errors import Problem
 from idempotency.views import idempotent
+from shop.api.answers import caller_id
 from shop.catalog import products as catalog
 from shop.orders import basket
 from shop.orders import placing as orders
 from shop.web import problems
-from shop.web.decorators import draws_refusals, members_only, posted_only, user_id_of
+from shop.web.decorators import draws_refusals, members_only, posted_only
 from shop.web.forms import BasketForm, BuyForm
 
-# refusals that the shopper mends on the basket's page, each said there
-MENDED_HERE = frozenset({"out_of_stock", "mixed_currency", "flash_sale_only", "product_not_found", "basket_full"})
+# refusals that the basket's page shows, where the shopper can act on them
+SHOWN_HERE = frozenset({"out_of_stock", "mixed_currency", "flash_sale_only", "product_not_found", "basket_full"})
 
 
 @require_safe
 def show(request: HttpRequest) -> HttpResponse:
-    """What is in the basket, and whether it can be ordered as it is."""
+    """Show the basket, and why it cannot be ordered as it is."""
     return _page(request)
 
 
@@ -49,7 +50,7 @@ def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpRespo
     if problem.code in problems.STALE:
         messages.info(request, problems.STALE[problem.code])
         return redirect("basket")
-    if problem.code in MENDED_HERE:
+    if problem.code in SHOWN_HERE:
         return _page(request, problem=problem, status=problem.status)
     return problems.render_problem(request, problem)
 
@@ -58,7 +59,7 @@ def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpRespo
 @draws_refusals(_refused)
 @idempotent()
 def add(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Put the product into the basket, and show it."""
+    """Add the product to the basket and show it."""
     form = BuyForm(request.POST)
     if not form.is_valid():
         item = catalog.get_product(sku=sku, user_id=request.user.pk)
@@ -72,7 +73,7 @@ def add(request: HttpRequest, *, sku: str) -> HttpResponse:
 @draws_refusals(_refused)
 @idempotent()
 def change(request: HttpRequest) -> HttpResponse:
-    """Set what the fields say; 0 takes a product out."""
+    """Set the quantities; 0 removes a product."""
     form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
     if not form.is_valid():
         return _page(request, form=form, status=400)
@@ -84,7 +85,7 @@ def change(request: HttpRequest) -> HttpResponse:
 @draws_refusals(_refused)
 @idempotent()
 def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Take one product out."""
+    """Remove a product."""
     basket.put(request.session, quantities={sku: 0})
     return redirect("basket")
 
@@ -94,10 +95,9 @@ def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
 @draws_refusals(_refused)
 @idempotent()
 def order(request: HttpRequest) -> HttpResponse:
-    """One order of all that the page's fields say; what stood on the page leaves the basket with its commit.
+    """Place an order of the page's quantities; its units leave the basket with the commit.
 
-    Every tab has a token of its own, so it is the basket that makes two of them one order: what the page showed
-    has to be in it still.
+    Every tab has its own token, so the basket makes two tabs one order: it must still hold what the page showed.
     """
     form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
     if not form.is_valid():
@@ -107,7 +107,7 @@ def order(request: HttpRequest) -> HttpResponse:
         messages.info(request, _("There is nothing to order in your basket."))
         return redirect("basket")
     basket.require(request.session, quantities={sku: form.held[sku] for sku in wanted})
-    placed = orders.create_order(user_id=user_id_of(request), quantities=wanted)
+    placed = orders.create_order(user_id=caller_id(request), quantities=wanted)
     basket.take_out(request.session, quantities=form.held)
     request.idempotency.about("order", placed.id)  # type: ignore[attr-defined]
     return redirect("order", order_id=placed.id)

@@ -1,4 +1,4 @@
-"""What a request tells of the shopper's device: a guess, which decides what is offered first and no more."""
+"""The shopper's device, guessed from the request; decides only what is offered first."""
 
 import re
 
@@ -9,6 +9,6 @@ _WECHAT = "MicroMessenger"  # its own browser: it opens no H5 payment, and a pag
 
 
 def opens_wallets(request: HttpRequest) -> bool:
-    """Whether a link can change over from this browser to the wallet that the phone has installed."""
+    """Return whether a link can change over from this browser to a wallet app on the phone."""
     agent = request.headers.get("User-Agent", "")[:1000]
     return _WECHAT not in agent and _PHONE.search(agent) is not None

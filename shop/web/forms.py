@@ -1,4 +1,4 @@
-"""What the pages' forms accept. Shape only; whether it can be done is for the domain modules to say."""
+"""Forms of the pages. Shape only; the domain modules decide the rest."""
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -17,13 +17,13 @@ from shop.orders.placing import MAX_ITEMS
 
 CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
 
-# by channel: the way that opens the wallet on the phone that shows the page, and the code that another phone scans
+# by channel: the method that opens the wallet on this phone, and the one whose code another phone scans
 PHONE = {"wechat": PayMethod.H5, "alipay": PayMethod.PAGE}
 CODES = {"wechat": PayMethod.NATIVE, "alipay": PayMethod.PRECREATE}
 
 
 def channels_for(currency: str | None) -> list[tuple[str, Any]]:
-    """The channels that are set up here, with their names, in order.
+    """List the channels that are set up here, with their names.
 
     Args:
         currency: ISO 4217; only those that take it. None is any.
@@ -32,7 +32,7 @@ def channels_for(currency: str | None) -> list[tuple[str, Any]]:
     return [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
 
 
-# as a person says it; what is no number at all, Django says well enough
+# as a person says it; Django's own words do for what is no number
 HOW_MANY = {
     "min_value": _("At least %(limit_value)s."),
     "max_value": _("At most %(limit_value)s."),
@@ -40,7 +40,7 @@ HOW_MANY = {
 
 
 class BuyForm(forms.Form):
-    """How many of the product."""
+    """Quantity of one product."""
 
     quantity = forms.IntegerField(
         label=_("Quantity"),
@@ -53,10 +53,10 @@ class BuyForm(forms.Form):
 
 
 class BasketForm(forms.Form):
-    """How many of each product, and how many the basket held when the page was drawn.
+    """Quantities of products, and those that the basket held when the page was drawn.
 
     Args:
-        skus: whose fields there are.
+        skus: of the products with fields.
     """
 
     def __init__(self, *args: Any, skus: Iterable[str], **kwargs: Any) -> None:
@@ -72,39 +72,39 @@ class BasketForm(forms.Form):
 
     @staticmethod
     def skus_in(fields: Mapping[str, Any]) -> list[str]:
-        """The products that a sent form is about, as many as an order may have."""
+        """List the products in a sent form, as many as an order may have."""
         named = [name.removeprefix("quantity.") for name in fields if name.startswith("quantity.")]
-        return [sku for sku in named if not _is_wrong(sku)][:MAX_ITEMS]
+        return [sku for sku in named if _is_sku(sku)][:MAX_ITEMS]
 
     @staticmethod
     def initial_of(held: Mapping[str, int]) -> dict[str, int]:
-        """The fields as the basket fills them."""
+        """Fill the fields from the basket."""
         return {f"{kind}.{sku}": units for sku, units in held.items() for kind in ("quantity", "held")}
 
     @property
     def wanted(self) -> dict[str, int]:
-        """Units by sku, after `is_valid`."""
+        """Quantities by sku, after `is_valid`."""
         return {sku: self.cleaned_data[f"quantity.{sku}"] for sku in self.skus}
 
     @property
     def held(self) -> dict[str, int]:
-        """What the page was drawn with, after `is_valid`."""
+        """Quantities that the page was drawn with, after `is_valid`."""
         return {sku: self.cleaned_data[f"held.{sku}"] for sku in self.skus}
 
 
-def _is_wrong(sku: str) -> bool:
+def _is_sku(text: str) -> bool:
     try:
-        validate_slug(sku)
+        validate_slug(text)
     except forms.ValidationError:
-        return True
-    return len(sku) > 64
+        return False
+    return len(text) <= 64
 
 
 class RefundForm(forms.Form):
-    """How much is to go back, and why.
+    """Amount and reason of a refund.
 
     Args:
-        left_minor: the most that can be asked for, in minor units.
+        left_minor: the most that can be refunded, in minor units.
         currency: ISO 4217.
     """
 
@@ -118,31 +118,28 @@ class RefundForm(forms.Form):
         self.fields["amount"] = forms.DecimalField(
             label=_("Amount"),
             min_value=Decimal(1).scaleb(-self.digits),
-            max_value=Decimal(10**15),  # whether it is too much, the payment says
+            max_value=Decimal(10**15),  # the payment decides what is too much
             decimal_places=self.digits,
         )
 
     @property
     def amount_minor(self) -> int:
-        """In minor units, after `is_valid`."""
+        """Amount in minor units, after `is_valid`."""
         return int(self.cleaned_data["amount"].scaleb(self.digits))
 
 
 class PayForm(forms.Form):
-    """By which channel; only those that are set up here. And by which of its ways, where the shopper chose one.
+    """Channel, of those set up here, and its method, where the shopper chose one.
 
     Args:
-        currency: ISO 4217, of the order; only channels that take it are offered. None leaves that to the checkout.
-        begun: the channel that the shopper may want to leave, so another one is preset.
+        currency: of the order, ISO 4217; offers only channels that take it. None leaves that to the checkout.
+        begun: the channel that the shopper may want to leave: another one is preset.
     """
 
     channel = forms.ChoiceField(
         label=_("Pay with"),
         widget=forms.RadioSelect,
-        error_messages={
-            "required": _("Choose how you want to pay."),
-            "invalid_choice": _("Choose how you want to pay."),
-        },
+        error_messages=dict.fromkeys(("required", "invalid_choice"), _("Choose how you want to pay.")),
     )
 
     method = forms.ChoiceField(

@@ -1,4 +1,4 @@
-"""The login page, whose form may be sent twice: a double click, or an answer that was lost on its way."""
+"""The login page, whose form may be sent twice: a double click, or an answer that was lost."""
 
 from django.contrib.auth import SESSION_KEY, views
 from django.contrib.auth.forms import AuthenticationForm
@@ -6,15 +6,15 @@ from django.http import HttpResponse
 
 
 class LoginView(views.LoginView):
-    """Django's, which leaves the guest's session where it is and logs in to a copy of it.
+    """Django's, which leaves the guest's session in place and logs in to a copy of it.
 
-    Django's own moves the session to a new key, so that the key which a guest had (or was given by somebody else)
-    is never a member's. Then the form sent again carries the key of a session that is gone, and ends in an empty
-    one. Here the guest's row stays, with his basket and nothing of the member, till its own time is over.
+    Django moves the session to a new key, so that a key which a guest had (or was given by an attacker) is never a
+    member's; then a form sent again carries the key of a session that is gone, and ends in an empty one. Here the
+    guest's row stays until it expires, with the basket and nothing of the member.
     """
 
     def get_redirect_url(self) -> str:  # type: ignore[override]  # the stubs are of a later Django
-        """Where the shopper was; not here again, where a member would be led round in a circle."""
+        """Return where the shopper was, unless that is this page: a member would go round in a circle."""
         address = super().get_redirect_url()
         return "" if address == self.request.path else address
 

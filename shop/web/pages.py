@@ -1,8 +1,7 @@
-"""The checkout pages: catalogue, product, order (choose, QR or redirect, result), history. HTTP mapping only.
+"""Pages of catalogue, product, order (choose, QR code or redirect, result) and history.
 
 Every unsafe form carries a one-time token, so a double click, a reload or a second tab ends on the first result;
-scripts only make that nicer. Money is never believed from an address: a shopper coming back from a provider makes
-the server ask the provider.
+scripts only smooth that. A shopper coming back from a provider proves nothing: the server queries the provider.
 """
 
 from typing import Any
@@ -28,6 +27,7 @@ from payments.api.refunding import refunding
 from payments.models import Payment
 from payments.providers.base import NextActionType, Payer, PayMethod
 from shop import sales as flashsale
+from shop.api.answers import caller_id
 from shop.catalog import cache
 from shop.catalog import products as catalog
 from shop.errors import OrderNotFound, ProductNotFound
@@ -35,7 +35,7 @@ from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
 from shop.platform.clientip import client_ip
 from shop.web import basketpages, devices, problems, salepages
-from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems, user_id_of
+from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import CODES, PHONE, BuyForm, PayForm, RefundForm
 from shop.web.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
 
@@ -44,7 +44,7 @@ REFUSALS_MAX = 20  # of one product between two orders, for which open pages sti
 
 @require_safe
 def catalogue(request: HttpRequest) -> HttpResponse:
-    """What there is to buy."""
+    """Show the catalogue."""
     # its links begin with the script's prefix
     grid = cache.rendered(
         lambda products: render_to_string("shop/grid.html", {"products": products}),
@@ -56,7 +56,7 @@ def catalogue(request: HttpRequest) -> HttpResponse:
 @require_safe
 @shows_problems
 def product(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """One product, with the form that buys it."""
+    """Show a product, with the form that buys it."""
     return _product_page(request, sku=sku, form=BuyForm())
 
 
@@ -76,11 +76,11 @@ def _product_page(
 
 
 def _token_to_buy(request: HttpRequest, sku: str) -> str:
-    """The same for every page of the product that is open, so that two tabs make one order; after it, another.
+    """Return the token that all open pages of the product share until the next order: two tabs make one order.
 
-    A refusal uses its token up as well, so a page that is opened after it has the next.
+    A refusal uses its token up too; a page opened after it has the next.
     """
-    principal, latest = principal_of(request), orders.latest_id(user_id=user_id_of(request))
+    principal, latest = principal_of(request), orders.latest_id(user_id=caller_id(request))
     for number in range(REFUSALS_MAX):
         token = tokens.issue(principal, intent=f"buy {sku} after {latest} and {number}")
         if not tokens.is_used(token, principal=principal):
@@ -93,14 +93,14 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
         form = BuyForm(initial={"quantity": request.POST.get("quantity")})
         try:
             return _product_page(request, sku=sku, form=form, problem=problem)
-        except ProductNotFound as gone:  # since it was refused
+        except ProductNotFound as gone:  # meanwhile
             return problems.render_problem(request, gone)
-    told: Any = problems.STALE.get(problem.code)
-    if problem.code == "idempotency_key_reused":  # whose first use may have been refused
-        told = _("This page has been refreshed. What you ordered is under Your orders.")
-    if told is None:
+    notice: Any = problems.STALE.get(problem.code)
+    if problem.code == "idempotency_key_reused":  # its first use may have been refused
+        notice = _("This page has been refreshed. What you ordered is under Your orders.")
+    if notice is None:
         return problems.render_problem(request, problem)
-    messages.info(request, told)
+    messages.info(request, notice)
     return redirect("product", sku=sku)
 
 
@@ -109,19 +109,19 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
 @draws_refusals(_not_bought)
 @idempotent(mode=ATOMIC)
 def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Place an order of this one product and go to it."""
+    """Place an order of this product and go to it."""
     form = BuyForm(request.POST)
     if not form.is_valid():
         return _product_page(request, sku=sku, form=form)
-    order = orders.create_order(user_id=user_id_of(request), quantities={sku: form.cleaned_data["quantity"]})
+    order = orders.create_order(user_id=caller_id(request), quantities={sku: form.cleaned_data["quantity"]})
     return redirect("order", order_id=order.id)
 
 
 @members_only(back_to="history")
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
-    """The shopper's orders, newest first, a page at a time."""
-    mine = orders.list_orders(user_id=user_id_of(request))
+    """List the shopper's orders, newest first, a page at a time."""
+    mine = orders.list_orders(user_id=caller_id(request))
     before = request.GET.get("before", "")
     if len(before) == 32 and before.isalnum():
         try:
@@ -138,11 +138,11 @@ def history(request: HttpRequest) -> HttpResponse:
 @require_GET
 @shows_problems
 def order(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """The order and the next step: choose, scan or go on, wait, done."""
+    """Show the order and its next step."""
     if request.GET.keys() & {"out_trade_no", "trade_no", "check"}:
         return _asked(request, order_id=order_id)
     return _order_page(
-        request, view_of(order_id=order_id, user_id=user_id_of(request), by=request.GET.get("by", ""))
+        request, view_of(order_id=order_id, user_id=caller_id(request), by=request.GET.get("by", ""))
     )
 
 
@@ -150,21 +150,21 @@ def order(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 @require_safe
 @shows_problems
 def back(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Where providers send shoppers back to, with parameters of their own or with none."""
+    """Take in shoppers whom a provider sends back, with parameters of its own or none."""
     return _asked(request, order_id=order_id)
 
 
 def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """To the order's page, which knows by then: that someone came back says nothing, the provider is asked."""
-    before = view_of(order_id=order_id, user_id=user_id_of(request))
+    """Query the provider, then redirect to the order's page: coming back proves nothing."""
+    before = view_of(order_id=order_id, user_id=caller_id(request))
     if before.final:
         return redirect("order", order_id=order_id)
     answered = checkout.ask_provider(order_id=order_id)
-    # where something came of it, the page shows that
+    # else the page shows what has changed
     if (
         answered is not None
         and before.payable
-        and view_of(order_id=order_id, user_id=user_id_of(request)).state == before.state
+        and view_of(order_id=order_id, user_id=caller_id(request)).state == before.state
     ):
         none_yet = _("No payment has arrived yet. If you have paid, it will show here soon.")
         no_answer = _("The payment service isn't responding. We keep checking.")
@@ -195,7 +195,7 @@ def _refund_form(found: OrderView, fields: Any = None) -> RefundForm:
 
 
 def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | None:
-    """What the shopper may switch to: from the code to the wallet on this phone, and back."""
+    """Return the method to offer instead: the wallet on this phone for the code, and back."""
     if action is None or action.channel not in PHONE:
         return None
     wallet, code = PHONE[action.channel], CODES[action.channel]
@@ -206,7 +206,7 @@ def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | No
 
 
 def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
-    """The way that the shopper chose; else the wallet, on a phone. None is the channel's first."""
+    """Return the method that the shopper chose, else the wallet on a phone. None is the channel's first."""
     channel, chosen = form.cleaned_data["channel"], form.cleaned_data["method"]
     if chosen:
         return PayMethod(chosen)
@@ -220,15 +220,15 @@ def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
 @posted_only(back_to="order")
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
 def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Open the payment by the chosen channel; to the QR code on the order's page, or to the provider's page."""
+    """Open the payment by the chosen channel; show its QR code, or redirect to the provider."""
     form = PayForm(request.POST)
     if not form.is_valid():
-        return _order_page(request, view_of(order_id=order_id, user_id=user_id_of(request)), form=form)
+        return _order_page(request, view_of(order_id=order_id, user_id=caller_id(request)), form=form)
     channel, method = form.cleaned_data["channel"], _method(request, form)
     request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
     checkout.start_payment(
         order_id=order_id,
-        user_id=user_id_of(request),
+        user_id=caller_id(request),
         channel=channel,
         method=method,
         payer=Payer(client_ip=client_ip(request.META)),
@@ -236,7 +236,7 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
         was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
     )
     by = f"{channel}.{method or ''}"
-    found = view_of(order_id=order_id, user_id=user_id_of(request), by=by)
+    found = view_of(order_id=order_id, user_id=caller_id(request), by=by)
     if found.action and found.action.channel == channel and found.action.type == NextActionType.REDIRECT:
         return redirect(found.action.url)
     address = reverse("order", kwargs={"order_id": order_id})
@@ -249,27 +249,27 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
     """Close the order, at the providers first."""
     request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
-    lifecycle.cancel(order_id=order_id, user_id=user_id_of(request))
+    lifecycle.cancel(order_id=order_id, user_id=caller_id(request))
     return redirect("order", order_id=order_id)
 
 
 def _refund_noted(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    return redirect("order", order_id=order_id)  # which shows where it stands
+    return redirect("order", order_id=order_id)  # shows the refund's progress
 
 
 def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -> HttpResponse:
-    if problem.code == "provider_unavailable":  # it is reserved, and ended by the completer
+    if problem.code == "provider_unavailable":  # reserved; the completer finishes it
         messages.info(
             request, _("The payment service isn't responding. We saved your refund request and keep trying.")
         )
         return redirect("order", order_id=order_id)
     if problem.code == "refund_exceeds_paid":
-        return _too_much(request, problem, found=view_of(order_id=order_id, user_id=user_id_of(request)))
+        return _too_much(request, problem, found=view_of(order_id=order_id, user_id=caller_id(request)))
     return problems.render_problem(request, problem)
 
 
 def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> HttpResponse:
-    """The form with what was typed and what is left by now, or the order, where nothing is."""
+    """Show the form with its input and what is left now, or the order if nothing is."""
     if not found.refundable_minor:
         messages.info(request, _("A refund of the full amount was already requested."))
         return redirect("order", order_id=found.order.id)
@@ -283,32 +283,26 @@ def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> Ht
 @draws_refusals(_refund_refused, accepted=_refund_noted)
 @idempotent(mode=refunding)
 def refund(request: HttpRequest, *, order_id: UUID) -> HttpResponseBase:
-    """Ask for money back: what the API's refund call does for the payer, and what it answers is kept."""
-    found = view_of(order_id=order_id, user_id=user_id_of(request))
-    payment = Payment.objects.filter(order_id=order_id, owner_id=user_id_of(request)).first()
+    """Refund as the API's call does for the payer; its answer is stored."""
+    found = view_of(order_id=order_id, user_id=caller_id(request))
+    payment = Payment.objects.filter(order_id=order_id, owner_id=caller_id(request)).first()
     if payment is None:
         raise OrderNotFound
     form = _refund_form(found, request.POST)
     if not form.is_valid():
         return _order_page(request, found, refund_form=form)
     request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
-    return refunding.respond(
-        request,
-        {
-            "payment": payment.id.hex,
-            "amount_minor": form.amount_minor,
-            "reason": form.cleaned_data["reason"],
-        },
-    )
+    wanted = {"amount_minor": form.amount_minor, "reason": form.cleaned_data["reason"]}
+    return refunding.respond(request, {"payment": payment.id.hex, **wanted})
 
 
 @require_safe
 def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
-    """What the open order page asks again and again: has anything changed, is it over?"""
+    """Answer a poll of the open order page: its state, and whether that is final."""
     if not request.user.is_authenticated:
         return JsonResponse({"code": "not_authenticated"}, status=401)
     try:
-        found = view_of(order_id=order_id, user_id=user_id_of(request))
+        found = view_of(order_id=order_id, user_id=caller_id(request))
     except OrderNotFound:
         return JsonResponse({"code": "order_not_found"}, status=404)
     response = JsonResponse({"status": found.order.status, "state": found.state, "final": found.final})

@@ -1,4 +1,4 @@
-"""Refusals as pages: a sentence that a shopper can act on, and a way on. The API's documents are not made here."""
+"""Refusals as pages: a sentence that a shopper can act on, and a link to go on."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from idempotency.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the page says for one `code`."""
+    """Title and text of the page for one `code`."""
 
     title: Any
     text: Any
@@ -74,13 +74,9 @@ _WORDS = {
         _("You were not charged. Try again in a moment or choose another payment method."),
     ),
     "idempotency_result_expired": Words(
-        _("Already done"),
-        _("We have done this once and won't do it again. See the result in your orders."),
+        _("Already done"), _("We have done this once and won't do it again. See the result in your orders.")
     ),
-    "throttled": Words(
-        _("Too many attempts"),
-        _("Nothing was done. Wait a moment, then try again."),
-    ),
+    "throttled": Words(_("Too many attempts"), _("Nothing was done. Wait a moment, then try again.")),
     "service_unavailable": Words(
         _("We'll be right back"),
         _("We don't know yet whether it went through. Try again in a few seconds: nothing is done twice."),
@@ -88,50 +84,55 @@ _WORDS = {
 }
 _OTHER = Words(_("That didn't work"), _("You were not charged. Go back and try again."))
 
-# the form was a leftover; a fresh page is all it takes, so each page with a form says it there
+# the form was a leftover: a fresh page is all it takes, and says this
 STALE = {
     "idempotency_key_reused": _("This page was out of date and has been refreshed. Please choose again."),
     "token_unknown": _("This page had expired and has been refreshed. Please choose again."),
     "basket_changed": _(
-        "Your basket has changed since you opened this page. Nothing new was ordered. Earlier orders are under Your orders."
+        "Your basket has changed since you opened this page. Nothing new was ordered. "
+        "Earlier orders are under Your orders."
     ),
 }
 
 
 def words_for(code: str) -> Words:
-    """What a page says for the refusal `code`."""
+    """Return a page's words for the refusal `code`."""
     return _WORDS.get(code, _OTHER)
 
 
 def problem_in(answer: HttpResponseBase) -> Problem | None:
-    """The refusal that `answer` is the document of (see `idempotency.errors`); None for any other answer."""
+    """Read the refusal back from its document (see `idempotency.errors`); None for any other answer."""
     if answer.headers.get("Content-Type") != "application/problem+json" or not isinstance(answer, HttpResponse):
         return None
-    told = json.loads(answer.content)
-    kept = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
-    more = {"sku": told["sku"]} if "sku" in told else {}
-    return Problem(answer.status_code, told["code"], told["detail"], headers=kept, **more)
+    document = json.loads(answer.content)
+    headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
+    more = {"sku": document["sku"]} if "sku" in document else {}
+    return Problem(answer.status_code, document["code"], document["detail"], headers=headers, **more)
 
 
 def render_problem(request: HttpRequest, problem: Problem) -> HttpResponse:
-    """The page for `problem`, with its status; a twin that is still running becomes a page that asks again."""
-    if problem.code == "idempotency_in_progress":
-        return _working(request, problem)
+    """Render the page for `problem`, with its status; for a running duplicate, one that asks again."""
     kwargs = request.resolver_match.kwargs if request.resolver_match else {}
-    if problem.code in STALE and "order_id" in kwargs:
-        messages.info(request, STALE[problem.code])
+    if "order_id" in kwargs and problem.code in {*STALE, "order_paid"}:
+        if problem.code in STALE:
+            messages.info(request, STALE[problem.code])
         return HttpResponseRedirect(reverse("order", kwargs=kwargs))
-    if problem.code == "order_paid" and "order_id" in kwargs:
-        return HttpResponseRedirect(reverse("order", kwargs=kwargs))
-    context = {"words": words_for(problem.code), "way_on": _way_on(problem, kwargs), "code": problem.code}
-    response = render(request, "shop/problem.html", context, status=problem.status)
+    context: dict[str, Any]
+    if problem.code == "idempotency_in_progress":
+        # the same form again in a second: the same token and fields end on the first one's result
+        fields = [(name, value) for name, values in request.POST.lists() for value in values]
+        template, context = "shop/working.html", {"action": request.get_full_path(), "fields": fields}
+    else:
+        template = "shop/problem.html"
+        context = {"words": words_for(problem.code), "link": _link(problem, kwargs), "code": problem.code}
+    response = render(request, template, context, status=problem.status)
     for name, value in problem.headers.items():
         response.headers[name] = value
     return response
 
 
-def _way_on(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
-    """Where to go from here, and what the link says."""
+def _link(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
+    """Return the link to go on by, and its text."""
     ordered = problem.code == "idempotency_result_expired" and "order_id" not in kwargs
     if ordered or problem.code == "order_not_found":
         return reverse("history"), _("Your orders")
@@ -144,16 +145,3 @@ def _way_on(problem: Problem, kwargs: dict[str, Any]) -> tuple[str, Any]:
     if "sku" in kwargs:
         return reverse("product", kwargs=kwargs), _("Back to the product")
     return reverse("catalogue"), _("Back to the shop")
-
-
-def _working(request: HttpRequest, problem: Problem) -> HttpResponse:
-    """The twin of this request is running: send the very same form again in a second, by script or by button.
-
-    The same token and fields make it the same request, so it ends on the first one's result, never on a second.
-    """
-    fields = [(name, value) for name, values in request.POST.lists() for value in values]
-    context = {"action": request.get_full_path(), "fields": fields}
-    response = render(request, "shop/working.html", context, status=problem.status)
-    for name, value in problem.headers.items():
-        response.headers[name] = value
-    return response

@@ -1,6 +1,6 @@
-"""How often one caller may send a page's form or be wrong about a password; counted over all processes in Redis.
+"""Rate limits of the pages' forms and of wrong passwords, counted over all processes in Redis.
 
-While Redis is away each process counts by itself: so many processes, so many times the limits. The API has its own
+While Redis is away each process counts by itself, so the limits multiply. The API has its own
 (`payments.api.throttling`).
 """
 
@@ -31,19 +31,19 @@ from shop.web.decorators import View
 
 FORMS_SECONDS = 60.0
 GUESSES_SECONDS = 300.0
-COUNTED_HERE_MAX = 10_000  # callers that one process counts without Redis; the one who came longest ago goes first
+COUNTED_HERE_MAX = 10_000  # callers that one process counts without Redis; the least recent is dropped first
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many permits in any span of the interval, for one caller."""
+    """A number of permits in any span of the interval, for one caller."""
 
     caller: str
     permits: int
     interval_seconds: float
 
     def take(self) -> float:
-        """Take a permit. 0 if there was one, else the seconds until there is."""
+        """Take a permit; return 0, or the seconds until there is one."""
 
         def ask(redis: Any) -> bool:
             self._limiter(redis).acquire()
@@ -56,7 +56,7 @@ class Rate:
         return 0.0 if asked else _here.take(self)
 
     def give_back(self) -> None:
-        """The newest permit does not count after all."""
+        """Give the newest permit back."""
         if not _here.give_back(self):
             give_back("page rate", lambda redis: self._limiter(redis).give_back())
 
@@ -65,14 +65,14 @@ class Rate:
 
 
 class OneProcess:
-    """The permits that this process gave while Redis was away; thread-safe."""
+    """Permits given by this process while Redis was away; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._given: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, rate: Rate) -> float:
-        """As `Rate.take`."""
+        """Take a permit as `Rate.take` does."""
         now = time.monotonic()
         with self._lock:
             given = self._given.setdefault(rate.caller, deque())
@@ -87,7 +87,7 @@ class OneProcess:
             return 0.0
 
     def give_back(self, rate: Rate) -> bool:
-        """As `Rate.give_back`; whether this process gave one."""
+        """Give a permit back; False if this process gave none."""
         with self._lock:
             given = self._given.get(rate.caller)
             return bool(given and given.pop())
@@ -97,9 +97,9 @@ _here = OneProcess()
 
 
 class FormRateMiddleware(Middleware):
-    """429 for a page's form above `FORM_POSTS_PER_MINUTE`: of a member, or of all guests of one address.
+    """Answer 429 above `FORM_POSTS_PER_MINUTE` forms of a member, or of all guests of one address.
 
-    Stands after authentication and before every view, so what it refuses burns no key and writes nothing.
+    Stands after authentication and before every view, so a refusal burns no key and writes nothing.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -112,9 +112,9 @@ class FormRateMiddleware(Middleware):
 
 
 def limits_guesses(login: View) -> View:
-    """Around a login's view: 429 before a password is hashed, once too many of a name or an address were wrong.
+    """Answer 429, before a password is hashed, after too many wrong ones for a name or from an address.
 
-    A permit is taken for each try and given back where it logged in, so tries at the same moment count as well.
+    Takes a permit for each try and gives it back after a login, so concurrent tries count as well.
     """
 
     @wraps(login)
@@ -136,8 +136,8 @@ def limits_guesses(login: View) -> View:
 
 
 def _guesses(request: HttpRequest) -> tuple[Rate, Rate]:
-    """The address first: who has used up its own permits takes none of the name that is guessed at."""
-    # at least as much alike as Django takes names for the same
+    """Return the rates, the address first: one that is used up takes no permit of the guessed name."""
+    # folds at least the names that Django takes for equal
     name = unicodedata.normalize("NFKC", request.POST.get("username", "")).strip().casefold()
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]
     address = client_network(request.META)
@@ -148,7 +148,7 @@ def _guesses(request: HttpRequest) -> tuple[Rate, Rate]:
 
 
 def refused(request: HttpRequest, seconds: float) -> HttpResponse:
-    """The page that says to wait, with Retry-After."""
+    """Render the page that asks to wait, with Retry-After."""
     THROTTLED.inc()
     headers = {"Retry-After": str(max(1, math.ceil(seconds)))}
     detail = "There were too many requests of this kind. Wait, then try once more."

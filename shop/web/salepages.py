@@ -1,11 +1,10 @@
-"""The page of a flash sale: what is to come, what is left, who came when. HTTP mapping only; see `shop.sales`.
+"""The page of a flash sale: countdown, units left, place in line; see `shop.sales`.
 
-Who waits polls, for a stream would hold a thread for each of many. While the sale runs, a poll is one script of
-Redis and no SQL: who asks is told by a signed word in the address instead of a session. With Redis away, a process
-reads how the sale stands once a second for everybody, and for each poll of a member whether he has bought.
+The page polls, because streams would hold a thread for each of many. While the sale runs, a poll is one script of
+Redis and no SQL: a signed user id in the address replaces the session. Without Redis a process reads the sale once
+a second for everybody, and each member's purchase at each poll.
 
-A page says what `status` says, or it does not ask: who has bought, and who came after the end, has no more to wait
-for.
+A page shows the state of `status`, or a final one, after which it does not poll.
 """
 
 from typing import Any
@@ -22,17 +21,18 @@ from django.views.decorators.http import require_safe
 from idempotency.errors import Problem
 from idempotency.views import idempotent
 from shop import sales as flashsale
+from shop.api.answers import caller_id
 from shop.catalog import products as catalog
 from shop.errors import FlashSaleNotFound
 from shop.models import FlashSalePurchase
 from shop.sales import Look, Phase
 from shop.web import problems
-from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems, user_id_of
+from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
 
 # refusals that the sale's own page explains
 SHOWN_HERE = frozenset({"sold_out", "already_bought", "flash_sale_not_running"})
 
-FINAL = frozenset({"bought", "ended"})  # states of a page that does not ask any more
+FINAL = frozenset({"bought", "ended"})  # states of a page that does not poll
 
 _SALT = "shop.web.salepages.who"
 _WHO_SECONDS = 86_400
@@ -43,7 +43,7 @@ REFRESH_SECONDS = 6
 @require_safe
 @shows_problems
 def sale(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """The waiting room before and during the sale, and its end."""
+    """Show the sale: to come, running or over."""
     return _page(request, sku=sku)
 
 
@@ -85,37 +85,37 @@ def _refused(request: HttpRequest, problem: Problem, *, sku: str) -> HttpRespons
 @draws_refusals(_refused)
 @idempotent()
 def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """One unit, as an order; to the order."""
-    placed = flashsale.buy(sku=sku, user_id=user_id_of(request))
+    """Place an order of one unit and go to it."""
+    placed = flashsale.buy(sku=sku, user_id=caller_id(request))
     request.idempotency.about("order", placed.id)  # type: ignore[attr-defined]
     return redirect("order", order_id=placed.id)
 
 
 @require_safe
 def status(request: HttpRequest, *, sku: str) -> JsonResponse:
-    """What the open page asks again and again; see the module."""
+    """Answer a poll of the open page; see the module."""
     try:
-        found = flashsale.look(sku=sku, user_id=_who(request.GET.get("who", "")))
+        found = flashsale.look(sku=sku, user_id=_user_of(request.GET.get("who", "")))
     except FlashSaleNotFound:
         return JsonResponse({"code": "flash_sale_not_found"}, status=404)
-    told = {
+    shown = {
         "state": _state_of(found),
         "units": found.units,
         "left": found.left,
         "arrivals": found.arrivals,
         "place": found.place,
     }
-    response = JsonResponse({name: value for name, value in told.items() if value is not None})
+    response = JsonResponse({name: value for name, value in shown.items() if value is not None})
     add_never_cache_headers(response)
     return response
 
 
 def _state_of(found: Look, purchase: FlashSalePurchase | None = None) -> str:
-    """Which face the page has: ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``.
+    """Return the page's state: ``upcoming``, ``open``, ``soldout``, ``bought`` or ``ended``.
 
     Args:
         found: the sale.
-        purchase: the user's unit, of this sale or of one that is over; Redis may have lost it.
+        purchase: the user's, in this sale or an earlier one; Redis may have lost it.
     """
     if found.phase is not Phase.RUNNING:
         return found.phase.value
@@ -134,12 +134,12 @@ def _signed(user_id: int | None) -> str:
     return "" if user_id is None else signing.dumps(user_id, salt=_SALT)
 
 
-def _who(word: str) -> int | None:
-    """Whom the page was drawn for; a guest, where that is not known."""
-    if not word:
+def _user_of(signed: str) -> int | None:
+    """Return the user that the page was drawn for; None is a guest, or an unknown one."""
+    if not signed:
         return None
     try:
-        return int(signing.loads(word, salt=_SALT, max_age=_WHO_SECONDS))
+        return int(signing.loads(signed, salt=_SALT, max_age=_WHO_SECONDS))
     except signing.BadSignature:
         return None
 

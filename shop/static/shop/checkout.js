@@ -3,8 +3,7 @@
   "use strict";
   const { busy, wait } = window.payonce;
 
-  // A navigation of the page's own would cancel the one that the shopper has begun, which may take its time: until
-  // they come back, it waits.
+  // The page's own navigation waits while the shopper's is under way, which it would cancel.
   let leaving = false;
   let postponed = null;
   const navigate = (go) => {
@@ -21,12 +20,12 @@
     if (link && !(event.ctrlKey || event.metaKey || event.shiftKey)) leave(event);
   });
 
-  // Disable what was pressed, after the browser has taken the form's fields.
+  // Disable the pressed button, after the browser has read the form's fields.
   for (const form of document.querySelectorAll("form[data-once]")) {
     form.addEventListener("submit", (event) => setTimeout(() => busy(form, true, event.submitter), 0));
   }
 
-  // A page taken from the browser's memory after "back": buttons work again; an order's page is fetched anew.
+  // A page taken from the browser's memory after "back": buttons work again; an order's page is fetched again.
   addEventListener("pageshow", (event) => {
     if (!event.persisted) return;
     if (document.querySelector("[data-renew]")) {
@@ -39,8 +38,8 @@
     for (const form of document.querySelectorAll("form[data-once]")) busy(form, false);
   });
 
-  // A sent order's token stays with its page's place in the history: where "back" or a reload loads the page anew,
-  // Buy is the same order. Opened from anywhere else, the page has a place and a token of its own.
+  // A sent order's token stays with its page's entry in the history: after "back" or a reload, Buy is the same order.
+  // Opened from elsewhere, the page has an entry and a token of its own.
   const intent = document.querySelector("form[data-intent]");
   if (intent) {
     const token = intent.querySelector("input[name=idempotency_token]");
@@ -81,8 +80,8 @@
     }
   }
 
-  // Ask `address` again and again, less often the longer it takes, and never while nobody looks; `take` gets each
-  // answer, and says true when that was enough.
+  // Poll `address`, less often the longer it takes, and never while the page is hidden; `take` gets each answer and
+  // returns true to stop.
   const FIRST_WAIT_MS = 1500;
   const poll = (address, take) => {
     let count = 0;
@@ -114,7 +113,7 @@
     plan();
   };
 
-  // Be told when the order changes; where that does not work, ask.
+  // Listen for changes of the order; where that does not work, poll.
   const order = document.querySelector("[data-poll]");
   if (order && !("final" in order.dataset)) {
     const look = ({ state }) => {
@@ -127,7 +126,7 @@
       live.addEventListener("status", (event) => {
         if (look(JSON.parse(event.data))) live.close();
       });
-      // closed for good is what a refusal does; a broken connection is tried again by the browser itself
+      // a refusal closes it for good; the browser itself retries a broken connection
       live.addEventListener("error", () => {
         if (live.readyState === EventSource.CLOSED) poll(order.dataset.poll, look);
       });
@@ -148,8 +147,8 @@
     say();
   }
 
-  // A flash sale: count down by the server's clock, then open the button; show what is left while it runs. Who has
-  // bought, or comes after its end, has nothing to wait for.
+  // A flash sale: count down by the server's clock, then open the button; show what is left while it runs. A page
+  // of a buyer, or of a sale that is over, has nothing to wait for.
   const RENEW_MS = 20 * 60 * 1000;
   const sale = document.querySelector("[data-sale]");
   if (sale && !("final" in sale.dataset)) {

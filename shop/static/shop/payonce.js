@@ -3,7 +3,7 @@
   "use strict";
   const running = new Map();
   const place = (intent) => "payonce:" + intent;
-  const kept = (intent) => JSON.parse(sessionStorage.getItem(place(intent)));
+  const saved = (intent) => JSON.parse(sessionStorage.getItem(place(intent)));
   const forget = (intent) => sessionStorage.removeItem(place(intent));
 
   // ms: random, up to twice as long each time
@@ -33,7 +33,7 @@
     Object.keys(sessionStorage).flatMap((name) => {
       const intent = name.slice(8);
       if (name !== place(intent)) return [];
-      const { url, sent } = kept(intent);
+      const { url, sent } = saved(intent);
       return { intent, url, body: JSON.parse(sent) };
     });
 
@@ -45,7 +45,7 @@
   };
 
   const send = async (intent, url, body, { headers, attempts = 8, timeout = 30000, deadline = 120000 }) => {
-    const found = kept(intent);
+    const found = saved(intent);
     const key = found?.key ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
     if (found && (found.sent !== body || found.url !== url)) {
       throw new GaveUp("this intent has another body already", { key, intent });
@@ -71,8 +71,8 @@
         if (status !== 202 && !([401, 403].includes(status) && (found || count))) forget(intent);
         return answer;
       }
-      const told = answer?.headers.get("Retry-After");
-      const pause = wait(count, { least: told * 1000 || Date.parse(told) - Date.now() || 0 });
+      const after = answer?.headers.get("Retry-After");
+      const pause = wait(count, { least: after * 1000 || Date.parse(after) - Date.now() || 0 });
       if (count + 1 >= attempts || Date.now() + pause > end) throw new GaveUp("no answer", { key, intent, answer, cause });
       await new Promise((done) => setTimeout(done, pause));
     }
@@ -80,14 +80,14 @@
 
   const post = (url, body, { intent = url, button, ...options } = {}) => {
     const sent = JSON.stringify(body ?? {});
-    const twin = running.get(intent);
-    if (twin?.sent === sent) return twin.promise;
+    const other = running.get(intent);
+    if (other?.sent === sent) return other.promise;
     if (button) busy(button, true);
     const promise = send(intent, url, sent, options).finally(() => {
       if (running.get(intent)?.promise === promise) running.delete(intent);
       if (button) busy(button, false);
     });
-    if (!twin) running.set(intent, { sent, promise });
+    if (!other) running.set(intent, { sent, promise });
     return promise;
   };
 
