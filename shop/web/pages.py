@@ -1,43 +1,36 @@
-"""Pages of catalogue, product, order (choose, QR code or redirect, result) and history.
+"""Pages of the catalogue, a product and the history of orders; every page's address.
 
 Every unsafe form carries a one-time token, so a double click, a reload or a second tab ends on the first result;
-scripts only smooth that. A shopper coming back from a provider proves nothing: the server queries the provider.
+scripts only smooth that.
 """
 
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.http.response import HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.urls import get_script_prefix, path, reverse
-from django.utils.cache import add_never_cache_headers
+from django.urls import get_script_prefix, path
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_safe
+from django.views.decorators.http import require_safe
 
 from idempotency.errors import Problem
-from idempotency.modes import ATOMIC, PHASED
+from idempotency.modes import ATOMIC
 from idempotency.protocol import tokens
 from idempotency.request.principal import principal_of
 from idempotency.views import idempotent
-from payments.api.refunding import refunding
-from payments.models import Payment
-from payments.providers.base import NextActionType, Payer, PayMethod
 from shop import sales as flashsale
 from shop.api.answers import caller_id
 from shop.catalog import cache
 from shop.catalog import products as catalog
-from shop.errors import OrderNotFound, ProductNotFound
-from shop.orders import checkout, lifecycle
+from shop.errors import ProductNotFound
 from shop.orders import placing as orders
-from shop.platform.clientip import client_ip
-from shop.web import basketpages, devices, problems, salepages
+from shop.web import basketpages, orderpages, problems, salepages
 from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
-from shop.web.forms import CODES, PHONE, BuyForm, PayForm, RefundForm
-from shop.web.orderview import PAGE_SIZE, Action, OrderView, rows_of, view_of
+from shop.web.forms import BuyForm
+from shop.web.orderview import PAGE_SIZE, rows_of
 
 REFUSALS_MAX = 20  # of one product between two orders, for which open pages still share a token
 
@@ -134,195 +127,12 @@ def history(request: HttpRequest) -> HttpResponse:
     return render(request, "shop/history.html", context)
 
 
-@members_only(back_to="order")
-@require_GET
-@shows_problems
-def order(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Show the order and its next step."""
-    if request.GET.keys() & {"out_trade_no", "trade_no", "check"}:
-        return _asked(request, order_id=order_id)
-    return _order_page(
-        request, view_of(order_id=order_id, user_id=caller_id(request), by=request.GET.get("by", ""))
-    )
-
-
-@members_only(back_to="order")
-@require_safe
-@shows_problems
-def back(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Take in shoppers whom a provider sends back, with parameters of its own or none."""
-    return _asked(request, order_id=order_id)
-
-
-def _asked(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Query the provider, then redirect to the order's page: coming back proves nothing."""
-    before = view_of(order_id=order_id, user_id=caller_id(request))
-    if before.final:
-        return redirect("order", order_id=order_id)
-    answered = checkout.ask_provider(order_id=order_id)
-    # else the page shows what has changed
-    if (
-        answered is not None
-        and before.payable
-        and view_of(order_id=order_id, user_id=caller_id(request)).state == before.state
-    ):
-        none_yet = _("No payment has arrived yet. If you have paid, it will show here soon.")
-        no_answer = _("The payment service isn't responding. We keep checking.")
-        messages.info(request, none_yet if answered else no_answer)
-    return redirect("order", order_id=order_id)
-
-
-def _order_page(
-    request: HttpRequest,
-    found: OrderView,
-    *,
-    form: PayForm | None = None,
-    refund_form: RefundForm | None = None,
-    status: int = 400,
-) -> HttpResponse:
-    context: dict[str, Any] = {
-        "view": found,
-        "form": form or PayForm(currency=found.order.currency, begun=found.chosen),
-        "other_method": _other_method(request, found.action),
-        "refund_form": refund_form or _refund_form(found),
-        "place": flashsale.place_of(order_id=found.order.id),
-    }
-    return render(request, "shop/order.html", context, status=status if form or refund_form else 200)
-
-
-def _refund_form(found: OrderView, fields: Any = None) -> RefundForm:
-    return RefundForm(fields, left_minor=found.refundable_minor, currency=found.order.currency)
-
-
-def _other_method(request: HttpRequest, action: Action | None) -> PayMethod | None:
-    """Return the method to offer instead: the wallet on this phone for the code, and back."""
-    if action is None or action.channel not in PHONE:
-        return None
-    wallet, code = PHONE[action.channel], CODES[action.channel]
-    other = code if action.method == wallet else wallet
-    if other is PayMethod.H5 and not devices.opens_wallets(request):
-        return None
-    return other if checkout.has_method(channel=action.channel, method=other) else None
-
-
-def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
-    """Return the method that the shopper chose, else the wallet on a phone. None is the channel's first."""
-    channel, chosen = form.cleaned_data["channel"], form.cleaned_data["method"]
-    if chosen:
-        return PayMethod(chosen)
-    wallet = PHONE.get(channel)
-    if wallet and devices.opens_wallets(request) and checkout.has_method(channel=channel, method=wallet):
-        return wallet
-    return None
-
-
-@members_only(back_to="order")
-@posted_only(back_to="order")
-@idempotent(mode=PHASED, on_problem=problems.render_problem)
-def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Open the payment by the chosen channel; show its QR code, or redirect to the provider."""
-    form = PayForm(request.POST)
-    if not form.is_valid():
-        return _order_page(request, view_of(order_id=order_id, user_id=caller_id(request)), form=form)
-    channel, method = form.cleaned_data["channel"], _method(request, form)
-    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
-    checkout.start_payment(
-        order_id=order_id,
-        user_id=caller_id(request),
-        channel=channel,
-        method=method,
-        payer=Payer(client_ip=client_ip(request.META)),
-        resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
-        was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
-    )
-    by = f"{channel}.{method or ''}"
-    found = view_of(order_id=order_id, user_id=caller_id(request), by=by)
-    if found.action and found.action.channel == channel and found.action.type == NextActionType.REDIRECT:
-        return redirect(found.action.url)
-    address = reverse("order", kwargs={"order_id": order_id})
-    return redirect(address if found.action is found.newest else f"{address}?by={by}")
-
-
-@members_only(back_to="order")
-@posted_only(back_to="order")
-@idempotent(mode=PHASED, on_problem=problems.render_problem)
-def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    """Close the order, at the providers first."""
-    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
-    lifecycle.cancel(order_id=order_id, user_id=caller_id(request))
-    return redirect("order", order_id=order_id)
-
-
-def _refund_noted(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
-    return redirect("order", order_id=order_id)  # shows the refund's progress
-
-
-def _refund_refused(request: HttpRequest, problem: Problem, *, order_id: UUID) -> HttpResponse:
-    if problem.code == "provider_unavailable":  # reserved; the completer finishes it
-        messages.info(
-            request, _("The payment service isn't responding. We saved your refund request and keep trying.")
-        )
-        return redirect("order", order_id=order_id)
-    if problem.code == "refund_exceeds_paid":
-        return _too_much(request, problem, found=view_of(order_id=order_id, user_id=caller_id(request)))
-    return problems.render_problem(request, problem)
-
-
-def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> HttpResponse:
-    """Show the form with its input and what is left now, or the order if nothing is."""
-    if not found.refundable_minor:
-        messages.info(request, _("A refund of the full amount was already requested."))
-        return redirect("order", order_id=found.order.id)
-    form = _refund_form(found, request.POST)
-    form.add_error("amount", problems.words_for(problem.code).text)
-    return _order_page(request, found, refund_form=form, status=problem.status)
-
-
-@members_only(back_to="order")
-@posted_only(back_to="order")
-@draws_refusals(_refund_refused, accepted=_refund_noted)
-@idempotent(mode=refunding)
-def refund(request: HttpRequest, *, order_id: UUID) -> HttpResponseBase:
-    """Refund as the API's call does for the payer; its answer is stored."""
-    found = view_of(order_id=order_id, user_id=caller_id(request))
-    payment = Payment.objects.filter(order_id=order_id, owner_id=caller_id(request)).first()
-    if payment is None:
-        raise OrderNotFound
-    form = _refund_form(found, request.POST)
-    if not form.is_valid():
-        return _order_page(request, found, refund_form=form)
-    request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
-    wanted = {"amount_minor": form.amount_minor, "reason": form.cleaned_data["reason"]}
-    return refunding.respond(request, {"payment": payment.id.hex, **wanted})
-
-
-@require_safe
-def status(request: HttpRequest, *, order_id: UUID) -> JsonResponse:
-    """Answer a poll of the open order page: its state, and whether that is final."""
-    if not request.user.is_authenticated:
-        return JsonResponse({"code": "not_authenticated"}, status=401)
-    try:
-        found = view_of(order_id=order_id, user_id=caller_id(request))
-    except OrderNotFound:
-        return JsonResponse({"code": "order_not_found"}, status=404)
-    response = JsonResponse({"status": found.order.status, "state": found.state, "final": found.final})
-    add_never_cache_headers(response)
-    return response
-
-
 urlpatterns = [
     path("", catalogue, name="catalogue"),
     path("products/<slug:sku>", product, name="product"),
     path("products/<slug:sku>/buy", buy, name="buy"),
     path("orders", history, name="history"),
-    path("orders/<hexid:order_id>", order, name="order"),
-    path("orders/<hexid:order_id>/back", back, name="back"),
-    path("orders/<hexid:order_id>/pay", pay, name="pay"),
-    path("orders/<hexid:order_id>/method", pay, name="pay-method"),
-    path("orders/<hexid:order_id>/go-on", pay, name="go-on"),
-    path("orders/<hexid:order_id>/cancel", cancel, name="cancel"),
-    path("orders/<hexid:order_id>/refund", refund, name="refund"),
-    path("orders/<hexid:order_id>/status", status, name="order-status"),
+    *orderpages.urlpatterns,
     *basketpages.urlpatterns,
     *salepages.urlpatterns,
 ]
