@@ -79,8 +79,7 @@ class GuestsMiddleware(Middleware):
         session = SessionStore(cookie, guest=lambda: guest_key(_secret(request)), looks=looks)
         request.session = session
         response = self.get_response(request)
-        is_guests = session is request.session and session.has_guest and session.session_key is not None
-        if is_guests and response.status_code < 500:
+        if session is request.session and session.has_guest and session.session_key is not None:
             _set_cookie(response, session)
         return response
 

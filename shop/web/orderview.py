@@ -15,7 +15,6 @@ import segno
 from django.conf import settings
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext_lazy as _
 
 from payments.api.serializers import represent_attempt
 from payments.models import Attempt, Payment
@@ -27,12 +26,9 @@ from shop.web.refundview import (
     Progress,
     RefundView,
     UncountedPayment,
-    latest_refunds,
     refunds_of,
     uncounted_payments,
 )
-
-PAGE_SIZE = 20  # orders on a page of the history
 
 
 class Stage(StrEnum):
@@ -255,38 +251,3 @@ def _stage(order: Order, *, action: Action | None, uncertain: bool) -> Stage:
     if action:
         return Stage.PAYING
     return Stage.CHECKING if uncertain else Stage.CHOOSE
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An order in the history.
-
-    Attributes:
-        badge: name of its colour.
-        label: its status, or that of its latest refund while it is paid.
-    """
-
-    order: Order
-    badge: str
-    label: Any
-
-
-_REFUND_BADGES = {
-    Progress.UNDER_WAY: (OrderStatus.PENDING, _("Refund in progress")),
-    Progress.DELAYED: (OrderStatus.PENDING, _("Refund delayed")),
-    Progress.REFUSED: (OrderStatus.PAID, _("Paid, refund declined")),
-    Progress.DONE: (OrderStatus.REFUNDED, _("Partly refunded")),
-}
-
-
-def rows_of(shown: Sequence[Order]) -> list[Row]:
-    """Describe orders as the history shows them."""
-    refunds = latest_refunds([order.id for order in shown if order.status == OrderStatus.PAID])
-    return [_row(order, refunds.get(order.id)) for order in shown]
-
-
-def _row(order: Order, refund: RefundView | None) -> Row:
-    if refund is None:
-        return Row(order, order.status, order.get_status_display())
-    badge, label = _REFUND_BADGES[refund.progress]
-    return Row(order, badge.value, label)

@@ -4,6 +4,8 @@ Every unsafe form carries a one-time token, so a double click, a reload or a sec
 scripts only smooth that.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -26,12 +28,14 @@ from shop.api.answers import caller_id
 from shop.catalog import cache
 from shop.catalog import products as catalog
 from shop.errors import ProductNotFound
+from shop.models import Order, OrderStatus
 from shop.orders import placing as orders
 from shop.web import basketpages, orderpages, problems, salepages
 from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import BuyForm
-from shop.web.orderview import PAGE_SIZE, rows_of
+from shop.web.refundview import RefundView, latest_refunds
 
+PAGE_SIZE = 20  # orders on a page of the history
 REFUSALS_MAX = 20  # of one product between two orders, for which open pages still share a token
 
 
@@ -110,6 +114,32 @@ def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
     return redirect("order", order_id=order.id)
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An order in the history.
+
+    Attributes:
+        badge: name of its colour.
+        label: its status, or that of its latest refund while it is paid.
+    """
+
+    order: Order
+    badge: str
+    label: Any
+
+
+def _rows(shown: Sequence[Order]) -> list[Row]:
+    """Describe orders as the history shows them."""
+    refunds = latest_refunds([order.id for order in shown if order.status == OrderStatus.PAID])
+    return [_row(order, refunds.get(order.id)) for order in shown]
+
+
+def _row(order: Order, refund: RefundView | None) -> Row:
+    if refund is None:
+        return Row(order, order.status, order.get_status_display())
+    return Row(order, *refund.badge_of_order)
+
+
 @members_only(back_to="history")
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
@@ -123,7 +153,7 @@ def history(request: HttpRequest) -> HttpResponse:
             before = ""
     shown = list(mine[: PAGE_SIZE + 1])
     more = shown[PAGE_SIZE - 1].id.hex if len(shown) > PAGE_SIZE else ""
-    context = {"rows": rows_of(shown[:PAGE_SIZE]), "more": more, "before": before}
+    context = {"rows": _rows(shown[:PAGE_SIZE]), "more": more, "before": before}
     return render(request, "shop/history.html", context)
 
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments.models import Anomaly, Payment, Refund
 from payments.states import OPEN_REFUNDS, RefundStatus
+from shop.models import OrderStatus
 
 
 class Progress(StrEnum):
@@ -27,6 +28,13 @@ _LABELS = {
     Progress.DELAYED: _("Delayed"),
     Progress.DONE: _("Refunded"),
     Progress.REFUSED: _("Declined"),
+}
+# of a paid order with such a refund
+_ORDER_BADGES = {
+    Progress.UNDER_WAY: (OrderStatus.PENDING, _("Refund in progress")),
+    Progress.DELAYED: (OrderStatus.PENDING, _("Refund delayed")),
+    Progress.REFUSED: (OrderStatus.PAID, _("Paid, refund declined")),
+    Progress.DONE: (OrderStatus.REFUNDED, _("Partly refunded")),
 }
 
 
@@ -49,6 +57,12 @@ class RefundView:
         if self.progress is Progress.UNDER_WAY and self.refund.status == RefundStatus.REQUESTED:
             return _("Requested")
         return _LABELS[self.progress]
+
+    @property
+    def badge_of_order(self) -> tuple[str, Any]:
+        """Colour and label of the paid order in the history."""
+        status, label = _ORDER_BADGES[self.progress]
+        return status.value, label
 
     @property
     def open(self) -> bool:
