@@ -1,12 +1,12 @@
-// payonce.post(url, body): one effect, however often it is sent; see docs/how-to/retry-from-the-browser.md
+// payonce.post(url, body): one effect, however often sent; see docs/how-to/retry-from-the-browser.md
 (() => {
   "use strict";
   const running = new Map();
   const place = (intent) => "payonce:" + intent;
-  const saved = (intent) => JSON.parse(sessionStorage.getItem(place(intent)));
+  const held = (intent) => JSON.parse(sessionStorage.getItem(place(intent)));
   const forget = (intent) => sessionStorage.removeItem(place(intent));
 
-  // ms: random, up to twice as long each time
+  // ms: random, up to double each time
   const wait = (count, { first = 250, most = 20000, least = 0 } = {}) =>
     Math.max(least, Math.random() * Math.min(most, first * 2 ** count));
 
@@ -21,7 +21,7 @@
     }
   };
 
-  // outcome unknown: the same call again has the same key
+  // outcome unknown: a repeat has the same key
   class GaveUp extends Error {
     constructor(message, about) {
       Object.assign(super(message), about);
@@ -33,7 +33,7 @@
     Object.keys(sessionStorage).flatMap((name) => {
       const intent = name.slice(8);
       if (name !== place(intent)) return [];
-      const { url, sent } = saved(intent);
+      const { url, sent } = held(intent);
       return { intent, url, body: JSON.parse(sent) };
     });
 
@@ -45,7 +45,7 @@
   };
 
   const send = async (intent, url, body, { headers, attempts = 8, timeout = 30000, deadline = 120000 }) => {
-    const found = saved(intent);
+    const found = held(intent);
     const key = found?.key ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
     if (found && (found.sent !== body || found.url !== url)) {
       throw new GaveUp("this intent has another body already", { key, intent });
@@ -71,8 +71,8 @@
         if (status !== 202 && !([401, 403].includes(status) && (found || count))) forget(intent);
         return answer;
       }
-      const after = answer?.headers.get("Retry-After");
-      const pause = wait(count, { least: after * 1000 || Date.parse(after) - Date.now() || 0 });
+      const hint = answer?.headers.get("Retry-After");
+      const pause = wait(count, { least: hint * 1000 || Date.parse(hint) - Date.now() || 0 });
       if (count + 1 >= attempts || Date.now() + pause > end) throw new GaveUp("no answer", { key, intent, answer, cause });
       await new Promise((done) => setTimeout(done, pause));
     }
@@ -80,14 +80,14 @@
 
   const post = (url, body, { intent = url, button, ...options } = {}) => {
     const sent = JSON.stringify(body ?? {});
-    const other = running.get(intent);
-    if (other?.sent === sent) return other.promise;
+    const same = running.get(intent);
+    if (same?.sent === sent) return same.promise;
     if (button) busy(button, true);
     const promise = send(intent, url, sent, options).finally(() => {
       if (running.get(intent)?.promise === promise) running.delete(intent);
       if (button) busy(button, false);
     });
-    if (!other) running.set(intent, { sent, promise });
+    if (!same) running.set(intent, { sent, promise });
     return promise;
   };
 

@@ -14,10 +14,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 
-from payments.attempts import services
 from payments.models import Attempt, JournalEntry, PaymentEvent
 from shop.models import Order, Product
-from tests.integration.payments.conftest import new_order, open_attempt, order_of, paid, payment_of, refunded
+from tests.integration.payments.conftest import fold, new_order, open_attempt, order_of, paid, payment_of, refunded
 from tests.integration.shop.conftest import Caller
 
 FILE = (Path(__file__).resolve().parents[3] / "deploy" / "citus.sql").read_text()
@@ -127,7 +126,7 @@ def test_a_shop_works_in_a_schema_of_its_own_under_the_names_of_a_node(
     sql("ALTER SCHEMA public RENAME TO shop_a; SET LOCAL search_path = shop_a")
     sql(AS_ON_A_NODE)
     attempt = open_attempt()
-    services.fold((paid(attempt), refunded(attempt, 990, "a" * 32)), source="query")
+    fold(paid(attempt), refunded(attempt, 990, "a" * 32), source="query")
     sql("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")  # looked at now and not at the commit
     assert (payment_of(attempt).status, order_of(attempt).status) == ("partially_refunded", "paid")
     assert (JournalEntry.objects.count(), PaymentEvent.objects.count()) == (2, 2)
