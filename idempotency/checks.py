@@ -13,7 +13,7 @@ from django.urls import URLResolver, get_resolver
 
 from idempotency.conf import Config, parse
 from idempotency.models import LedgerEntry
-from idempotency.request.sessions import is_in_our_database
+from idempotency.request.principal import is_in_our_database
 
 MIDDLEWARE = "idempotency.middleware.IdempotencyMiddleware"
 

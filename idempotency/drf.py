@@ -15,25 +15,24 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
-from idempotency.middleware import problem_of
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol import tokens
-from idempotency.protocol.exchange import run, run_refusal
+from idempotency.protocol.execute import Policy, execute
 from idempotency.protocol.misuse import mark_keyed, refuse_functions, refuse_wrong_use
+from idempotency.protocol.problems import problem_of
 from idempotency.protocol.recovery import Phases
 from idempotency.request.principal import caller_of
 from idempotency.response.answers import Verdict, verdict_on
 from idempotency.views import (
     DJANGOS_REFUSALS,
     MALFORMED,
-    handling,
-    open_exchange,
     outside_atomic_requests,
     refusal_of_django,
-    takes_part,
+    show_problem,
 )
 
 Handler = Callable[..., HttpResponseBase]
+Refuses = Callable[..., None]
 
 
 @overload
@@ -74,47 +73,57 @@ def idempotent(
     """
     if refuses is not None and mode is not ATOMIC:
         raise TypeError("A call whose refusal comes before its claim must be atomic.")
+    policy = Policy(mode=mode, redact=redact, refuses_early=refuses is not None)
 
     def decorate(handler: Handler) -> Handler:
         refuse_wrong_use(handler)
         refuse_functions(handler)
-
-        @wraps(handler)
-        def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            plain = request._request
-            # once, so that both the fingerprint and the parser see it; not so files, which may be large
-            if plain.content_type == "multipart/form-data" or plain.body:
-                _ = request.data  # one that cannot be read is refused before the key
-            if body is not None:
-                serializer = body(data=request.data, context={"request": request, "view": view})
-                serializer.is_valid(raise_exception=True)
-                kwargs["data"] = serializer.validated_data
-            if takes_part(plain, mode=mode, redact=redact):
-                return handler(view, request, *args, **kwargs)
-            with _refusing_as_the_view():
-                exchange = open_exchange(plain, caller=request, mode=mode, redact=redact)
-            request.idempotency = exchange  # type: ignore[attr-defined]
-
-            def answer() -> HttpResponseBase:
-                response: HttpResponseBase
-                try:
-                    with handling(plain):
-                        response = handler(view, request, *args, **kwargs)
-                except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
-                    response = _refusal(view, plain, exc)
-                finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
-                return finalized
-
-            if refuses is not None:
-                exchange.may_be_refused = True
-                if (refusal := _refused(refuses, view, request, *args, **kwargs)) is not None:
-                    return run_refusal(exchange, refusal)
-            return run(exchange, answer)
-
-        mark_keyed(wrapper, mode)
-        return wrapper
+        keyed = _keyed_method(handler, policy, body, refuses)
+        mark_keyed(keyed, mode)
+        return keyed
 
     return decorate if handler is None else decorate(handler)
+
+
+def _keyed_method(handler: Handler, policy: Policy, body: Any = None, refuses: Refuses | None = None) -> Handler:
+    """Build the keyed form of a handler method."""
+
+    @wraps(handler)
+    def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        plain = request._request
+        _read_body(request, plain)
+        if body is not None:
+            serializer = body(data=request.data, context={"request": request, "view": view})
+            serializer.is_valid(raise_exception=True)
+            kwargs["data"] = serializer.validated_data
+        if policy.joins(plain):
+            return handler(view, request, *args, **kwargs)
+        with _refusing_as_the_view():
+            exchange = policy.open(plain, caller=request)
+
+        def answer() -> HttpResponseBase:
+            try:
+                response: HttpResponseBase = handler(view, request, *args, **kwargs)
+            except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
+                response = _refusal(view, plain, exc)
+            finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
+            return finalized
+
+        if refuses is None:
+            return execute(exchange, answer)
+        return execute(exchange, answer, refuse=lambda: _refused(refuses, view, request, *args, **kwargs))
+
+    return wrapper
+
+
+def _read_body(request: Request, plain: HttpRequest) -> None:
+    """Read the body once, so that both fingerprint and parser see it; not a bare upload, which may be large.
+
+    Raises:
+        APIException: the body cannot be read; the key is not looked at.
+    """
+    if plain.content_type == "multipart/form-data" or plain.body:
+        _ = request.data
 
 
 @contextmanager
@@ -129,7 +138,7 @@ def _refusing_as_the_view() -> Iterator[None]:
 def _refused(
     refuses: Callable[..., None], view: APIView, request: Request, *args: Any, **kwargs: Any
 ) -> HttpResponseBase | None:
-    """The answer to what it raises, if that is a refusal that is kept."""
+    """Return the answer to the refusal that `refuses` raises, if such an answer is stored."""
     try:
         refuses(view, request, *args, **kwargs)
     except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
@@ -141,11 +150,11 @@ def _refused(
 
 
 def _refusal(view: APIView, plain: HttpRequest, error: Exception) -> HttpResponseBase:
-    """As the project's `EXCEPTION_HANDLER` answers; what that leaves to Django, as Django does."""
+    """Answer as the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
     try:
         return view.handle_exception(error)
     except DJANGOS_REFUSALS as left:
-        return refusal_of_django(plain, left, lambda request, problem: problem_response(problem, request))
+        return refusal_of_django(plain, left, show_problem)
 
 
 class IdempotentMixin:

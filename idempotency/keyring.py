@@ -1,4 +1,4 @@
-"""The operator's keys, under which stored answers are encrypted (`idempotency.response.vault`)."""
+"""The operator's keys, under which stored answers are encrypted (`idempotency.response.encryption`)."""
 
 import base64
 import binascii

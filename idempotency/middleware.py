@@ -4,19 +4,16 @@ The check of the key itself happens in `@idempotent`, further in, because authen
 validation come before the key and must be asked again before a replay.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 
-from idempotency.errors import Problem, answer_sealed, payload_too_large, problem_response
-from idempotency.postgres.availability import outage
-from idempotency.response.vault import VaultError
+from idempotency.errors import problem_response
+from idempotency.protocol.problems import problem_of
 
-log = logging.getLogger("idempotency")
+__all__ = ["IdempotencyMiddleware", "problem_of"]
 
 
 class IdempotencyMiddleware:
@@ -37,17 +34,3 @@ class IdempotencyMiddleware:
         """Problems as problem documents; a database that is away as 503 with Retry-After."""
         problem = problem_of(exception)
         return None if problem is None else problem_response(problem, request)
-
-
-def problem_of(exception: BaseException | None) -> Problem | None:
-    """The problem that an exception means for the caller; None if it is a fault of the program."""
-    if isinstance(exception, Problem):
-        return exception
-    if (away := outage(exception)) is not None:
-        return away
-    if isinstance(exception, RequestDataTooBig):
-        return payload_too_large()
-    if isinstance(exception, VaultError):
-        log.error("A replay is 503: %s", exception)
-        return answer_sealed()
-    return None

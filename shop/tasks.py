@@ -16,7 +16,7 @@ from procrastinate.contrib.django import app
 
 from idempotency.maintenance.completer import complete_stalled
 from idempotency.maintenance.reaper import reap
-from idempotency.maintenance.settling import settle_known
+from idempotency.maintenance.resolving import resolve_known
 from shop import sales as flashsale
 from shop.orders import checkout, lifecycle
 
@@ -135,5 +135,5 @@ def complete_ledger(timestamp: int) -> dict[str, int]:
     Returns:
         Counts by result, as `idempotency.maintenance.completer.complete_stalled` has them, and `settled`.
     """
-    settled = settle_known(is_known=checkout.is_known)
+    settled = resolve_known(is_known=checkout.is_known)
     return complete_stalled() | ({"settled": settled} if settled else {})

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString, mark_safe
 from idempotency.admin.labels import utc
 from idempotency.models import LedgerEntry, State
 from idempotency.request.keys import digest_of
-from idempotency.response import vault
+from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 SHOWN_MAX = 20_000  # characters
@@ -28,8 +28,8 @@ def body(entry: LedgerEntry) -> SafeString | str:
         return f"not stored ({why}): a retry is answered 410, and nothing is executed"
     answer = StoredResponse(status=200, headers={}, body=bytes(entry.response_body), body_key_id=entry.body_key_id)
     try:
-        plain = vault.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
-    except vault.VaultError as error:
+        plain = encryption.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
+    except encryption.EncryptionError as error:
         return f"cannot be shown: {error}"
     remarks = [f"Encrypted in the database, under the key {entry.body_key_id}."] if entry.body_key_id else []
     try:

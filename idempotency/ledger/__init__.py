@@ -1,8 +1,8 @@
 """The ledger: the only code that writes its tables, and the judge of which of two twins executed."""
 
-from idempotency.ledger.claiming import await_twin, hold, record, record_if_new
+from idempotency.ledger.claiming import await_duplicate, hold, record, record_if_new
 from idempotency.ledger.epoch import redis_prefix, renew_epoch
-from idempotency.ledger.identity import Found, Identity, Run, TwinRunning
+from idempotency.ledger.identity import DuplicateRunning, Found, Identity, Run
 from idempotency.ledger.leasing import (
     claim_phased,
     close_by_hand,
@@ -20,11 +20,11 @@ from idempotency.ledger.reading import find, stalled
 from idempotency.ledger.reaping import drop_messages, drop_tombstones, purge_bodies, rewrap
 
 __all__ = [
+    "DuplicateRunning",
     "Found",
     "Identity",
     "Run",
-    "TwinRunning",
-    "await_twin",
+    "await_duplicate",
     "claim_phased",
     "close_by_hand",
     "complete_phased",

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import IntegrityError, OperationalError, connection
 
 from idempotency.conf import config
-from idempotency.ledger.identity import Found, Identity, TwinRunning
+from idempotency.ledger.identity import DuplicateRunning, Found, Identity
 from idempotency.ledger.reading import FIND, found_in
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import Mode
@@ -56,11 +56,11 @@ def hold(identity: Identity) -> Found | bool:
     return found_in(entries[0]) if entries else bool(held)
 
 
-def await_twin(identity: Identity, *, wait_seconds: float) -> None:
+def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
     """Wait until the twin that holds the key has committed or rolled back. Needs a transaction of its own.
 
     Raises:
-        TwinRunning: it did not end within `wait_seconds`; the transaction is unusable.
+        DuplicateRunning: it did not end within `wait_seconds`; the transaction is unusable.
     """
     milliseconds = max(1, round(wait_seconds * 1000))
     with connection.cursor() as cursor:
@@ -69,7 +69,7 @@ def await_twin(identity: Identity, *, wait_seconds: float) -> None:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(identity.digest, schema=schema())])
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
-                raise TwinRunning from error
+                raise DuplicateRunning from error
             raise
 
 

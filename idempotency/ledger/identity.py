@@ -6,7 +6,7 @@ from typing import Any
 from idempotency.response.answers import StoredResponse
 
 
-class TwinRunning(Exception):
+class DuplicateRunning(Exception):
     """Another transaction holds this key, uncommitted."""
 
 

@@ -11,7 +11,7 @@ from django.db import connection
 from idempotency.conf import config
 from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
 from idempotency.request.keys import digest_of
-from idempotency.response import vault
+from idempotency.response import encryption
 
 _ENTRY = LedgerEntry._meta.db_table
 _ATTEMPT = LedgerAttempt._meta.db_table
@@ -85,8 +85,10 @@ def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:
         count += 1
         digest = digest_of(scope=entry.scope, key=entry.key)
         try:
-            body, key_id = vault.rewrap(bytes(entry.response_body or b""), key_id=entry.body_key_id, digest=digest)
-        except vault.VaultError:
+            body, key_id = encryption.rewrap(
+                bytes(entry.response_body or b""), key_id=entry.body_key_id, digest=digest
+            )
+        except encryption.EncryptionError:
             lost[entry.body_key_id] += 1
             continue
         # only what we read: a purge in between must not get its bytes back

@@ -85,7 +85,7 @@ def _complete(entry: ledger.Found) -> str:
         exchange.fail()
         log.exception("A stalled entry could not be completed; it is tried again later.")
         return "failed"
-    if exchange.settled:
+    if exchange.is_finished:
         return "finished"
     return "uncertain" if status == UNCERTAIN_STATUS else "failed"
 

@@ -17,7 +17,7 @@ from idempotency.models import LedgerEntry, Outcome, State
 from idempotency.protocol.recovery import NotAbandonable, Progress, phases_named
 from idempotency.redis import marker
 from idempotency.request.keys import digest_of
-from idempotency.response import vault
+from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 RESOLVE_STATUSES = (200, 201, 204)  # not 202: that is not answered from the ledger, but by asking the handler
@@ -116,7 +116,7 @@ def _close(
     if entry is None:
         raise NotDecidable
     digest = digest_of(scope=entry.scope, key=entry.key)
-    answer = vault.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
+    answer = encryption.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
     name = marker.key_of(digest)
     with transaction.atomic():
         # before the entry is locked, because a step too locks its own rows first; one that goes on meanwhile has

@@ -2,8 +2,7 @@
 
 A crash at any point leaves all of it or nothing. The row is inserted last, with its answer, in the round trip of
 the commit. A duplicate insert loses, its whole transaction rolls back, and the caller gets the winner's stored
-answer. The marker in Redis keeps twins from running beside each other; with Redis away, an advisory lock of the
-transaction does.
+answer. The marker in Redis keeps concurrent duplicates apart; with Redis away, an advisory lock does.
 """
 
 from collections.abc import Iterator
@@ -20,13 +19,13 @@ from idempotency.response.answers import StoredResponse, Verdict, rendered, verd
 
 
 class AtomicExchange(Exchange):
-    """See the module. Opens its own outermost transaction; raises RuntimeError where one is open already."""
+    """Strategy of the atomic mode. Opens the outermost transaction; RuntimeError where one is open already."""
 
     mode = Mode.ATOMIC
 
     _atomic: transaction.Atomic | None = None
     _claimed: marker.Claimed | None = None
-    _settling = False  # from here on the commit may have happened, whatever is heard of it
+    _committing = False  # from here on the commit may have happened, even if an error is all we see of it
 
     def begin(self) -> StoredResponse | None:
         for _ in self._turns():
@@ -42,33 +41,30 @@ class AtomicExchange(Exchange):
                 return self._hold()
             if isinstance(found, marker.Claimed):
                 self._claimed = found
-                if (known := self._known_without_marker()) is not None:
-                    return known
+                if (stored := self._stored_without_marker()) is not None:
+                    return stored
                 self._enter()
                 return None
             self._same_request(found.fingerprint)
-            if (entry := self._find()) is not None:  # the ledger knows more than a stale or lying marker
+            if (entry := self._find()) is not None:  # a marker may be stale, or lie; the ledger decides
                 return self._replay_entry(entry)
         raise self._in_progress()
 
-    def _known_without_marker(self) -> StoredResponse | None:
-        """The answer that `refuse` has kept under a key that is claimed now."""
-        entry = self._find() if self.may_be_refused else None
+    def _stored_without_marker(self) -> StoredResponse | None:
+        """Return the answer that `refuse` has stored under this key, of which no marker was written."""
+        entry = self._find() if self._refuses_early else None
         if entry is None:
             return None
-        self._let_twins_in()
+        self._release()
         return self._replay_entry(entry)
 
     def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
-        """In place of `begin` and what follows: a refusal for which nothing was read or done that counts.
-
-        Kept by one statement, without the marker. If the key has been answered before, that answer is given.
-        """
+        """Store a refusal by one statement, without claim and marker; an earlier answer to the key wins."""
         response = rendered(response)
         answer = self._stored(response)
-        with _by_itself():
-            kept = ledger.record_if_new(self._identity, self._sealed(answer), subject=self._subject)
-        if not kept:
+        with _autocommitted():
+            is_new = ledger.record_if_new(self._identity, self._sealed(answer), subject=self._subject)
+        if not is_new:
             return self._replay_entry(self._find()).replay()
         self._count("refused")
         return response
@@ -81,9 +77,9 @@ class AtomicExchange(Exchange):
             replay = self._undo()
             return response if replay is None else replay.replay()
         answer = self._stored(response)
-        self._settling = True
-        if not self._settle(verdict, self._sealed(answer)):
-            self._settling = False
+        self._committing = True
+        if not self._commit(verdict, self._sealed(answer)):
+            self._committing = False
             self._conflict("lost_race")
             replay = self._undo() or self._replay_instead(self._find())
             return replay.replay()
@@ -97,28 +93,29 @@ class AtomicExchange(Exchange):
 
     def _undo(self) -> StoredResponse | None:
         self._leave(commit=False)
-        if self._claimed is None and not self._settling:
-            return None  # the ledger was asked in the beginning
+        if self._claimed is None and not self._committing:
+            return None  # without a marker the ledger was asked in the beginning
         try:
-            # Redis may have forgotten a finished answer; then this run was the repeat, whatever became of it
+            # Redis may have lost a finished answer; then this run was the repeat, however it ended
             entry = self._find()
         finally:
-            self._let_twins_in()
+            self._release()
         return None if entry is None else self._replay_instead(entry)
 
     def _replay_instead(self, entry: ledger.Found | None) -> StoredResponse:
-        """The winner's answer for this run's own; unless that is who committed, and failed after it."""
-        if not self._settling:
+        """Return the stored answer in place of this run's own, which may have committed it and failed after."""
+        if not self._committing:
             self._visit.undo()
         return self._replay_entry(entry)
 
-    def _let_twins_in(self) -> None:
+    def _release(self) -> None:
+        """Let the next duplicate claim the marker."""
         claimed, self._claimed = self._claimed, None
         if claimed is not None:
             marker.release(self._marker, claimed)
 
     def _hold(self, *, wait: bool = True) -> StoredResponse | None:
-        """Redis is away. The transaction stays open if the key is ours, else it is left."""
+        """Claim the key without Redis; the transaction stays open if the key is ours, else it is left."""
         self._enter()
         try:
             found = ledger.hold(self._identity)
@@ -131,23 +128,23 @@ class AtomicExchange(Exchange):
         if found:
             return self._replay_entry(found)
         if wait and self._config.wait_seconds > 0:
-            self._await_twin()
+            self._await_duplicate()
             return self._hold(wait=False)
         return self._replay_entry(self._find())
 
-    def _await_twin(self) -> None:
+    def _await_duplicate(self) -> None:
         try:
             with transaction.atomic(durable=True):
-                ledger.await_twin(self._identity, wait_seconds=self._config.wait_seconds)
-        except ledger.TwinRunning:
+                ledger.await_duplicate(self._identity, wait_seconds=self._config.wait_seconds)
+        except ledger.DuplicateRunning:
             raise self._in_progress() from None
 
     def _enter(self) -> None:
         self._atomic = transaction.atomic(durable=True)
         self._atomic.__enter__()
 
-    def _settle(self, verdict: Verdict, answer: StoredResponse) -> bool:
-        """Commit; False: a twin's entry is there and nothing of this run remains."""
+    def _commit(self, verdict: Verdict, answer: StoredResponse) -> bool:
+        """Commit; False: a duplicate's entry is there and nothing of this run remains."""
         if verdict is Verdict.REFUSAL:
             self._leave(commit=False)
             return self._record_alone(answer)
@@ -159,8 +156,8 @@ class AtomicExchange(Exchange):
         return True
 
     def _record_alone(self, answer: StoredResponse) -> bool:
-        if transaction.get_autocommit():  # one statement commits by itself, and asks for no BEGIN
-            with _by_itself():
+        if transaction.get_autocommit():  # one statement commits by itself, without a BEGIN
+            with _autocommitted():
                 return ledger.record(self._identity, answer, subject=self._subject)
         with transaction.atomic(durable=True):
             recorded = ledger.record(self._identity, answer, subject=self._subject)
@@ -177,10 +174,10 @@ class AtomicExchange(Exchange):
 
 
 @contextmanager
-def _by_itself() -> Iterator[None]:
-    """Around a statement that commits by itself: the connection is given up if it was lost in it."""
+def _autocommitted() -> Iterator[None]:
+    """Wrap a statement that commits by itself: give the connection up if it was lost in it."""
     try:
         yield
     except (OperationalError, InterfaceError):
-        connection.close_if_unusable_or_obsolete()  # whether it was committed, another one may tell
+        connection.close_if_unusable_or_obsolete()  # the ledger says over another one if it committed
         raise

@@ -1,68 +1,50 @@
-"""One keyed request, from claim to answer: what both modes share.
+"""Parts of a keyed call that both modes share. Knows nothing of doors, templates or serializers."""
 
-    exchange = open_exchange(request, mode=…)
-    replay = exchange.begin()            # claims the key; or gives the stored answer; or raises a Problem
-    if replay is None:
-        response = exchange.finish(handler())    # stores the answer; or gives the winner's instead
-
-`idempotency.views` and `idempotency.drf` are the only callers. Nothing here knows of headers of the answer,
-templates or serializers.
-"""
-
-import logging
 import os
 import socket
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
 from idempotency.conf import Config, config
-from idempotency.errors import in_progress, key_invalid, key_reused, key_weak, result_expired, token_unknown
+from idempotency.errors import in_progress, key_reused, result_expired
 from idempotency.modes import Mode
-from idempotency.observability import logs, metrics, tracing
-from idempotency.protocol import tokens
+from idempotency.observability import logs, metrics
 from idempotency.redis import marker
 from idempotency.redis.wakeups import subscriber
-from idempotency.request import fingerprint, keys, sessions
-from idempotency.request.principal import ANONYMOUS, caller_of
-from idempotency.response import vault
+from idempotency.request import fingerprint, keys
+from idempotency.request.principal import ANONYMOUS, Visit
+from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
-log = logging.getLogger("idempotency")
-
-# the ordinary cases are told only to who asks for them
-_LEVELS = {"executed": logging.DEBUG, "refused": logging.DEBUG, "replayed": logging.DEBUG}
-
-OWNER_MAX = 128  # characters that the ledger keeps
-UNTOLD_SECONDS = 0.25  # between two looks where nobody can wake us, because Redis is away
+OWNER_MAX = 128  # characters that the ledger stores
+POLL_SECONDS = 0.25  # between two looks while Redis, which would wake us, is away
 
 
 class Exchange(ABC):
-    """Base of `AtomicExchange` and `PhasedExchange`.
+    """One keyed call while it is answered; `AtomicExchange` and `PhasedExchange` are its strategies.
 
     Attributes:
         key_digest: 64 hexadecimal characters that name (scope, key); safe to log and to derive ids from.
-        resumed: True if a handler before this one ran for the same key (phased only): it may have committed
-            something, and its caller may have heard 202.
-        was_uncertain: True if its caller has heard 202: what it was asked for has been begun outside, and a
-            handler goes on with that and begins nothing anew.
-        may_be_refused: True if an answer may be kept under its key of which no marker ever told (atomic only).
+        resumed: an earlier handler ran for the same key (phased only): it may have committed something, and its
+            caller may have heard 202.
+        was_uncertain: its caller has heard 202: the call outside has begun, and the handler begins no other.
         outcome: how it ended, as the metrics name it; empty while it has not.
+        is_handling: its handler runs now.
     """
 
     mode: Mode
     resumed = False
     was_uncertain = False
-    may_be_refused = False
     outcome = ""
+    is_handling = False
 
     def __init__(
         self,
@@ -73,14 +55,16 @@ class Exchange(ABC):
         request_id: str,
         handler: str = "",
         redact: tuple[str, ...] = (),
+        refuses_early: bool = False,
         request: HttpRequest | None = None,
     ) -> None:
         self.key_digest = keys.digest_of(scope=scope, key=key)
         self._content = content
         self._config: Config = config()
         self._subject = ""
-        self._visit = sessions.Visit(request)
+        self._visit = Visit(request)
         self._redact = (*self._config.redact, *redact)
+        self._refuses_early = refuses_early
         self._identity = ledger.Identity(
             scope=scope,
             key=key,
@@ -104,11 +88,15 @@ class Exchange(ABC):
 
     @abstractmethod
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Settle with the handler's answer, which is returned; or the winner's replay if a twin was faster."""
+        """Store the handler's answer and return it; or the answer of a concurrent duplicate that was faster."""
 
     @abstractmethod
     def fail(self) -> StoredResponse | None:
-        """The handler raised: undo what can be undone. The stored answer, should the key turn out to have one."""
+        """Undo what a failed handler did; return the stored answer, should the key turn out to have one."""
+
+    def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Store a refusal in place of `begin` and what follows; or return the answer that the key has already."""
+        raise RuntimeError(f"A {self.mode} call is not refused before its claim.")
 
     def about(self, kind: str, identifier: object) -> None:
         """Say what this request is about, e.g. ``about("order", order.id)``: shown in admin and logs."""
@@ -118,8 +106,27 @@ class Exchange(ABC):
 
     @property
     def subject(self) -> str:
-        """What `about` said, as ``kind:id``; empty if it said nothing."""
+        """Subject of the call, as ``kind:id``; empty if `about` was not called."""
         return self._subject
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """Mark the handler as running: a keyed handler that it calls with the same request joins this call."""
+        self.is_handling = True
+        try:
+            yield
+        finally:
+            self.is_handling = False
+
+    def join(self, *, mode: Mode, redact: tuple[str, ...]) -> None:
+        """Take in a handler that the running one calls.
+
+        Raises:
+            RuntimeError: its mode is another.
+        """
+        if self.mode is not mode:
+            raise RuntimeError(f"A keyed handler ({self.mode}) calls one of another mode ({mode}).")
+        self._redact = (*self._redact, *redact)
 
     def _count(self, outcome: str) -> None:
         self.outcome = outcome
@@ -142,17 +149,17 @@ class Exchange(ABC):
         return in_progress()
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
-        """What is stored of `response`: redacted and bounded."""
+        """Reduce `response` to what is stored: redacted and bounded."""
         if self._identity.scope.startswith(f"{ANONYMOUS} "):
             self._visit.note(self.key_digest)
         return StoredResponse.of(response, max_bytes=self._config.max_response_bytes, redact=self._redact)
 
     def _sealed(self, answer: StoredResponse) -> StoredResponse:
-        """As the ledger stores it: encrypted where the settings say so."""
-        return vault.seal(answer, digest=self.key_digest)
+        """Encrypt for the ledger, where the settings say so."""
+        return encryption.seal(answer, digest=self.key_digest) if self._config.body_keys else answer
 
     def _show(self, answer: StoredResponse) -> None:
-        """Let replays be answered by Redis; only after the commit."""
+        """Let Redis answer replays; only after the commit."""
         seconds = min(self._config.result_seconds, self._config.body_seconds)
         marker.finish(
             self._marker,
@@ -167,14 +174,14 @@ class Exchange(ABC):
         return self._replay(found.answer, source="redis")
 
     def _replay_entry(self, entry: ledger.Found | None) -> StoredResponse:
-        """The answer of a finished entry, which from now on Redis can give too; else 409, it is still running."""
+        """Return the answer of a finished entry and put it in Redis for later replays; else 409."""
         if entry is None:
             raise self._in_progress()
         self._same_request(entry.fingerprint)
         if entry.answer is None:
             raise self._in_progress()
         seconds = min(self._config.result_seconds, entry.fresh_seconds)
-        answer = vault.unseal(entry.answer, digest=self.key_digest)
+        answer = encryption.unseal(entry.answer, digest=self.key_digest)
         marker.finish(self._marker, fingerprint=entry.fingerprint, answer=answer, ttl_seconds=seconds)
         return self._replay(answer, source="ledger")
 
@@ -187,7 +194,7 @@ class Exchange(ABC):
         return answer
 
     def _turns(self) -> Iterator[None]:
-        """Once, and within `WAIT_SECONDS` again whenever the twin that holds the key has come to an end.
+        """Yield once, and within `WAIT_SECONDS` again whenever the duplicate that holds the key has ended.
 
         A message can be lost and a process can die without one, so there is a turn after each life of a marker
         as well.
@@ -197,115 +204,20 @@ class Exchange(ABC):
         if self._config.wait_seconds == 0:
             return
         with subscriber.listen(self._marker) as bell:
-            yield  # the twin may have ended before we were subscribed
+            yield  # the duplicate may have ended before we were subscribed
             while (left := deadline - time.monotonic()) > 0:
                 if bell is None:
-                    time.sleep(min(left, UNTOLD_SECONDS))
+                    time.sleep(min(left, POLL_SECONDS))
                 else:
                     bell.wait(min(left, self._config.marker_seconds))
                 yield
 
 
 def owner() -> str:
-    """This process and thread, for people."""
+    """Name this process and thread, for people."""
     return f"{_host()}:{os.getpid()}:{threading.get_native_id()}"[:OWNER_MAX]
 
 
 @lru_cache(maxsize=1)
 def _host() -> str:
     return socket.gethostname()
-
-
-def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
-    """(scope, key) of a request, by its Idempotency-Token (header or form field), else its Idempotency-Key.
-
-    `caller` is the request that authentication has seen: DRF's, where there is one.
-
-    Raises:
-        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
-    """
-    principal = caller_of(caller)  # authentication comes before the key
-    # from META: `request.headers` would build a mapping of all of them first
-    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
-    header = request.META.get("HTTP_IDEMPOTENCY_KEY")
-    if token is None:
-        key = keys.parse_key(header)
-        # a token counts once by whichever header it comes
-        if (taken := tokens.issued_here(key, principal=principal)) is None:
-            if principal == ANONYMOUS and not keys.is_hard_to_guess(key):
-                raise key_weak()
-            return _scope_of(request, caller=caller, principal=principal, key=key), key
-    else:
-        taken = tokens.read(token, principal=principal)
-        if header is not None:
-            raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
-    if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
-        raise token_unknown()
-    return taken.scope, taken.key
-
-
-def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
-    """The caller's scope at this route; the anonymous one, if their key was answered before they had a session."""
-    route = request.resolver_match.route if request.resolver_match else request.path
-    before = keys.scope_of(principal=ANONYMOUS, method=request.method or "", route=route)
-    if principal.startswith("session:") and sessions.was_answered(caller.session, scope=before, key=key):
-        return before
-    return keys.scope_of(principal=principal, method=request.method or "", route=route)
-
-
-def _token_of_form(request: HttpRequest) -> str | None:
-    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
-    return request.POST.get("idempotency_token") if is_form else None
-
-
-def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """The protocol, for a handler that runs in this thread."""
-    with traced(exchange):
-        replay = exchange.begin()
-        if replay is not None:
-            return told(exchange, replay.replay())
-        try:
-            return told(exchange, exchange.finish(handler()))
-        except BaseException as error:
-            return replay_after(error, exchange.fail())
-
-
-def run_refusal(exchange: Any, refusal: HttpResponseBase) -> HttpResponseBase:
-    """The protocol of an `AtomicExchange` for which it is known already that the answer is a refusal."""
-    with traced(exchange):
-        return told(exchange, exchange.refuse(refusal))
-
-
-def told(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
-    """`response`, which Django need not log too if it is a refusal: `traced` tells all ordinary cases alike."""
-    if exchange.outcome in _LEVELS:
-        response._has_been_logged = True  # type: ignore[attr-defined]
-    return response
-
-
-def replay_after(error: BaseException, replay: StoredResponse | None) -> HttpResponseBase:
-    """What `fail` found in the ledger, in place of `error`: something committed before it, so it is told as done.
-
-    Raises:
-        BaseException: `error`, where nothing was found, or where it means that the process is to end.
-    """
-    if replay is None or not isinstance(error, Exception):
-        raise error
-    log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
-    return replay.replay()
-
-
-@contextmanager
-def traced(exchange: Exchange) -> Iterator[None]:
-    """A span and one log line around the protocol, whichever way it ends."""
-    with tracing.span() as span:
-        try:
-            yield
-        finally:
-            span.tell(
-                mode=exchange.mode.value,
-                key_digest=exchange.key_digest,
-                outcome=exchange.outcome,
-                subject=exchange.subject,
-            )
-            log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)

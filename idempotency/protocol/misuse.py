@@ -61,6 +61,25 @@ def refuse_functions(handler: Any) -> None:
 
 
 def mark_keyed(handler: Any, mode: Any) -> None:
-    """Let system checks and frameworks see that this handler is keyed."""
+    """Let system checks and frameworks see that this handler is keyed.
+
+    Raises:
+        TypeError: it is under `@not_keyed`.
+    """
+    if getattr(handler, "idempotency_exempt", False):
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise TypeError(f"{name} has both @idempotent and @not_keyed. Remove one of them.")
     handler.idempotency_mode = mode
     handler._ninja_contribute_to_operation = [refuse_ninja]
+
+
+def mark_not_keyed(view: Any) -> None:
+    """Exempt a view or class from the setting KEYED.
+
+    Raises:
+        TypeError: it is keyed by its decorator.
+    """
+    if hasattr(view, "idempotency_mode"):
+        name = getattr(view, "__qualname__", repr(view))
+        raise TypeError(f"{name} has both @idempotent and @not_keyed. Remove one of them.")
+    view.idempotency_exempt = True

@@ -4,7 +4,7 @@ The claim is committed first, under a lease and a fencing number. The handler op
 own around its calls and must be resumable: after a crash, or after it answered 202 because the outcome outside
 is not known, a retry with the same key runs it again (`resumed` is then True) under the next fencing number.
 Completion is a compare-and-set on that number. An entry whose handler ran is never deleted before it finished,
-or before all that the handler may have done is known (`idempotency.maintenance.settling`).
+or before all that the handler may have done is known (`idempotency.maintenance.resolving`).
 """
 
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ UNCERTAIN_STATUS = 202
 
 
 class LeaseLost(Exception):
-    """Another run took over while this one worked."""
+    """Error of a run that another one took over from."""
 
 
 class PhasedExchange(Exchange):
-    """See the module. Raises RuntimeError where a transaction is open.
+    """Strategy of the phased mode. Raises RuntimeError where a transaction is open.
 
     Attributes:
         run: the right to execute, None where only the current state is shown again.
-        recovery_point, recovery_data: where an earlier run got to (`idempotency.protocol.recovery`).
-        settled: the entry is finished, by this exchange.
+        recovery_point, recovery_data: progress of an earlier run (`idempotency.protocol.recovery`).
+        is_finished: this exchange has finished the entry.
     """
 
     mode = Mode.PHASED
@@ -42,16 +42,16 @@ class PhasedExchange(Exchange):
     run: ledger.Run | None = None
     recovery_point = ""
     recovery_data: Mapping[str, Any] = {}
-    settled = False
+    is_finished = False
     _has_request = True
 
     @classmethod
     def of_entry(
         cls, entry: ledger.Found, *, owner: str, request_id: str, redact: tuple[str, ...] = ()
     ) -> "PhasedExchange":
-        """For a caller without a request, who means to `resume` this entry.
+        """Open an exchange without a request, to `resume` this entry.
 
-        Its `finish` raises `LeaseLost` instead of giving the winner's answer: nobody is there to hear it.
+        Its `finish` raises `LeaseLost` where another run took over: no caller waits for that run's answer.
         """
         exchange = cls(
             scope=entry.scope,
@@ -70,12 +70,12 @@ class PhasedExchange(Exchange):
 
     @property
     def handler(self) -> str:
-        """Name of the `Phases` that run under this exchange; empty for a handler of another make."""
+        """Name of the `Phases` that run under this exchange; empty for any other handler."""
         return self._identity.handler
 
     def about(self, kind: str, identifier: object) -> None:
         super().about(kind, identifier)
-        if self.run is not None and not self.handler:  # of recovery points, each keeps it
+        if self.run is not None and not self.handler:  # each recovery point stores it
             ledger.note_subject(self.run, subject=self._subject)
 
     def begin(self) -> StoredResponse | None:
@@ -87,7 +87,7 @@ class PhasedExchange(Exchange):
             if self.run is not None:
                 return None
             if (entry := self._find()) is None:
-                continue  # the first run was just forgotten: it did nothing
+                continue  # the first run was just removed: it did nothing
             self._same_request(entry.fingerprint)
             # a handler of steps must not run without a claim, not even to show the current state
             if entry.answer is not None and (entry.handler or entry.answer.status != UNCERTAIN_STATUS):
@@ -98,20 +98,20 @@ class PhasedExchange(Exchange):
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         response = rendered(response)
-        if self.settled:
+        if self.is_finished:
             return response
-        known = response.status_code != UNCERTAIN_STATUS
-        self._as_heard_before(response)
+        is_known = response.status_code != UNCERTAIN_STATUS
+        self._repeat_202(response)
         if self.run is None:
-            # a 202 is replayed with the current state, which nothing keeps
+            # a 202 is replayed with the current state, which is stored nowhere
             not_stored = verdict_on(response.status_code) is Verdict.NOT_STORED
             self._count("not_stored" if not_stored else "replayed")
             return response
-        return self._settle(self.run, response, known=known)
+        return self._store(self.run, response, is_known=is_known)
 
     def fail(self) -> StoredResponse | None:
         self._count("failed")
-        if self.run is not None and not self.settled:
+        if self.run is not None and not self.is_finished:
             ledger.drop_lease(self.run)
             marker.ring(self._marker)
         return None
@@ -124,18 +124,18 @@ class PhasedExchange(Exchange):
         """
         if self.run is None:
             return True
-        self._as_heard_before(response)
+        self._repeat_202(response)
         answer = self._sealed(self._stored(response))
         return ledger.complete_phased(self.run, answer, subject=self._subject)
 
     def committed(self, response: HttpResponseBase) -> None:
-        """The transaction of `complete` was committed."""
-        self.settled = True
+        """Publish the answer; the transaction of `complete` was committed."""
+        self.is_finished = True
         self._count("executed")
         self._show(self._stored(response))
 
     def resume(self, entry: ledger.Found) -> bool:
-        """Whether the handler is to run: for its current state, or to go on where an earlier run ended."""
+        """Check if the handler must run: to show its current state, or to go on from an earlier run."""
         if entry.answer is not None:
             # a 202 is replayed with the resource's current state
             self.was_uncertain = True
@@ -153,13 +153,13 @@ class PhasedExchange(Exchange):
         self.recovery_point, self.recovery_data = entry.recovery_point, entry.recovery_data
         return True
 
-    def _as_heard_before(self, response: HttpResponseBase) -> None:
-        """Who heard 202 hears 202 again, with the state that is known now."""
+    def _repeat_202(self, response: HttpResponseBase) -> None:
+        """Answer 202 again to a caller who heard 202, with the current state."""
         if self.was_uncertain and 200 <= response.status_code < 300:
             response.status_code = UNCERTAIN_STATUS
             response.headers[REPLAYED_HEADER] = "true"
 
-    def _settle(self, run: ledger.Run, response: HttpResponseBase, *, known: bool) -> HttpResponseBase:
+    def _store(self, run: ledger.Run, response: HttpResponseBase, *, is_known: bool) -> HttpResponseBase:
         verdict = verdict_on(response.status_code)
         if verdict is Verdict.NOT_STORED:
             # a 5xx may have left something outside: keep the entry. Any other 4xx says that nothing was done.
@@ -167,13 +167,13 @@ class PhasedExchange(Exchange):
             self._count("not_stored")
             marker.ring(self._marker)
             return response
-        answer = self._stored(response) if known else None
+        answer = self._stored(response) if is_known else None
         if answer is None:
-            kept, outcome = ledger.suspend(run, subject=self._subject), "uncertain"
+            is_latest, outcome = ledger.suspend(run, subject=self._subject), "uncertain"
         else:
-            kept = self.settled = ledger.complete_phased(run, self._sealed(answer), subject=self._subject)
+            is_latest = self.is_finished = ledger.complete_phased(run, self._sealed(answer), subject=self._subject)
             outcome = "executed" if verdict is Verdict.EFFECT else "refused"
-        if not kept:
+        if not is_latest:
             return self._overtaken()
         self._count(outcome)
         if answer is None or answer.status == UNCERTAIN_STATUS:
@@ -183,7 +183,7 @@ class PhasedExchange(Exchange):
         return response
 
     def _overtaken(self) -> HttpResponseBase:
-        """The lease was lost: a retry took over, and what it says counts."""
+        """Return the answer of the retry that took over the lease."""
         self._conflict("lost_lease")
         if not self._has_request:
             raise LeaseLost

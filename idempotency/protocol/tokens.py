@@ -1,30 +1,33 @@
-"""One-time tokens: a key that the server hands out, for forms and for clients that cannot make one.
+"""Scope and key of a request (`identify`), and one-time tokens: keys that the server hands out.
 
-A token is signed, names its holder and expires; it is stored nowhere before its use. Its use is the ledger's
-claim on it, so the same unique constraint that makes a key count once makes a token count once, with Redis there
-or not. The scope of a token is its holder alone: used for a second, different call it is a reused key.
+Tokens are for forms and for clients that cannot make a key. A token is signed, names its holder and expires; it
+is stored nowhere before its use. Its use is the ledger's claim on it, so the unique constraint that makes a key
+count once makes a token count once, with Redis there or not. The scope of a token is its holder alone: used for a
+second, different call it is a reused key.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
+from typing import Any
 
 from django.core import signing
+from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
 from idempotency.conf import config
-from idempotency.errors import Problem, token_unknown
+from idempotency.errors import Problem, key_invalid, key_weak, token_unknown
 from idempotency.ledger import find
 from idempotency.names import schema
-from idempotency.request.keys import token_scope_of
-from idempotency.request.principal import ANONYMOUS
+from idempotency.request.keys import is_hard_to_guess, parse_key, scope_of, token_scope_of
+from idempotency.request.principal import ANONYMOUS, caller_of, was_answered
 
 _SEPARATOR, _SEPARATORS = ":", 2  # of Django's signer: value, time and signature
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the holder gets: `token` to send, `expires_at` (aware) to show."""
+    """Token for its holder: `token` to send, `expires_at` (aware) to show."""
 
     token: str
     expires_at: datetime
@@ -32,11 +35,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A genuine token.
+    """Genuine token that a request carries.
 
     Attributes:
-        key: of the ledger.
-        scope: of the ledger; of the holder it was issued to.
+        key, scope: of its ledger entry; the scope is that of the holder it was issued to.
         expired: its time is over.
     """
 
@@ -45,13 +47,42 @@ class Taken:
     expired: bool
 
 
+def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
+    """Return (scope, key), by the Idempotency-Token (header or form field), else the Idempotency-Key.
+
+    Args:
+        caller: the request that authentication has seen: REST framework's, where there is one.
+
+    Raises:
+        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
+    """
+    principal = caller_of(caller)  # authentication comes before the key
+    # from META: `request.headers` would build a mapping of all of them first
+    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
+    header = request.META.get("HTTP_IDEMPOTENCY_KEY")
+    if token is None:
+        key = parse_key(header)
+        # a token counts once by whichever header it comes
+        if (taken := issued_here(key, principal=principal)) is None:
+            if principal == ANONYMOUS and not is_hard_to_guess(key):
+                raise key_weak()
+            return _scope_of(request, caller=caller, principal=principal, key=key), key
+    else:
+        taken = read(token, principal=principal)
+        if header is not None:
+            raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
+    if taken.expired and find(scope=taken.scope, key=taken.key) is None:
+        raise token_unknown()
+    return taken.scope, taken.key
+
+
 def issue(principal: str, *, intent: str = "") -> Token:
-    """A token for `principal` (see `principal_of`); no database, no Redis.
+    """Issue a token to `principal` (see `principal_of`); asks neither database nor Redis.
 
     Args:
         principal: who may use it.
-        intent: what it is meant for, where all tokens for the same shall count once together, as those of several
-            open pages; empty: a new one that counts alone, as each of an anonymous caller's does.
+        intent: the purpose that its tokens share, where they count once together (several open pages of one form);
+            empty: it counts alone, as each token of an anonymous caller does.
     """
     signer = _signer(principal)
     word = _word_of(f"{principal} {intent}") if intent and principal != ANONYMOUS else token_urlsafe(16)
@@ -59,16 +90,16 @@ def issue(principal: str, *, intent: str = "") -> Token:
 
 
 def is_used(token: Token, *, principal: str) -> bool:
-    """Whether it has counted, or another one of its intent: one query."""
+    """Check if it has counted, or another token of its intent: one query."""
     taken = read(token.token, principal=principal)
     return find(scope=taken.scope, key=taken.key) is not None
 
 
 def read(token: str, *, principal: str) -> Taken:
-    """The ledger key of a token.
+    """Read the ledger key of a token.
 
-    One that was issued to an anonymous caller is good for whoever holds it: the page with the form may have been
-    opened before its guest had a session, or logged in.
+    A token that was issued to an anonymous caller is good for anyone who holds it: the page with the form may have
+    been opened before its guest had a session, or logged in.
 
     Raises:
         Problem: `token_unknown`, for anything issued neither to this principal nor to an anonymous caller.
@@ -85,7 +116,7 @@ def read(token: str, *, principal: str) -> Taken:
 
 
 def issued_here(key: str, *, principal: str) -> Taken | None:
-    """The token that an `Idempotency-Key` is; None for a key of the caller's own making."""
+    """Read an `Idempotency-Key` that is a token; None for a key of the caller's own making."""
     if key.count(_SEPARATOR) != _SEPARATORS:
         return None
     try:
@@ -102,3 +133,17 @@ def _signer(principal: str) -> signing.TimestampSigner:
     tenant = schema()  # two tenants may each have a caller of this name
     holder = f"{tenant}/{principal}" if tenant else principal
     return signing.TimestampSigner(salt=f"idempotency.token.{holder}")
+
+
+def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
+    """Return the caller's scope at this route; the anonymous one, if their key was answered before the session."""
+    route = request.resolver_match.route if request.resolver_match else request.path
+    before = scope_of(principal=ANONYMOUS, method=request.method or "", route=route)
+    if principal.startswith("session:") and was_answered(caller.session, scope=before, key=key):
+        return before
+    return scope_of(principal=principal, method=request.method or "", route=route)
+
+
+def _token_of_form(request: HttpRequest) -> str | None:
+    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    return request.POST.get("idempotency_token") if is_form else None

@@ -5,8 +5,8 @@ the unique constraint of the ledger. With Redis away every function returns at o
 and the caller works on the ledger alone.
 
 Values: ``R<fingerprint hex>:<owner>`` while running; ``F<json>\\n<bytes of the answer>`` when finished. Where
-`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.response.vault`), and one without a seal is no
-answer: the ledger is asked. Keys carry a hash tag, so that a script's keys always live in one slot of a Redis
+`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.response.encryption`), and one without a seal is
+no answer: the ledger is asked. Keys carry a hash tag, so that a script's keys always live in one slot of a Redis
 Cluster; a marker's key is also the channel on which its end is published.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from idempotency.ledger import redis_prefix
 from idempotency.redis.fastpath import Script, attempt, get
-from idempotency.response import vault
+from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 _encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make it anew for every answer
@@ -94,7 +94,7 @@ def finish(
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
-        value = vault.seal_for_redis(_written(fingerprint, answer), name=name)
+        value = encryption.seal_for_redis(_written(fingerprint, answer), name=name)
         run = _finish_script if wait else _finish_script.tell
         attempt(lambda redis: run(redis, [name], [value, milliseconds]))
 
@@ -124,7 +124,7 @@ def _read(value: bytes | None, *, name: str) -> Running | Finished | None:
         return None
     if value[:1] == b"R":
         return Running(bytes.fromhex(value[1:].split(b":", 1)[0].decode()))
-    encoded, body = vault.open_from_redis(value, name=name)[1:].split(b"\n", 1)
+    encoded, body = encryption.open_from_redis(value, name=name)[1:].split(b"\n", 1)
     head = json.loads(encoded)
     answer = StoredResponse(status=head["status"], headers=head["headers"], body=body if head["kept"] else None)
     return Finished(bytes.fromhex(head["fingerprint"]), answer)

@@ -9,7 +9,7 @@ from typing import Any
 
 from idempotency.ledger import redis_prefix
 from idempotency.redis.fastpath import attempt
-from idempotency.response.vault import open_from_redis, seal_for_redis
+from idempotency.response.encryption import open_from_redis, seal_for_redis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

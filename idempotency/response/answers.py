@@ -43,7 +43,7 @@ class StoredResponse:
         status: HTTP status, 200..499.
         headers: of `KEPT_HEADERS`, those that it had.
         body: its bytes; None where they were too large to keep or have been purged.
-        body_key_id: key under which `body` is encrypted (`idempotency.response.vault`); empty: it is not.
+        body_key_id: key under which `body` is encrypted (`idempotency.response.encryption`); empty: it is not.
     """
 
     status: int

@@ -27,7 +27,7 @@ class Pace(AppConfig):
         from procrastinate.contrib.django import procrastinate_app
 
         from idempotency.locks.engine import places
-        from idempotency.maintenance import completer, settling
+        from idempotency.maintenance import completer, resolving
         from payments.refunds import steps as refunds
         from payments.settlement import backoff, events
         from shop.orders import lifecycle
@@ -41,7 +41,7 @@ class Pace(AppConfig):
         places.LEASE_SECONDS = 3.0
         completer.RUNS_MAX = 200  # leases are lost all the time here
         completer.LONGEST_SECONDS = 6.0
-        settling.IDLE_SECONDS = 3.0
+        resolving.IDLE_SECONDS = 3.0
         completer.complete_stalled.__kwdefaults__["idle_seconds"] = 3.0
         tasks = procrastinate_app.current_app.periodic_registry.periodic_tasks
         for name, task in tasks.items():

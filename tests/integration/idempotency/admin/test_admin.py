@@ -10,7 +10,7 @@ from django.test import Client, override_settings
 from idempotency.admin import answer_display
 from idempotency.models import LedgerEntry
 from idempotency.request.keys import digest_of
-from idempotency.response import vault
+from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 from tests.integration.idempotency.conftest import Caller
 
@@ -97,7 +97,7 @@ class TestStoredAnswer:
         keys = {"BODY_KEYS": {"2026-11": base64.b64encode(b"k" * 32).decode()}}
         with override_settings(IDEMPOTENCY=keys):
             plain = StoredResponse(status=201, headers={}, body=b'{"id": "inside"}')
-            sealed = vault.seal(plain, digest=digest_of(scope=entry.scope, key=entry.key))
+            sealed = encryption.seal(plain, digest=digest_of(scope=entry.scope, key=entry.key))
             page = told(admin_client, response_body=sealed.body, body_key_id=sealed.body_key_id)
             assert "inside" in page
             assert "Encrypted in the database, under the key 2026-11." in page

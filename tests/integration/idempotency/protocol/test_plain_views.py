@@ -13,10 +13,10 @@ from django.test import Client, override_settings
 from django.test.client import RequestFactory
 
 from idempotency.models import LedgerEntry, State
-from idempotency.modes import ATOMIC, PHASED
+from idempotency.modes import PHASED
 from idempotency.protocol import tokens
+from idempotency.protocol.execute import Policy
 from idempotency.request.principal import principal_of
-from idempotency.views import handling, open_exchange, takes_part
 from tests.integration.idempotency.urls import PLAN, plain
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -156,14 +156,15 @@ def test_a_request_id_of_any_make_is_kept_as_far_as_it_fits(user: User, told: ob
 def test_handlers_of_two_modes_do_not_take_part_in_one_another(user: User) -> None:
     request = RequestFactory().post("/plain", headers=KEY)
     request.user = user
-    assert not takes_part(request, mode=ATOMIC)
-    open_exchange(request, caller=request, mode=ATOMIC, redact=("card",))
-    with handling(request):
-        assert takes_part(request, mode=ATOMIC, redact=("pin",))
-        assert request.idempotency._redact == ("card", "pin")  # type: ignore[attr-defined]
+    policy, phased = Policy(redact=("card",)), Policy(mode=PHASED)
+    assert not policy.joins(request)
+    exchange = policy.open(request, caller=request)
+    with exchange.handling():
+        assert Policy(redact=("pin",)).joins(request)
+        assert exchange._redact == ("card", "pin")
         with pytest.raises(RuntimeError, match="another mode"):
-            takes_part(request, mode=PHASED)
-    assert not takes_part(request, mode=ATOMIC)
+            phased.joins(request)
+    assert not policy.joins(request)
 
 
 def test_an_async_view_leaves_its_callers_connection_open(client: Client, effects: Effects) -> None:

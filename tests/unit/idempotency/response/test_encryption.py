@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idempotency.conf import parse
-from idempotency.response import vault
+from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 OLD = base64.b64encode(b"o" * 32).decode()
@@ -25,46 +25,46 @@ def answer(body: bytes | None = b'{"id": 1}') -> StoredResponse:
 @given(st.binary(max_size=2_000))
 def test_what_is_sealed_opens_again_and_shows_nothing(body: bytes) -> None:
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"k1": NEW}}):
-        sealed = vault.seal(answer(body), digest=DIGEST)
+        sealed = encryption.seal(answer(body), digest=DIGEST)
         assert sealed.body_key_id == "k1"
         assert sealed.body is not None
         assert len(body) < 4 or body not in sealed.body
-        assert vault.unseal(sealed, digest=DIGEST) == answer(body)
+        assert encryption.unseal(sealed, digest=DIGEST) == answer(body)
 
 
 def test_without_keys_nothing_changes() -> None:
-    assert vault.seal(answer(), digest=DIGEST) == answer()
-    assert vault.unseal(answer(None), digest=DIGEST).body is None
+    assert encryption.seal(answer(), digest=DIGEST) == answer()
+    assert encryption.unseal(answer(None), digest=DIGEST).body is None
 
 
 def test_a_rotation_wraps_the_data_key_and_leaves_the_bytes() -> None:
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"old": OLD}}):
-        sealed = vault.seal(answer(), digest=DIGEST)
+        sealed = encryption.seal(answer(), digest=DIGEST)
         assert sealed.body is not None
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"new": NEW, "old": OLD}}):
-        assert vault.unseal(sealed, digest=DIGEST) == answer()  # old answers stay readable
-        body, key_id = vault.rewrap(sealed.body, key_id="old", digest=DIGEST)
+        assert encryption.unseal(sealed, digest=DIGEST) == answer()  # old answers stay readable
+        body, key_id = encryption.rewrap(sealed.body, key_id="old", digest=DIGEST)
         assert key_id == "new"
-        assert body[vault.WRAPPED_BYTES :] == sealed.body[vault.WRAPPED_BYTES :]
+        assert body[encryption.WRAPPED_BYTES :] == sealed.body[encryption.WRAPPED_BYTES :]
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"new": NEW}}):
-        assert vault.unseal(replace(sealed, body=body, body_key_id="new"), digest=DIGEST) == answer()
-        with pytest.raises(vault.VaultError, match="'old', which is not in BODY_KEYS"):
-            vault.unseal(sealed, digest=DIGEST)
+        assert encryption.unseal(replace(sealed, body=body, body_key_id="new"), digest=DIGEST) == answer()
+        with pytest.raises(encryption.EncryptionError, match="'old', which is not in BODY_KEYS"):
+            encryption.unseal(sealed, digest=DIGEST)
 
 
 def test_another_entrys_or_changed_bytes_do_not_open() -> None:
     with override_settings(IDEMPOTENCY={"BODY_KEYS": {"k1": NEW}}):
-        sealed = vault.seal(answer(), digest=DIGEST)
+        sealed = encryption.seal(answer(), digest=DIGEST)
         assert sealed.body is not None
-        with pytest.raises(vault.VaultError, match="another entry"):
-            vault.unseal(sealed, digest="cd" * 32)
-        for position in (0, vault.WRAPPED_BYTES - 1, len(sealed.body) - 1):
+        with pytest.raises(encryption.EncryptionError, match="another entry"):
+            encryption.unseal(sealed, digest="cd" * 32)
+        for position in (0, encryption.WRAPPED_BYTES - 1, len(sealed.body) - 1):
             changed = bytearray(sealed.body)
             changed[position] ^= 1
-            with pytest.raises(vault.VaultError):
-                vault.unseal(replace(sealed, body=bytes(changed)), digest=DIGEST)
-        with pytest.raises(vault.VaultError):
-            vault.unseal(replace(sealed, body=b"short"), digest=DIGEST)
+            with pytest.raises(encryption.EncryptionError):
+                encryption.unseal(replace(sealed, body=bytes(changed)), digest=DIGEST)
+        with pytest.raises(encryption.EncryptionError):
+            encryption.unseal(replace(sealed, body=b"short"), digest=DIGEST)
 
 
 @pytest.mark.parametrize("key", ["", "not base64!", base64.b64encode(b"sixteen bytes ok").decode()])

@@ -26,7 +26,7 @@ IDLE_SECONDS = 120.0  # so long nobody has run a stalled entry: its caller's own
 ANSWER = StoredResponse(status=202, headers={}, body=None)
 
 
-def settle_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> int:
+def resolve_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> int:
     """End unfinished entries about subjects whose outcome is known by now.
 
     An uncertain one is finished: its caller, who heard 202, is shown the current state from then on. A stalled

@@ -24,7 +24,7 @@ WRAPPED_BYTES = NONCE_BYTES + KEY_BYTES + 16
 _SEALED = b"S"  # how a sealed value in Redis begins; then the key's id and a line feed
 
 
-class VaultError(ValueError):
+class EncryptionError(ValueError):
     """A stored answer cannot be opened: its key is no longer in BODY_KEYS, or the bytes are not what we wrote."""
 
 
@@ -45,7 +45,7 @@ def unseal(answer: StoredResponse, *, digest: str) -> StoredResponse:
     """The inverse of `seal`.
 
     Raises:
-        VaultError: see there.
+        EncryptionError: see there.
     """
     if not answer.body_key_id or answer.body is None:
         return answer
@@ -64,12 +64,12 @@ def open_from_redis(value: bytes, *, name: str) -> bytes:
     """The inverse of `seal_for_redis`. Anybody who can write to Redis can write a value without a seal.
 
     Raises:
-        VaultError: there are keys, and `value` is not sealed under one of them for this name.
+        EncryptionError: there are keys, and `value` is not sealed under one of them for this name.
     """
     if not config().body_keys:
         return value
     if not value.startswith(_SEALED):
-        raise VaultError("An answer in Redis is not sealed, although BODY_KEYS is set.")
+        raise EncryptionError("An answer in Redis is not sealed, although BODY_KEYS is set.")
     key_id, _, sealed = value[len(_SEALED) :].partition(b"\n")
     return _opened(key_id.decode(), sealed, name)
 
@@ -78,7 +78,7 @@ def rewrap(body: bytes, *, key_id: str, digest: str) -> tuple[bytes, str]:
     """Sealed bytes with their data key wrapped under the first key, and that key's id.
 
     Raises:
-        VaultError: `key_id` is not in BODY_KEYS, or the bytes are not what we wrote.
+        EncryptionError: `key_id` is not in BODY_KEYS, or the bytes are not what we wrote.
     """
     keys = keyring(tuple(config().body_keys.items()))
     newest = next(iter(keys), "")
@@ -101,7 +101,7 @@ def _opened(key_id: str, sealed: bytes, associated: str) -> bytes:
 def _key(key_id: str) -> bytes:
     keys = keyring(tuple(config().body_keys.items()))
     if key_id not in keys:
-        raise VaultError(f"An answer is encrypted under the key {key_id!r}, which is not in BODY_KEYS.")
+        raise EncryptionError(f"An answer is encrypted under the key {key_id!r}, which is not in BODY_KEYS.")
     return keys[key_id]
 
 
@@ -119,4 +119,4 @@ def _decrypt(key: bytes, sealed: bytes, associated: str) -> bytes:
     try:
         return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], associated.encode())
     except (InvalidTag, ValueError) as error:
-        raise VaultError("A stored answer was changed, or belongs to another entry.") from error
+        raise EncryptionError("A stored answer was changed, or belongs to another entry.") from error

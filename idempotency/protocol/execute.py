@@ -1,0 +1,201 @@
+"""The protocol of a keyed call, from claim to answer.
+
+Every door (plain Django, async, REST framework, the middleware) maps HTTP to `Policy.open` and a handler, and runs
+`execute` or `execute_async`. Both drive the same `_steps`; the two modes are strategies of it.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from idempotency.modes import ATOMIC, Mode
+from idempotency.observability import tracing
+from idempotency.protocol.atomic import AtomicExchange
+from idempotency.protocol.exchange import Exchange
+from idempotency.protocol.phases import PhasedExchange
+from idempotency.protocol.recovery import Phases
+from idempotency.protocol.tokens import identify
+from idempotency.request import fingerprint
+
+log = logging.getLogger("idempotency")
+
+Handler = Callable[[], HttpResponseBase]
+Refuse = Callable[[], HttpResponseBase | None]
+
+REQUEST_ID_MAX = 64  # characters that the ledger stores
+_STRATEGIES: dict[Mode, type[Exchange]] = {Mode.ATOMIC: AtomicExchange, Mode.PHASED: PhasedExchange}
+
+# ordinary outcomes, logged for debugging only
+_LEVELS = {"executed": logging.DEBUG, "refused": logging.DEBUG, "replayed": logging.DEBUG}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Settings of one keyed view.
+
+    Attributes:
+        mode: see `idempotency.modes`; or the `Phases` that the view responds with.
+        redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
+        refuses_early: the door may refuse a call before its key is claimed (atomic only).
+    """
+
+    mode: Mode | Phases = ATOMIC
+    redact: tuple[str, ...] = ()
+    refuses_early: bool = False
+
+    def open(self, request: HttpRequest, *, caller: Any) -> Exchange:
+        """Open the exchange of this request, also as `request.idempotency`; nothing is claimed yet.
+
+        Args:
+            caller: the request that authentication has seen: REST framework's, where there is one.
+
+        Raises:
+            Problem: see `identify`.
+        """
+        scope, key = identify(request, caller=caller)
+        phases = self.mode if isinstance(self.mode, Phases) else None
+        exchange = _STRATEGIES[_plain(self.mode)](
+            scope=scope,
+            key=key,
+            content=fingerprint.canonical(request),
+            request_id=str(getattr(request, "request_id", None) or "")[:REQUEST_ID_MAX],
+            handler=phases.name if phases else "",
+            redact=(*self.redact, *phases.redact) if phases else self.redact,
+            refuses_early=self.refuses_early,
+            request=request,
+        )
+        request.idempotency = exchange  # type: ignore[attr-defined]
+        return exchange
+
+    def joins(self, request: HttpRequest) -> bool:
+        """Let a handler join the call of a keyed one that calls it, e.g. by `super().post()`.
+
+        Raises:
+            RuntimeError: the modes differ, so this one would lack its transaction, or be inside one.
+        """
+        exchange: Exchange | None = getattr(request, "idempotency", None)
+        if exchange is None or not exchange.is_handling:
+            return False
+        exchange.join(mode=_plain(self.mode), redact=self.redact)
+        return True
+
+
+def execute(exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None) -> HttpResponseBase:
+    """Run the handler once for its key; give every later copy the first answer.
+
+    Args:
+        refuse: called before the claim; the refusal that it returns is stored in place of the handler's answer.
+    """
+    with _traced(exchange):
+        steps = _steps(exchange, refuse)
+        answer = _advance(steps.send, None)
+        if answer is None:
+            try:
+                with exchange.handling():
+                    response = handler()
+            except BaseException as error:
+                answer = _advance(steps.throw, error)
+            else:
+                answer = _advance(steps.send, response)
+        return _logged_once(exchange, answer)
+
+
+async def execute_async(
+    begin: Callable[[], Awaitable[Exchange]], handler: Callable[[], Awaitable[HttpResponseBase]]
+) -> HttpResponseBase:
+    """Run `execute` for a coroutine, whose database work shares our thread and so our transaction."""
+    advance = sync_to_async(_advance)
+    async with _one_thread():
+        exchange = await begin()
+        with _traced(exchange):
+            steps = _steps(exchange)
+            answer = await advance(steps.send, None)
+            if answer is None:
+                try:
+                    with exchange.handling():
+                        response = await handler()
+                except BaseException as error:
+                    answer = await advance(steps.throw, error)
+                else:
+                    answer = await advance(steps.send, response)
+            return _logged_once(exchange, answer)
+
+
+def _steps(
+    exchange: Exchange, refuse: Refuse | None = None
+) -> Generator[None, HttpResponseBase, HttpResponseBase]:
+    """Answer one keyed call; the handler runs at the `yield`."""
+    if refuse is not None and (refusal := refuse()) is not None:
+        return exchange.refuse(refusal)  # stored alone: nothing was read or done that counts
+    stored = exchange.begin()  # claim the key, or find its answer, or raise the key's problem
+    if stored is not None:
+        return stored.replay()
+    try:
+        response = yield
+        return exchange.finish(response)  # commit; a concurrent duplicate that was faster gives its answer instead
+    except BaseException as error:
+        stored = exchange.fail()  # undo; None: nothing was committed for this key
+        if stored is None or not isinstance(error, Exception):
+            raise
+        log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
+        return stored.replay()
+
+
+def _advance(step: Callable[[Any], None], value: Any) -> Any:
+    """Drive the protocol to its next stop: None at the handler, else the answer."""
+    try:
+        step(value)
+    except StopIteration as end:
+        return end.value
+    return None
+
+
+def _plain(mode: Mode | Phases) -> Mode:
+    return mode.mode if isinstance(mode, Phases) else mode
+
+
+def _logged_once(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+    # Suppress Django's 4xx warning: `_traced` has logged it.
+    if exchange.outcome in _LEVELS:
+        response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+@contextmanager
+def _traced(exchange: Exchange) -> Iterator[None]:
+    """Wrap the protocol in a span and one log line, whichever way it ends."""
+    with tracing.span() as span:
+        try:
+            yield
+        finally:
+            span.tell(
+                mode=exchange.mode.value,
+                key_digest=exchange.key_digest,
+                outcome=exchange.outcome,
+                subject=exchange.subject,
+            )
+            log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)
+
+
+@asynccontextmanager
+async def _one_thread() -> AsyncIterator[None]:
+    """Keep the database work of a coroutine in one thread, apart from other requests on its event loop.
+
+    Django's ASGI handler gives every request such a thread, and under WSGI it is the caller's own. Elsewhere it is
+    made here and its connections are closed; else two requests would meet inside one transaction.
+    """
+    callers_thread = getattr(AsyncToSync.executors, "current", None)
+    owns_thread = callers_thread is None and SyncToAsync.thread_sensitive_context.get(None) is None
+    async with ThreadSensitiveContext():
+        try:
+            yield
+        finally:
+            if owns_thread:
+                await sync_to_async(connections.close_all)()
