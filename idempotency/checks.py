@@ -10,8 +10,10 @@ from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import URLResolver, get_resolver
+from django.utils.module_loading import import_string
 
-from idempotency.conf import Config, parse
+from idempotency.conf import MARKED, Config, parse
+from idempotency.middleware import is_named, keyed_form
 from idempotency.models import LedgerEntry
 from idempotency.request.principal import is_in_our_database
 
@@ -48,7 +50,10 @@ def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 def _middleware(config: Config) -> list[CheckMessage]:
     if MIDDLEWARE not in settings.MIDDLEWARE:
-        return [Error(f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one.", id="idempotency.E002")]
+        message = f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one."
+        if config.keyed != MARKED:
+            message += f" Without it IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing."
+        return [Error(message, id="idempotency.E002")]
     messages: list[CheckMessage] = []
     position = settings.MIDDLEWARE.index(MIDDLEWARE)
     before, after = settings.MIDDLEWARE[:position], settings.MIDDLEWARE[position:]
@@ -59,6 +64,16 @@ def _middleware(config: Config) -> list[CheckMessage]:
     ):
         if other in after:
             messages.append(Error(f"{MIDDLEWARE!r} must stand after {other!r}: {reason}.", id="idempotency.E003"))
+    if config.keyed != MARKED:
+        messages += [
+            Error(
+                f"{other!r} stands after {MIDDLEWARE!r}, so its process_view is skipped for the calls that "
+                f"IDEMPOTENCY['KEYED'] names. Put {MIDDLEWARE!r} after it.",
+                id="idempotency.E010",
+            )
+            for other in after[1:]
+            if hasattr(import_string(other), "process_view")
+        ]
     if config.principal is None and SESSIONS in before and settings.SESSION_ENGINE.endswith("signed_cookies"):
         messages.append(
             Error(
@@ -96,22 +111,39 @@ def _cache(config: Config) -> list[CheckMessage]:
 
 
 @register(Tags.urls)
+def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check that no view is both keyed and exempt, and that all that ``KEYED`` names can be keyed."""
+    messages: dict[str, CheckMessage] = {}
+    for path, view in _all_views():
+        name, cls = _name(view), _class_of(view)
+        exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
+        if exempt and _is_marked(view):
+            messages[f"E011 {name}"] = Error(
+                f"{name} has both @idempotent and @not_keyed. Remove one of them: IDEMPOTENCY['KEYED'] leaves out "
+                "what is under @not_keyed, and @idempotent keys a view whatever KEYED is.",
+                id="idempotency.E011",
+            )
+        elif is_named(path) and (reason := _why_not(view)):
+            messages[f"E012 {name}"] = Error(
+                f"IDEMPOTENCY['KEYED'] names {path}, which it cannot key: {reason} Leave it out by a list of "
+                "prefixes, or put @idempotent or @not_keyed on it.",
+                id="idempotency.E012",
+            )
+    return [messages[name] for name in sorted(messages)]
+
+
+@register(Tags.urls)
 def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Each keyed view can know its callers, and takes anonymous ones on purpose."""
-    try:
-        config = parse(getattr(settings, "IDEMPOTENCY", {}))
-    except (ImproperlyConfigured, TypeError):
-        return []  # E001
-    if config.principal is not None or not getattr(settings, "ROOT_URLCONF", None):
-        return []
-    if MIDDLEWARE not in settings.MIDDLEWARE:
-        return []  # E002
+    config = _config()
+    if config is None or config.principal is not None or MIDDLEWARE not in settings.MIDDLEWARE:
+        return []  # E001, E002
     before = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)]
     known = SESSIONS in before or AUTHENTICATION in before
     messages: dict[str, CheckMessage] = {}
-    for view in _views(get_resolver()):
+    for path, view in _all_views():
         name = _name(view)
-        if not _is_keyed(view):
+        if not _is_marked(view) and (not is_named(path) or _why_not(view) or keyed_form(view) is None):
             continue
         if not known and not _option(view, "authentication_classes"):
             messages[f"W001 {name}"] = Advice(
@@ -134,9 +166,7 @@ def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 @register(Tags.urls)
 def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """No keyed method of a class sits inside the transaction of ATOMIC_REQUESTS; functions leave it themselves."""
-    if not connections.settings[DEFAULT_DB_ALIAS]["ATOMIC_REQUESTS"] or not getattr(
-        settings, "ROOT_URLCONF", None
-    ):
+    if not connections.settings[DEFAULT_DB_ALIAS]["ATOMIC_REQUESTS"]:
         return []
     return [
         Error(
@@ -145,7 +175,7 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
             "`dispatch` instead. Either takes the view out of it.",
             id="idempotency.E005",
         )
-        for name in sorted({_name(view) for view in _views(get_resolver()) if _keyed_inside_a_transaction(view)})
+        for name in sorted({_name(view) for _, view in _all_views() if _keyed_inside_a_transaction(view)})
     ]
 
 
@@ -219,16 +249,41 @@ def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
     ]
 
 
-def _views(resolver: URLResolver) -> Iterator[Any]:
+def _config() -> Config | None:
+    """Read the settings; None where they do not parse, which is E001."""
+    try:
+        return parse(getattr(settings, "IDEMPOTENCY", {}))
+    except (ImproperlyConfigured, TypeError):
+        return None
+
+
+def _all_views() -> list[tuple[str, Any]]:
+    """List each view with its path; none where settings or addresses are missing."""
+    if _config() is None or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    return list(_views(get_resolver(), "/"))
+
+
+def _views(resolver: URLResolver, path: str) -> Iterator[tuple[str, Any]]:
     for pattern in resolver.url_patterns:
+        here = path + str(pattern.pattern).lstrip("^/")
         if isinstance(pattern, URLResolver):
-            yield from _views(pattern)
+            yield from _views(pattern, here)
         else:
-            yield pattern.callback
+            yield here, pattern.callback
 
 
-def _is_keyed(view: Any) -> bool:
-    """Whether the view, or a method of its class, is under `@idempotent`."""
+def _why_not(view: Any) -> str:
+    """Explain why ``KEYED`` cannot key a view; empty if it can."""
+    try:
+        keyed_form(view)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _is_marked(view: Any) -> bool:
+    """Check if the view, or a method of its class, is under `@idempotent`."""
     cls = _class_of(view)
     if cls is None:
         return hasattr(view, "idempotency_mode")
@@ -251,7 +306,7 @@ def _is_open_to_all(view: Any) -> bool:
 
 def _keyed_inside_a_transaction(view: Any) -> bool:
     leaves = _class_of(view) is None or DEFAULT_DB_ALIAS in getattr(view, "_non_atomic_requests", ())
-    return not leaves and _is_keyed(view)
+    return not leaves and _is_marked(view)
 
 
 def _class_of(view: Any) -> Any:
@@ -260,4 +315,5 @@ def _class_of(view: Any) -> Any:
 
 def _name(view: Any) -> str:
     cls = _class_of(view)
-    return f"{cls.__module__}.{cls.__qualname__}" if cls is not None else f"{view.__module__}.{view.__qualname__}"
+    named = view if cls is None else cls
+    return f"{named.__module__}.{getattr(named, '__qualname__', repr(named))}"

@@ -1,6 +1,6 @@
 """The settings of `IDEMPOTENCY = {...}`, typed and checked once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
@@ -12,13 +12,17 @@ from django.utils.module_loading import import_string
 
 from idempotency.keyring import keyring
 
+MARKED, UNSAFE = "marked", "unsafe"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Each field is the key of the same name, in capitals, of the `IDEMPOTENCY` setting.
 
     Attributes:
-        wait_seconds: how long a twin waits for the first call's answer before 409; 0 answers at once.
+        keyed: unsafe calls that need a key. ``"marked"``: of views under `@idempotent`; ``"unsafe"``: of all views
+            but those under `@not_keyed`; a list of path prefixes, each with its slashes: of the views below them.
+        wait_seconds: how long a duplicate waits for the first call's answer before 409; 0 answers at once.
         lease_seconds: how long a phased handler may run before a retry takes over. Longer than all provider
             time-outs of one handler together.
         marker_seconds: how long a running atomic call holds off its twins in Redis. Short, because after a
@@ -48,6 +52,7 @@ class Config:
             "admin:shop_order_change"}``.
     """
 
+    keyed: str | Sequence[str] = MARKED
     wait_seconds: float = 0.0
     lease_seconds: float = 30.0
     marker_seconds: float = 3.0
@@ -124,6 +129,22 @@ def _dotted_path(name: str, value: Any) -> None:
     raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must name a function, and {value!r} is none.")
 
 
+def _keyed(name: str, value: Any) -> None:
+    if value in (MARKED, UNSAFE):
+        return
+    if not isinstance(value, (tuple, list)) or not value:
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is {value!r}. Write 'marked' (views under @idempotent), 'unsafe' (all unsafe "
+            "calls but those of views under @not_keyed), or a list of path prefixes such as ['/api/']."
+        )
+    for prefix in value:
+        if not isinstance(prefix, str) or not prefix.startswith("/"):
+            raise ImproperlyConfigured(
+                f"IDEMPOTENCY[{name!r}] has the prefix {prefix!r}, which no path begins with. Write it with a "
+                "leading slash, such as '/api/'."
+            )
+
+
 def _word(name: str, value: Any) -> None:
     if value not in ("accept", "refuse"):
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be 'accept' or 'refuse', not {value!r}.")
@@ -155,6 +176,7 @@ def _keyring(name: str, value: Any) -> None:
 
 
 _READERS: Mapping[str, Callable[[str, Any], None]] = {
+    "KEYED": _keyed,
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
     "REDIS_ASYNC_CLIENT": _dotted_path,

@@ -26,9 +26,13 @@ from idempotency.response.answers import Verdict, verdict_on
 from idempotency.views import (
     DJANGOS_REFUSALS,
     MALFORMED,
+    SAFE_METHODS,
+    keyed_subclass,
+    not_keyed,
     outside_atomic_requests,
     refusal_of_django,
     show_problem,
+    transaction_of_requests,
 )
 
 Handler = Callable[..., HttpResponseBase]
@@ -91,6 +95,9 @@ def _keyed_method(handler: Handler, policy: Policy, body: Any = None, refuses: R
     @wraps(handler)
     def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         plain = request._request
+        if plain.method in SAFE_METHODS:
+            with transaction_of_requests():
+                return handler(view, request, *args, **kwargs)
         _read_body(request, plain)
         if body is not None:
             serializer = body(data=request.data, context={"request": request, "view": view})
@@ -182,6 +189,17 @@ class IdempotentMixin:
         return outside_atomic_requests(super().as_view(*args, **kwargs))  # type: ignore[misc]
 
 
+def keyed_view(view: Any, policy: Policy) -> Any:
+    """Build the keyed form of a view of REST framework; None where its class leaves no handler to key."""
+    handlers = getattr(view, "actions", None) or {name: name for name in view.cls.http_method_names}
+    names = {handler for method, handler in handlers.items() if method.upper() not in SAFE_METHODS}
+    cls = keyed_subclass(view.cls, names, lambda handler: _keyed_method(handler, policy))
+    if cls is None:
+        return None
+    actions = (view.actions,) if hasattr(view, "actions") else ()
+    return cls.as_view(*actions, **view.initkwargs)
+
+
 def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponseBase | None:
     """Every error of the API as RFC 9457 `application/problem+json`; None for a fault of the program (500).
 
@@ -234,6 +252,7 @@ class TokenSerializer(serializers.Serializer[tokens.Token]):
     expires_at = serializers.DateTimeField()
 
 
+@not_keyed
 class TokenList(APIView):
     """`POST`: a fresh one-time token for the caller."""
 

@@ -1,23 +1,32 @@
-"""`IdempotencyMiddleware`: turns what a keyed view raises into the answers of docs/contract.md, 1.
+"""Keyed calls by setting, and the answers to what keyed views raise.
 
-The check of the key itself happens in `@idempotent`, further in, because authentication, throttling and
-validation come before the key and must be asked again before a replay.
+A view under `@idempotent` runs the protocol at the place of its decorator. For the views that ``KEYED`` names, the
+middleware runs it, as if `@idempotent` stood directly on the function or handler method: decorators, mixins and
+REST framework authenticate, throttle and check permissions first, also before a replay.
 """
 
 from collections.abc import Callable
+from functools import cache, update_wrapper
+from types import CellType, FunctionType
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 
+from idempotency.conf import MARKED, UNSAFE, config
 from idempotency.errors import problem_response
+from idempotency.protocol.execute import Policy
 from idempotency.protocol.problems import problem_of
+from idempotency.views import SAFE_METHODS, View, keyed_class, keyed_function
 
-__all__ = ["IdempotencyMiddleware", "problem_of"]
+__all__ = ["IdempotencyMiddleware", "is_named", "keyed_form", "problem_of"]
+
+BY_SETTING = Policy()
 
 
 class IdempotencyMiddleware:
-    """Sync and async. Place it last, after authentication and sessions."""
+    """Middleware, sync and async. Place it last, after authentication and sessions."""
 
     sync_capable = True
     async_capable = True
@@ -26,11 +35,124 @@ class IdempotencyMiddleware:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
+            self.process_view = self._process_view_async  # type: ignore[method-assign, assignment]
 
     def __call__(self, request: HttpRequest) -> Any:
         return self.get_response(request)
 
+    def process_view(
+        self, request: HttpRequest, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> HttpResponseBase | None:
+        """Answer a call that ``KEYED`` names; None for all others, which Django goes on with."""
+        keyed = _keyed_for(request, view)
+        if keyed is None:
+            return None
+        call = async_to_sync(keyed) if iscoroutinefunction(keyed) else keyed
+        try:
+            response: HttpResponseBase = call(request, *args, **kwargs)
+        except Exception as error:
+            return _Raised(error)
+        return response
+
+    async def _process_view_async(
+        self, request: HttpRequest, view: View, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> HttpResponseBase | None:
+        keyed = _keyed_for(request, view)
+        if keyed is None:
+            return None
+        call = keyed if iscoroutinefunction(keyed) else sync_to_async(keyed)
+        try:
+            response: HttpResponseBase = await call(request, *args, **kwargs)
+        except Exception as error:
+            return _Raised(error)
+        return response
+
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Problems as problem documents; a database that is away as 503 with Retry-After."""
+        """Answer with a problem document; 503 with Retry-After for a database that is away."""
         problem = problem_of(exception)
         return None if problem is None else problem_response(problem, request)
+
+
+class _Raised(HttpResponse):
+    """Error of a view, raised again where Django asks each middleware's `process_exception`.
+
+    Django does not ask them for what `process_view` raises, but for what rendering a response does.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def render(self) -> HttpResponse:
+        raise self._error
+
+
+def is_named(path: str) -> bool:
+    """Check if ``KEYED`` names the views at this path."""
+    keyed = config().keyed
+    return keyed == UNSAFE or (keyed != MARKED and path.startswith(tuple(keyed)))
+
+
+def _keyed_for(request: HttpRequest, view: View) -> View | None:
+    if request.method in SAFE_METHODS or not is_named(request.path_info):
+        return None
+    return keyed_form(view)
+
+
+@cache
+def keyed_form(view: View) -> View | None:
+    """Build the keyed form of a view once; None where it is exempt, or keyed by its decorator.
+
+    Raises:
+        TypeError: a view that knows its caller inside only, and cannot be keyed there.
+    """
+    if hasattr(view, "idempotency_mode") or getattr(view, "idempotency_exempt", False):
+        return None
+    inner = _decorated(view)
+    keyed: View | None = _keyed_alone(view) if inner is None else keyed_form(inner)
+    if inner is None:
+        return keyed
+    return None if keyed is None else _decorated_again(view, inner, keyed)
+
+
+def _keyed_alone(view: Any) -> Any:
+    if getattr(view, "__module__", "").startswith("ninja."):
+        raise TypeError(f"{view.__qualname__} is a view of Django Ninja, which knows its caller inside only.")
+    if not _is_made_by_as_view(view):
+        if hasattr(view, "cls"):  # its wrapper can be neither copied nor left out: it may be what authorises
+            name = view.cls.__qualname__
+            raise TypeError(f"{name} of Django REST framework is inside a decorator that is no plain function.")
+        return keyed_function(view, BY_SETTING)
+    if hasattr(view, "cls"):
+        from idempotency.drf import keyed_view  # noqa: PLC0415  only where REST framework is installed
+
+        return keyed_view(view, BY_SETTING)
+    cls = keyed_class(view.view_class, BY_SETTING)
+    return None if cls is None else cls.as_view(**view.view_initkwargs)
+
+
+def _is_made_by_as_view(view: View) -> bool:
+    # decorators copy the attributes that `as_view` sets, but not its variables
+    return isinstance(view, FunctionType) and "initkwargs" in view.__code__.co_freevars
+
+
+def _decorated(view: View) -> View | None:
+    """Return the view inside a decorator; None where there is none, or where it belongs to the view.
+
+    Context managers such as `transaction.atomic` belong to it: the protocol needs the outermost transaction.
+    """
+    inner: View | None = getattr(view, "__wrapped__", None)
+    if not isinstance(view, FunctionType) or _is_made_by_as_view(view):
+        return None
+    is_context = view.__globals__.get("__name__") == "contextlib"
+    holds_it = CellType(inner) in (view.__closure__ or ())  # cells are equal if their contents are
+    return inner if holds_it and not is_context else None
+
+
+def _decorated_again(view: Any, inner: View, keyed: View) -> View:
+    """Copy the decorator's wrapper for another inner view; nothing of the project is changed."""
+    cells = tuple(CellType(keyed) if cell == CellType(inner) else cell for cell in view.__closure__)
+    copy = FunctionType(view.__code__, view.__globals__, view.__name__, view.__defaults__, cells)
+    copy.__kwdefaults__ = view.__kwdefaults__
+    update_wrapper(copy, view)
+    return copy

@@ -4,12 +4,12 @@ Put `@idempotent` below (inside) the decorators that authorise, so that they are
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
-from asgiref.sync import iscoroutinefunction, sync_to_async
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import response_for_exception
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
@@ -26,6 +26,7 @@ from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong
 from idempotency.protocol.problems import problem_of
 from idempotency.protocol.recovery import Phases
 
+V = TypeVar("V")
 View = Callable[..., Any]
 OnProblem = Callable[[HttpRequest, Problem], HttpResponseBase]
 
@@ -78,7 +79,7 @@ def idempotent(
     return decorate if view is None else decorate(view)
 
 
-def not_keyed(view: Any) -> Any:
+def not_keyed(view: V) -> V:
     """Exempt a view, or a class of views, from ``IDEMPOTENCY["KEYED"]``.
 
     Raises:
@@ -92,6 +93,47 @@ def keyed_function(view: View, policy: Policy, on_problem: OnProblem = show_prob
     """Build the keyed form of a function view, sync or async, outside ATOMIC_REQUESTS."""
     build = _keyed_async if iscoroutinefunction(view) else _keyed_sync
     return outside_atomic_requests(build(view, policy, on_problem))
+
+
+def keyed_class(cls: type[Any], policy: Policy) -> type[Any] | None:
+    """Derive a class whose handlers of unsafe methods are keyed, inside its `dispatch` with all that authorises.
+
+    Returns:
+        None where no handler is left: each is exempt, or keyed by its decorator.
+    """
+    names = [name for name in cls.http_method_names if name.upper() not in SAFE_METHODS]
+    return keyed_subclass(cls, names, lambda handler: _keyed_method(handler, policy))
+
+
+def keyed_subclass(cls: type[Any], names: Iterable[str], build: Callable[[View], View]) -> type[Any] | None:
+    """Derive a class with the named methods keyed by `build`; None where no such method is left to key."""
+    if getattr(cls, "idempotency_exempt", False):
+        return None
+    found = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+    keyed = {name: build(handler) for name, handler in found.items() if not is_marked(handler)}
+    outer = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    metaclass: Any = type(cls)
+    return metaclass(cls.__name__, (cls,), outer | keyed) if keyed else None
+
+
+def is_marked(handler: Any) -> bool:
+    """Check if a decorator says if this handler is keyed."""
+    return hasattr(handler, "idempotency_mode") or getattr(handler, "idempotency_exempt", False)
+
+
+def _keyed_method(handler: View, policy: Policy) -> View:
+    def function(request: HttpRequest, view: Any, *args: Any, **kwargs: Any) -> Any:
+        return handler(view, request, *args, **kwargs)
+
+    @wraps(handler)
+    def method(view: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return keyed(request, view, *args, **kwargs)
+
+    if iscoroutinefunction(handler):
+        markcoroutinefunction(function)
+        markcoroutinefunction(method)
+    keyed = keyed_function(function, policy)
+    return method
 
 
 def _keyed_sync(view: View, policy: Policy, on_problem: OnProblem) -> View:

@@ -79,7 +79,8 @@ def mark_not_keyed(view: Any) -> None:
     Raises:
         TypeError: it is keyed by its decorator.
     """
-    if hasattr(view, "idempotency_mode"):
+    handlers = [getattr(view, name, None) for name in dir(view)] if isinstance(view, type) else [view]
+    if any(hasattr(handler, "idempotency_mode") for handler in handlers):
         name = getattr(view, "__qualname__", repr(view))
         raise TypeError(f"{name} has both @idempotent and @not_keyed. Remove one of them.")
     view.idempotency_exempt = True

@@ -1,11 +1,22 @@
 """System checks that need addresses or the database."""
 
 import re
+from functools import update_wrapper
+from typing import Any
 
 import pytest
 from django.core.checks import run_checks
 from django.db import connection, connections
+from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
+from django.urls import path
+from django.utils.decorators import method_decorator
+from django.views import View
+from ninja import NinjaAPI
+from rest_framework.permissions import AllowAny, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from idempotency.checks import (
     MIDDLEWARE,
@@ -13,10 +24,19 @@ from idempotency.checks import (
     check_atomic_requests,
     check_callers,
     check_constraint,
+    check_keyed_views,
     check_server_log,
 )
+from idempotency.views import idempotent, not_keyed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+
+class RestOfOthers(APIView):
+    permission_classes = (AllowAny,)
+
+    def post(self, request: Request) -> Response:
+        raise NotImplementedError
 
 
 def test_keyed_drf_methods_inside_atomic_requests_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +71,61 @@ def test_views_without_any_caller_are_named_also_beside_rest_framework() -> None
         found = told()
     assert {"plain", "asynchronous", "Open"} <= found["idempotency.W001"]
     assert not {"Things", "Mixed", "MixedSet", "thanks"} & found["idempotency.W001"]
+
+
+@method_decorator(idempotent, name="post")
+@not_keyed
+class Both(View):
+    def post(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+ninja = NinjaAPI(urls_namespace="checked")
+
+
+@ninja.post("/orders")
+def order(request: HttpRequest) -> None:
+    raise NotImplementedError
+
+
+class Wrapper:
+    """A decorator that is no function: whether it authorises nobody can see."""
+
+    def __init__(self, view: Any) -> None:
+        self.view = view
+        update_wrapper(self, view)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
+
+urlpatterns = [
+    path("v2/wrapped", Wrapper(RestOfOthers.as_view(permission_classes=[IsAuthenticated]))),
+    path("v1/both", Both.as_view()),
+    path("v1/ninja/", ninja.urls),
+    path("v1/open", APIView.as_view(permission_classes=[AllowAny])),
+    path("v1/posts", RestOfOthers.as_view()),
+]
+
+
+@pytest.mark.urls(__name__)
+@pytest.mark.parametrize(
+    ("keyed", "errors", "callers"),
+    [
+        ("marked", {"E011"}, set()),
+        ("unsafe", {"E011", "E012"}, {"W003"}),
+        (["/v1/ninja/"], {"E011", "E012"}, set()),
+        (["/v1/posts"], {"E011"}, {"W003"}),
+        (["/v2/"], {"E011", "E012"}, set()),
+    ],
+)
+def test_what_the_setting_keyed_names_can_be_keyed(keyed: Any, errors: set[str], callers: set[str]) -> None:
+    with override_settings(IDEMPOTENCY={"KEYED": keyed}):
+        found, warned = check_keyed_views(None), check_callers(None)
+    assert {str(message.id).partition(".")[2] for message in found} == errors
+    assert all("IDEMPOTENCY['KEYED']" in message.msg for message in found)
+    assert {str(message.id).partition(".")[2] for message in warned} == callers
+    assert all("RestOfOthers" in message.msg for message in warned)
 
 
 @override_settings(ROOT_URLCONF=None)

@@ -10,6 +10,7 @@ from idempotency.checks import GZIP, MIDDLEWARE, check_settings
 from idempotency.conf import config, parse
 from idempotency.redis.breaker import Breaker
 
+CSRF = "django.middleware.csrf.CsrfViewMiddleware"
 SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
 
 
@@ -20,6 +21,12 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
         ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
+        ({"KEYED": "all"}, r"'KEYED'\] is 'all'\. Write 'marked'"),
+        ({"KEYED": []}, "Write 'marked'"),
+        ({"KEYED": True}, "Write 'marked'"),
+        ({"KEYED": "/api/"}, r"a list of path prefixes such as \['/api/'\]"),
+        ({"KEYED": ["/api/", "other/"]}, "prefix 'other/'.*leading slash"),
+        ({"KEYED": [7]}, "leading slash"),
         ({"REDIS_ALIAS": "nowhere"}, "nowhere"),
         ({"TOMBSTONE_SECONDS": 10}, "TOMBSTONE_SECONDS"),
         ({"TOMBSTONE_SECONDS": 60, "BODY_SECONDS": 60}, "TOMBSTONE_SECONDS.*TOKEN_SECONDS"),
@@ -43,6 +50,13 @@ def test_a_wrong_setting_is_named(raw: Any, word: str) -> None:
         assert [message.id for message in check_settings(None)] == ["idempotency.E001"]
 
 
+def test_a_missing_middleware_names_the_setting_that_needs_it() -> None:
+    with override_settings(MIDDLEWARE=[], IDEMPOTENCY={"KEYED": ["/api/"]}):
+        (message,) = check_settings(None)
+    assert message.msg.startswith(f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one.")
+    assert "IDEMPOTENCY['KEYED'] = ['/api/']" in message.msg
+
+
 def test_settings_changes_are_seen() -> None:
     with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 2}):
         assert config().wait_seconds == 2
@@ -54,6 +68,9 @@ def test_settings_changes_are_seen() -> None:
     [
         ({}, []),
         ({"MIDDLEWARE": []}, ["idempotency.E002"]),
+        ({"MIDDLEWARE": [MIDDLEWARE, CSRF], "IDEMPOTENCY": {"KEYED": "marked"}}, []),
+        ({"MIDDLEWARE": [MIDDLEWARE, CSRF], "IDEMPOTENCY": {"KEYED": "unsafe"}}, ["idempotency.E010"]),
+        ({"MIDDLEWARE": [CSRF, MIDDLEWARE], "IDEMPOTENCY": {"KEYED": ["/api/"]}}, []),
         (
             {"MIDDLEWARE": [MIDDLEWARE, "django.contrib.auth.middleware.AuthenticationMiddleware"]},
             ["idempotency.E003"],

@@ -150,6 +150,26 @@ def as_written_anew() -> Any:
     return order
 
 
+BOTH = r"has both @idempotent and @not_keyed\. Remove one"
+
+
+def test_a_view_is_not_keyed_and_exempt_at_once() -> None:
+    for door in (views.idempotent, drf.idempotent):
+        with pytest.raises(TypeError, match=BOTH):
+            views.not_keyed(door(as_written_elsewhere()))
+        with pytest.raises(TypeError, match=BOTH):
+            door(views.not_keyed(as_written_elsewhere()))
+    with pytest.raises(TypeError, match=rf"MixedSet {BOTH}"):
+        views.not_keyed(MixedSet)
+
+
+def as_written_elsewhere() -> Any:
+    def post(view: Any, request: Any) -> Any:
+        raise NotImplementedError
+
+    return post
+
+
 def test_a_plain_door_that_gets_another_request_says_so() -> None:
     """What import cannot show: `@api_view` above it, or a method without `method_decorator`."""
     keyed = views.idempotent(create)

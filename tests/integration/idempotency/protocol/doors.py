@@ -1,0 +1,170 @@
+"""One handler behind every kind of view: below `/marked/` under its decorator, below `/named/` without any."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import permission_required
+from django.contrib.auth.mixins import PermissionRequiredMixin
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.http import require_http_methods
+from rest_framework.decorators import api_view, parser_classes, permission_classes
+from rest_framework.parsers import MultiPartParser
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
+
+from idempotency import drf, views
+from idempotency.errors import Problem
+from tests.integration.idempotency.urls import effect
+
+MAY = "auth.add_group"
+
+
+def same(handler: Any) -> Any:
+    return handler
+
+
+def answer(made: Group, asked: str) -> HttpResponse:
+    if asked == "409":
+        raise Problem(409, "refused", "No.")
+    if asked == "500":
+        raise RuntimeError("the handler broke")
+    return HttpResponse(f"made {made.pk}", status=201, headers={"Location": f"/things/{made.pk}"})
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    if request.method == "GET":
+        return HttpResponse("looked")
+    return answer(effect("plain"), request.POST.get("answer", ""))
+
+
+async def asynchronous(request: HttpRequest) -> HttpResponse:
+    if request.method == "GET":
+        return HttpResponse("looked")
+    return answer(await Group.objects.acreate(name="async"), request.POST.get("answer", ""))
+
+
+class May(BasePermission):
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return request.user.has_perm(MAY)
+
+
+def of_rest_framework(request: Request) -> Response:
+    found = answer(effect("rest"), request.data.get("answer", ""))
+    return Response(found.content.decode(), status=found.status_code, headers={"Location": found["Location"]})
+
+
+guarded = permission_required(MAY, raise_exception=True)
+
+
+def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
+    class Class(PermissionRequiredMixin, View):
+        permission_required = MAY
+        raise_exception = True
+
+        def get(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse("looked")
+
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return plain(request)
+
+    @method_decorator(guarded, name="dispatch")
+    class Dispatched(View):
+        def get(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse("looked")
+
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return plain(request)
+
+    class AsyncClass(View):
+        async def get(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse("looked")
+
+        async def post(self, request: HttpRequest) -> HttpResponse:
+            return await asynchronous(request)
+
+    class Rest(APIView):
+        permission_classes = (May,)
+        parser_classes = (MultiPartParser,)
+
+        def get(self, request: Request) -> Response:
+            return Response("looked")
+
+        @door_of_methods
+        def post(self, request: Request) -> Response:
+            return of_rest_framework(request)
+
+    class Rests(ViewSet):
+        permission_classes = (May,)
+        parser_classes = (MultiPartParser,)
+
+        def list(self, request: Request) -> Response:
+            return Response("looked")
+
+        @door_of_methods
+        def create(self, request: Request) -> Response:
+            return of_rest_framework(request)
+
+    if door is not same:
+        for cls in (Class, Dispatched, AsyncClass):
+            method_decorator(door, name="post")(cls)
+    return {
+        "function": guarded(require_http_methods(["GET", "POST"])(door(plain))),
+        "async function": guarded(door(asynchronous)),
+        "class": Class.as_view(),
+        "class with a decorator": Dispatched.as_view(),
+        "async class": guarded(AsyncClass.as_view()),
+        "APIView": Rest.as_view(),
+        "ViewSet": Rests.as_view({"get": "list", "post": "create"}),
+    }
+
+
+@api_view(["GET", "POST"])
+@permission_classes([May])
+@parser_classes([MultiPartParser])
+def by_api_view(request: Request) -> Response:
+    return Response("looked") if request.method == "GET" else of_rest_framework(request)
+
+
+@views.not_keyed
+def exempt(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(f"made {effect('exempt').pk}")
+
+
+class Partly(APIView):
+    """One method is exempt."""
+
+    permission_classes = (May,)
+    parser_classes = (MultiPartParser,)
+
+    @views.not_keyed
+    def put(self, request: Request) -> Response:
+        return Response(effect("put").pk)
+
+    def post(self, request: Request) -> Response:
+        return of_rest_framework(request)
+
+
+MARKED = kinds(views.idempotent, drf.idempotent)
+NAMED = {
+    **kinds(same, same),
+    "api_view": by_api_view,
+    "in a transaction": guarded(transaction.atomic(plain)),
+}
+
+urlpatterns = [
+    *(path(f"marked/{kind}", view) for kind, view in MARKED.items()),
+    *(path(f"named/{kind}", view) for kind, view in NAMED.items()),
+    path("named/exempt", exempt),
+    path("named/partly", Partly.as_view()),
+]
+
+
+def handler500(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("broken", status=500)

@@ -1,0 +1,170 @@
+"""One contract for every kind of view, keyed by decorator or by setting, under WSGI and ASGI."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.test import AsyncClient, Client, override_settings
+
+from idempotency.models import LedgerEntry
+from idempotency.redis import marker
+from tests.integration.idempotency.protocol import doors
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.integration.idempotency.protocol.doors"),
+]
+
+Effects = Callable[[], int]
+
+WAYS = [
+    *(("marked", kind, "marked") for kind in doors.MARKED),
+    *(("marked", kind, "unsafe") for kind in doors.MARKED),
+    *(("named", kind, "unsafe") for kind in doors.NAMED),
+    *(("named", kind, ["/named/"]) for kind in doors.NAMED),
+]
+
+
+class Door:
+    """One kind of view, keyed in one way, and a logged-in caller who may use it."""
+
+    def __init__(self, path: str, user: User, *, asgi: bool) -> None:
+        self.path, self.user, self.permission = path, user, Permission.objects.get(codename="add_group")
+        self.may()
+        sync = Client(raise_request_exception=False)
+        sync.force_login(user)
+        self.client: Any = sync
+        if asgi:
+            self.client = AsyncClient(raise_request_exception=False)
+            self.client.cookies = sync.cookies
+        self.asgi = asgi
+
+    def may(self, *, still: bool = True) -> None:
+        (self.user.user_permissions.add if still else self.user.user_permissions.remove)(self.permission)
+
+    def post(self, key: str | None = "k1", **fields: str) -> Any:
+        return self._send("post", fields, headers={"Idempotency-Key": key} if key else {})
+
+    def get(self) -> Any:
+        return self._send("get", {})
+
+    def _send(self, method: str, fields: dict[str, str], **options: Any) -> Any:
+        call = getattr(self.client, method)
+        return (async_to_sync(call) if self.asgi else call)(self.path, fields, **options)
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: f"{way[1]} {way[0]}, {'prefix' if '/named/' in way[2] else way[2]}")
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    place, kind, keyed = request.param
+    with override_settings(IDEMPOTENCY={"KEYED": keyed}):
+        yield f"/{place}/{kind}"
+
+
+@pytest.fixture(params=["WSGI", "ASGI"])
+def door(request: pytest.FixtureRequest, way: str, user: User) -> Iterator[Door]:
+    yield Door(way, user, asgi=request.param == "ASGI")
+    connection.close()
+
+
+def test_every_door_keeps_the_contract(door: Door, effects: Effects) -> None:
+    assert door.get().content.strip(b'"') == b"looked"
+    missing, bad = door.post(None), door.post("k" * 256)
+    assert (missing.status_code, missing.json()["code"]) == (400, "idempotency_key_missing")
+    assert (bad.status_code, bad.json()["code"]) == (400, "idempotency_key_invalid")
+    first, again = door.post(), door.post('"k1"')
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert (first.content, first["Location"]) == (again.content, again["Location"])
+    assert ("Idempotent-Replayed" in first, again["Idempotent-Replayed"]) == (False, "true")
+    other = door.post(answer="other")
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    assert effects() == 1
+
+
+def test_every_door_asks_for_permission_before_a_replay(door: Door, effects: Effects) -> None:
+    door.post()
+    door.may(still=False)
+    assert [door.post(key).status_code for key in ("k1", None)] == [403, 403]
+    door.may()
+    assert door.post()["Idempotent-Replayed"] == "true"
+    assert effects() == 1
+
+
+def test_every_door_undoes_refusals_and_faults(door: Door, effects: Effects) -> None:
+    refused = [door.post(answer="409") for _ in range(2)]
+    assert [answer.status_code for answer in refused] == [409, 409]
+    assert (refused[1].content, refused[1]["Idempotent-Replayed"]) == (refused[0].content, "true")
+    assert door.post("k2", answer="500").status_code == 500
+    assert (effects(), LedgerEntry.objects.count()) == (0, 1)
+    assert door.post("k2").status_code == 201
+
+
+def test_every_door_holds_a_concurrent_duplicate_off(
+    door: Door, effects: Effects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = marker.claim
+
+    def claim_first(name: str, **values: Any) -> Any:
+        claim(name, **{**values, "owner": "another"})
+        return claim(name, **values)
+
+    monkeypatch.setattr(marker, "claim", claim_first)
+    running = door.post()
+    assert (running.status_code, running.json()["code"]) == (409, "idempotency_in_progress")
+    assert effects() == 0
+
+
+@pytest.fixture
+def named(user: User) -> Iterator[Callable[[str], Door]]:
+    with override_settings(IDEMPOTENCY={"KEYED": ["/named/"]}):
+        yield lambda kind: Door(f"/named/{kind}", user, asgi=False)
+
+
+def test_an_exempt_view_or_method_needs_no_key(named: Callable[[str], Door], effects: Effects) -> None:
+    assert named("exempt").post(None).status_code == 200
+    partly = named("partly")
+    assert partly.client.put("/named/partly").status_code == 200
+    assert partly.post(None).status_code == 400
+    assert effects() == 2
+
+
+def test_other_paths_are_left_alone(user: User, effects: Effects) -> None:
+    with override_settings(IDEMPOTENCY={"KEYED": ["/elsewhere/"]}):
+        assert Door("/named/function", user, asgi=False).post(None).status_code == 201
+    with override_settings(IDEMPOTENCY={}):
+        assert Door("/named/APIView", user, asgi=False).post(None).status_code == 201
+    assert (effects(), LedgerEntry.objects.count()) == (2, 0)
+
+
+def test_nothing_of_the_project_is_changed(named: Callable[[str], Door]) -> None:
+    view = doors.NAMED["APIView"]
+    before = (view.cls, view.cls.post, view.cls.__subclasses__())
+    named("APIView").post()
+    assert (view.cls, view.cls.post) == before[:2]
+    assert {cls.__qualname__ for cls in view.cls.__subclasses__()} == {view.cls.__qualname__}
+
+
+class Reports:
+    """A middleware that reports what views raise."""
+
+    seen: list[Exception] = []
+
+    def __init__(self, get_response: Any) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer: HttpResponse = self.get_response(request)
+        return answer
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> None:
+        self.seen.append(exception)
+
+
+def test_other_middlewares_hear_of_what_a_view_raises(named: Callable[[str], Door], settings: Any) -> None:
+    settings.MIDDLEWARE = [f"{__name__}.Reports", *settings.MIDDLEWARE]
+    Reports.seen.clear()
+    assert named("function").post(answer="500").status_code == 500
+    assert [str(error) for error in Reports.seen] == ["the handler broke"]
