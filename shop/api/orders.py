@@ -19,6 +19,7 @@ from rest_framework.views import APIView
 
 from idempotency.drf import idempotent
 from idempotency.modes import PHASED
+from idempotency.views import not_keyed
 from payments.api.serializers import PaymentSerializer, represent_payment
 from payments.providers.base import Payer, PayMethod
 from shop.api import schema
@@ -148,6 +149,7 @@ class OrderDetail(APIView):
             },
         ),
     )
+    @not_keyed
     def patch(self, request: Request, order_id: UUID) -> Response:
         user_id = caller_id(request)
         orders.get_order(order_id=order_id, user_id=user_id)

@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from idempotency.views import not_keyed
 from shop.api import schema
 from shop.api.answers import caller_id
 from shop.api.serializers import ProductResponse, represent_product
@@ -34,6 +35,7 @@ class ProductDetail(APIView):
         return Response(represent_product(catalog.get_product(sku=sku, user_id=caller_id(request))))
 
 
+@not_keyed
 class ProductLike(APIView):
     """Calls that set and remove the caller's like: idempotent, so neither needs a key."""
 

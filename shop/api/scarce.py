@@ -54,7 +54,6 @@ class CouponDraw(APIView):
             keyed=True,
         ),
     )
-    @idempotent()
     def post(self, request: Request, campaign: str) -> Response:
         coupon = coupons.draw(slug=campaign, user_id=caller_id(request))
         request.idempotency.about("coupon", coupon.pk)  # type: ignore[attr-defined]

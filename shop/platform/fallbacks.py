@@ -15,6 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from idempotency.errors import Problem, malformed, problem_response
 from idempotency.middleware import problem_of
 from idempotency.postgres.availability import outage
+from idempotency.views import not_keyed
 
 API = "/api/"
 
@@ -24,6 +25,7 @@ def is_of_api(path: str) -> bool:
     return f"{path}/".startswith(API)
 
 
+@not_keyed
 @csrf_exempt
 def no_such_call(request: HttpRequest, address: str = "") -> HttpResponseBase:
     """Answer 404 under the API, by an address of its own: with `DEBUG` on Django skips `not_found`."""
