@@ -1,4 +1,4 @@
-"""System checks that explain a mistake in the project's settings before the first request meets it."""
+"""System checks: each names a mistake in the project's settings and what to write instead."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -24,9 +24,11 @@ GZIP = "django.middleware.gzip.GZipMiddleware"
 SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
+WHO = "the caller must be known when a key is looked up"
+
 UNIQUE = "ledger_one_entry_per_scope_and_key"
 
-# with these values PostgreSQL's log has no statement, and no value of one; None or nothing: not loaded there
+# values that keep statements and their parameters out of PostgreSQL's log; None or empty: not loaded
 QUIET: dict[str, tuple[str | None, ...]] = {
     "log_min_error_statement": ("panic",),
     "log_error_verbosity": ("terse",),
@@ -40,7 +42,7 @@ QUIET: dict[str, tuple[str | None, ...]] = {
 
 @register(Tags.compatibility)
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """`IDEMPOTENCY` parses, the middleware stands after authentication, the cache is a Redis."""
+    """Check that `IDEMPOTENCY` parses, the middleware is in its place, and the cache is a Redis."""
     try:
         config = parse(getattr(settings, "IDEMPOTENCY", {}))
     except (ImproperlyConfigured, TypeError) as error:
@@ -58,8 +60,8 @@ def _middleware(config: Config) -> list[CheckMessage]:
     position = settings.MIDDLEWARE.index(MIDDLEWARE)
     before, after = settings.MIDDLEWARE[:position], settings.MIDDLEWARE[position:]
     for other, reason in (
-        (AUTHENTICATION, "the caller must be known when a key is looked up"),
-        (SESSIONS, "the caller must be known when a key is looked up"),
+        (AUTHENTICATION, WHO),
+        (SESSIONS, WHO),
         (GZIP, "a stored answer must not carry one caller's encoding"),
     ):
         if other in after:
@@ -86,7 +88,7 @@ def _middleware(config: Config) -> list[CheckMessage]:
         messages.append(
             Info(
                 f"Sessions of {settings.SESSION_ENGINE!r} are saved after the ledger's commit: what a keyed view "
-                "writes to one is lost by a crash between, and its replay may lead where nothing is known of it. "
+                "writes to one is lost by a crash between, and its replay may lead to a page that lacks it. "
                 "Those of 'django.contrib.sessions.backends.db' in the default database share the commit.",
                 id="idempotency.I001",
             )
@@ -134,7 +136,7 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.urls)
 def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Each keyed view can know its callers, and takes anonymous ones on purpose."""
+    """Check that keyed views can identify their callers, and take anonymous ones on purpose."""
     config = _config()
     if config is None or config.principal is not None or MIDDLEWARE not in settings.MIDDLEWARE:
         return []  # E001, E002
@@ -155,7 +157,7 @@ def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         elif config.anonymous == "accept" and _is_open_to_all(view):
             messages[f"W003 {name}"] = Advice(
                 f"{name} takes keyed calls under AllowAny: a caller without user, request.auth and session is "
-                "anonymous, and shares a key with whoever guesses it, so keys that can be guessed are refused.",
+                "anonymous, and shares a key with anyone who guesses it, so keys that can be guessed are refused.",
                 hint="Set IDEMPOTENCY['ANONYMOUS'] to 'refuse' to turn them away, name a function in "
                 "IDEMPOTENCY['PRINCIPAL'], or silence this if they are meant to come.",
                 id="idempotency.W003",
@@ -165,7 +167,7 @@ def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.urls)
 def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """No keyed method of a class sits inside the transaction of ATOMIC_REQUESTS; functions leave it themselves."""
+    """Check that no keyed method runs inside the transaction of ATOMIC_REQUESTS; functions leave it."""
     if not connections.settings[DEFAULT_DB_ALIAS]["ATOMIC_REQUESTS"]:
         return []
     return [
@@ -181,14 +183,14 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
 
 @register(Tags.compatibility)
 def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """With django-tenants each schema has a ledger: in a shared one the equal keys of two tenants would meet."""
+    """Require a ledger in each schema of django-tenants; in a shared one, equal keys of two tenants meet."""
     apps = getattr(settings, "TENANT_APPS", None)
     if apps is None or any(entry.partition(".")[0] == "idempotency" for entry in apps):
         return []
     return [
         Error(
-            "TENANT_APPS lacks 'idempotency', so all tenants share one ledger: a caller hears the answer that "
-            "another tenant's caller of the same number got under the same key.",
+            "TENANT_APPS lacks 'idempotency', so all tenants share one ledger: a caller gets the answer of "
+            "another tenant's caller with the same id and key.",
             hint="Put 'idempotency' into TENANT_APPS and into SHARED_APPS.",
             id="idempotency.E009",
         )
@@ -197,7 +199,7 @@ def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """The constraint that decides is really there: a restored dump or a hand may have lost it."""
+    """Check that the constraint that decides is there: a restored dump may have lost it."""
     if DEFAULT_DB_ALIAS not in (databases or ()):
         return []
     connection = connections[DEFAULT_DB_ALIAS]
@@ -230,7 +232,7 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 
 @register(Tags.database)
 def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """PostgreSQL's log keeps no statement: ours carry keys, answers and whatever else the project stores."""
+    """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
     connection = connections[DEFAULT_DB_ALIAS]
     if DEFAULT_DB_ALIAS not in (databases or ()) or connection.vendor != "postgresql":
         return []
@@ -291,12 +293,12 @@ def _is_marked(view: Any) -> bool:
 
 
 def _option(view: Any, name: str) -> list[Any]:
-    """An option of a DRF view, as its address or its class has it; empty for a view of plain Django."""
+    """Read an option of a DRF view from its address or class; empty for a view of plain Django."""
     return list(getattr(view, "initkwargs", {}).get(name, getattr(_class_of(view), name, ())))
 
 
 def _is_open_to_all(view: Any) -> bool:
-    """Whether a DRF view has no permission that could turn an anonymous caller away."""
+    """Check if no permission of a DRF view could turn an anonymous caller away."""
     if not hasattr(view, "cls"):
         return False
     from rest_framework.permissions import AllowAny  # noqa: PLC0415  only where it is installed

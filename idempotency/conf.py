@@ -1,4 +1,4 @@
-"""The settings of `IDEMPOTENCY = {...}`, typed and checked once."""
+"""Settings of `IDEMPOTENCY = {...}`, typed and checked once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,7 +17,7 @@ MARKED, UNSAFE = "marked", "unsafe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Each field is the key of the same name, in capitals, of the `IDEMPOTENCY` setting.
+    """Values of the `IDEMPOTENCY` setting; each field is its key in capitals.
 
     Attributes:
         keyed: unsafe calls that need a key. ``"marked"``: of views under `@idempotent`; ``"unsafe"``: of all views
@@ -25,10 +25,10 @@ class Config:
         wait_seconds: how long a duplicate waits for the first call's answer before 409; 0 answers at once.
         lease_seconds: how long a phased handler may run before a retry takes over. Longer than all provider
             time-outs of one handler together.
-        marker_seconds: how long a running atomic call holds off its twins in Redis. Short, because after a
+        marker_seconds: how long a running atomic call holds off its duplicates in Redis. Short, because after a
             crash a retry waits this long; outliving it is safe, the ledger then decides between the two.
         result_seconds: how long a finished answer is replayed from Redis; the ledger answers after that.
-        body_seconds: how long the bytes of an answer are kept at all; a later retry gets 410.
+        body_seconds: how long the bytes of an answer are stored at all; a later retry gets 410.
         tombstone_seconds: how long a finished key is remembered; only after that it could run again. At least
             `body_seconds` and `token_seconds`.
         max_response_bytes: larger answers are not stored; a retry gets 410 with the resource's Location.
@@ -41,8 +41,8 @@ class Config:
         token_seconds: how long a one-time token may wait for its use.
         principal: dotted path of a function from request to the caller's stable name, asked before all else that
             may name them (`idempotency.request.principal`).
-        anonymous: what becomes of a keyed call whose caller nothing names. ``"accept"``: its key must be hard to
-            guess; ``"refuse"``: 401 or 403.
+        anonymous: policy for a keyed call without any known caller. ``"accept"``: its key must be hard to guess;
+            ``"refuse"``: 401 or 403.
         problem_type_base: address of a page that explains problems, to which the `code` is added for a problem's
             `type` and `Link`, e.g. ``https://shop.example/docs#``; None: `type` is a URN.
         redact: names of JSON members whose values are replaced before an answer is stored.
@@ -105,7 +105,7 @@ def parse(raw: Any) -> Config:
 
 @lru_cache(maxsize=1)
 def config() -> Config:
-    """The configuration in force."""
+    """Return the configuration in force."""
     return parse(getattr(settings, "IDEMPOTENCY", {}))
 
 

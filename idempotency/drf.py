@@ -1,4 +1,4 @@
-"""Django REST framework: `@idempotent` for handler methods, problem+json for every error, one-time tokens."""
+"""Door for Django REST framework: keyed handler methods, problem+json for every error, one-time tokens."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,9 +68,9 @@ def idempotent(
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
         mode: see `idempotency.modes`; or the `Phases` that the handler responds with.
         redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
-        refuses: where many calls are refused at once: called as the handler is, before the key is claimed and
-            with no transaction open. A refusal that it raises is kept and replayed like the handler's own, at less
-            cost; where it raises none, the handler decides. It must not change what counts. Atomic mode only.
+        refuses: for many refusals at once: called like the handler, before the key is claimed and with no
+            transaction open. A refusal that it raises is stored and replayed like the handler's own, at less cost;
+            where it raises none, the handler decides. It must change nothing that counts. Atomic mode only.
 
     Raises:
         TypeError: `refuses` in another mode; or this is no method: the message says what to write instead.
@@ -185,7 +185,7 @@ class IdempotentMixin:
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
-        """As the view's own, outside ATOMIC_REQUESTS."""
+        """Build the view outside ATOMIC_REQUESTS."""
         return outside_atomic_requests(super().as_view(*args, **kwargs))  # type: ignore[misc]
 
 
@@ -201,9 +201,9 @@ def keyed_view(view: Any, policy: Policy) -> Any:
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponseBase | None:
-    """Every error of the API as RFC 9457 `application/problem+json`; None for a fault of the program (500).
+    """Answer every error as RFC 9457 `application/problem+json`; None for a fault of the program (500).
 
-    Whatever the view renders its answers with, and the caller asks for: a problem is JSON.
+    A problem is JSON, whatever the view renders and the caller accepts.
     """
     problem = problem_of(exc) or _problem_of_drf(exc)
     return None if problem is None else problem_response(problem, context["request"])
@@ -236,7 +236,7 @@ def _problem_of_drf(exc: Exception) -> Problem | None:
     if challenge := getattr(exc, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
     if (wait := getattr(exc, "wait", None)) is not None:
-        headers["Retry-After"] = str(max(1, int(wait)))  # whole seconds, which DRF has rounded up
+        headers["Retry-After"] = str(max(1, int(wait)))  # whole seconds, rounded up by DRF
     return Problem(
         exc.status_code,
         _CODES.get(exc.status_code, "refused" if exc.status_code < 500 else "unavailable"),
@@ -246,7 +246,7 @@ def _problem_of_drf(exc: Exception) -> Problem | None:
 
 
 class TokenSerializer(serializers.Serializer[tokens.Token]):
-    """A one-time token, as the API shows it."""
+    """One-time token, as the API shows it."""
 
     token = serializers.CharField()
     expires_at = serializers.DateTimeField()
@@ -254,7 +254,7 @@ class TokenSerializer(serializers.Serializer[tokens.Token]):
 
 @not_keyed
 class TokenList(APIView):
-    """`POST`: a fresh one-time token for the caller."""
+    """Resource of one-time tokens: `POST` issues one to the caller."""
 
     @extend_schema(request=None, responses={201: TokenSerializer}, summary="Issue a one-time token")
     def post(self, request: Request) -> Response:

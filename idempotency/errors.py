@@ -1,4 +1,4 @@
-"""What goes wrong, as RFC 9457 problems with a stable `code`.
+"""Problems of RFC 9457 with a stable `code`.
 
 The key's own problems (docs/contract.md, 1):
 
@@ -8,7 +8,7 @@ code                            status when
 `idempotency_key_missing`       400    the call needs a key and has none
 `idempotency_key_invalid`       400    not 1..255 visible ASCII, an unterminated quoted string, or on two lines
 `idempotency_key_weak`          400    nothing names the caller, and the key can be guessed
-`not_authenticated`             403    nothing names the caller, and the settings turn such callers away; in DRF
+`not_authenticated`             403    nothing names the caller, and the settings refuse such callers; in DRF
                                        the view's own 401 or 403
 `token_unknown`                 409    an Idempotency-Token that we never issued, or expired unused
 `idempotency_in_progress`       409    the first call with this key is still running; Retry-After
@@ -33,13 +33,13 @@ LINKED = frozenset({400, 409, 422})
 
 
 class Problem(Exception):
-    """An answer of status 400 or above, raised instead of returned.
+    """Answer of status 400 or above, raised instead of returned.
 
     Args:
         status: HTTP status.
         code: stable machine-readable word, snake_case.
         detail: a sentence for the caller: what is wrong with this request and what to do about it.
-        title: a sentence for the whole kind of problem; the status's own phrase if None.
+        title: a sentence for this kind of problem; the phrase of the status if None.
         headers: headers of the answer, such as ``Retry-After`` or ``Location``.
         extra: further members of the problem document.
     """
@@ -64,15 +64,15 @@ class Problem(Exception):
 
 
 def type_of(code: str) -> str:
-    """URI of a kind of problem: under ``IDEMPOTENCY["PROBLEM_TYPE_BASE"]`` where it is documented, else a URN.
+    """Return the URI of a kind of problem: below ``IDEMPOTENCY["PROBLEM_TYPE_BASE"]``, else a URN.
 
-    No address is the default, because only the project can say where it has such a page.
+    No address is the default: only the project knows its page of problems.
     """
     return f"{config().problem_type_base or URN}{code}"
 
 
 def link_of(problem: Problem) -> dict[str, str]:
-    """The `Link` header to the problem's documentation: its type's page, or for the key's own problems the draft.
+    """Build the `Link` header to the page of the problem's type, or to the draft for the key's own problems.
 
     Source: draft-ietf-httpapi-idempotency-key-header-07, section 2.7, and RFC 8288 (October 2017).
     """
@@ -85,7 +85,7 @@ def link_of(problem: Problem) -> dict[str, str]:
 
 
 def problem_document(problem: Problem, *, request_id: str | None = None) -> dict[str, Any]:
-    """The members of the problem as a dict in the order of RFC 9457, `code` and `request_id` added."""
+    """List the members of the problem in the order of RFC 9457, with `code` and `request_id`."""
     document: dict[str, Any] = {
         "type": type_of(problem.code),
         "title": problem.title,
@@ -100,7 +100,7 @@ def problem_document(problem: Problem, *, request_id: str | None = None) -> dict
 
 
 def problem_response(problem: Problem, request: Any) -> JsonResponse:
-    """The problem as an `application/problem+json` answer to `request` (Django's or DRF's), or to nobody's.
+    """Answer `request` (Django's, DRF's or None) with the problem as `application/problem+json`.
 
     Source: RFC 9457 (July 2023).
     """
@@ -130,20 +130,20 @@ def key_weak() -> Problem:
     return Problem(
         400,
         "idempotency_key_weak",
-        "Nothing tells the caller of this request from others, so its Idempotency-Key must be hard to guess: a "
+        "Nothing identifies the caller of this request, so its Idempotency-Key must be hard to guess: a "
         "random UUID, or at least 22 random characters of URL-safe base64, or 31 of hexadecimal digits.",
     )
 
 
 class AnonymousRefused(Problem):
-    """A keyed call that nothing names the caller of, where ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
+    """Refusal of a keyed call without a known caller, where ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
 
     403 and not 401, which needs a `WWW-Authenticate` (RFC 9110, section 15.5.2) that a plain view does not have.
     """
 
     def __init__(self) -> None:
         super().__init__(
-            403, "not_authenticated", "This call needs a caller who is known. Log in, and send it again."
+            403, "not_authenticated", "This call needs an identified caller. Log in, and send it again."
         )
 
 
@@ -168,7 +168,7 @@ def result_expired(location: str | None = None) -> Problem:
     return Problem(
         410,
         "idempotency_result_expired",
-        "This request was completed before and its stored answer is no longer kept; it will not run again.",
+        "This request was completed before and its stored answer is gone; it will not run again.",
         headers={"Location": location} if location else None,
     )
 
@@ -200,7 +200,7 @@ def answer_sealed() -> Problem:
 
 
 def malformed() -> Problem:
-    detail = "The request is not one that can be read: look at its Host, its Content-Type and its body."
+    detail = "The request cannot be read: check its Host, its Content-Type and its body."
     return Problem(400, "malformed", detail)
 
 

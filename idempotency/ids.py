@@ -1,4 +1,4 @@
-"""Time-ordered ids that need no coordination and fit a provider's 32-character order number."""
+"""Time-ordered ids without coordination, which fit a provider's 32-character order number."""
 
 import re
 import secrets
@@ -12,7 +12,7 @@ _VARIANT = 0x2 << 62
 
 
 def new_id() -> uuid.UUID:
-    """A UUID of version 7: 48 bits of Unix time in milliseconds, 74 random bits.
+    """Make a UUID of version 7: 48 bits of Unix time in milliseconds, 74 random bits.
 
     `.hex` of it is the 32-character form used in addresses and as a provider's order number. Ids of different
     milliseconds sort by time; within one they are random.
@@ -31,10 +31,10 @@ _WRITTEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
 
 
 class HexIdConverter:
-    """URL part `<hexid:name>`: 32 hexadecimal characters, as `new_id` gives them, to the view as a UUID.
+    """Converter of the URL part `<hexid:name>`: 32 hexadecimal characters, a UUID in the view.
 
-    Dashes and capitals are understood. Anything else is `NOBODY`, so that the view says what there is not, and not
-    before it has authenticated who asks.
+    Dashes and capitals are understood. Anything else is `NOBODY`, so that the view answers 404 after it has
+    authenticated the caller.
     """
 
     regex = "[^/]+"

@@ -1,4 +1,4 @@
-"""The consumer's inbox: a message that a queue delivers twice is applied once.
+"""Inbox of a consumer: a message that a queue delivers twice is applied once.
 
     with transaction.atomic():
         if consume_once(message.id, consumer="stock"):
@@ -23,14 +23,14 @@ RETURNING id
 
 
 def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
-    """Whether this is the first time that `consumer` sees the message. Needs a transaction.
+    """Record the message as applied by `consumer`; True the first time. Needs a transaction.
 
     A second delivery in another process waits at the unique index until the first one has ended.
 
     Args:
-        message_id: what the queue or the sender names it by, the same in every delivery; 1..255 characters. An int
-            or a UUID is the same message as its text, `str(message_id)`.
-        consumer: who applies it; another consumer applies the same message too. 1..96 characters.
+        message_id: its name at the queue or the sender, the same in every delivery; 1..255 characters. An int or a
+            UUID is the same message as its text, `str(message_id)`.
+        consumer: the part that applies it; another consumer applies the same message too. 1..96 characters.
 
     Returns:
         False if it has been applied: do nothing, and acknowledge it.

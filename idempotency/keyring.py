@@ -1,4 +1,4 @@
-"""The operator's keys, under which stored answers are encrypted (`idempotency.response.encryption`)."""
+"""Operator's keys, under which stored answers are encrypted (`idempotency.response.encryption`)."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ KEY_BYTES = 32
 
 @lru_cache(maxsize=4)
 def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
-    """The operator's keys, in their order.
+    """Decode the operator's keys, in their order.
 
     Raises:
         ImproperlyConfigured: a key is not 32 bytes in base64, or `cryptography` is not installed.

@@ -1,4 +1,4 @@
-"""The tables. Fields and constraints only; `idempotency.ledger` and `idempotency.inbox` are their only writers."""
+"""Tables: fields and constraints. Only `idempotency.ledger` and `idempotency.inbox` write them."""
 
 from django.db import models
 from django.db.models import Q
@@ -9,7 +9,7 @@ from idempotency.postgres.indexes import BlockRangeIndex
 
 
 class State(models.TextChoices):
-    """`running`: claimed, no answer yet. `uncertain`: answered, but the outcome outside is not known."""
+    """State of an entry: `running` has no answer yet, `uncertain` one but no known outcome outside."""
 
     RUNNING = "running", "running"
     UNCERTAIN = "uncertain", "uncertain"
@@ -17,10 +17,10 @@ class State(models.TextChoices):
 
 
 class LedgerEntry(models.Model):
-    """One key of one caller on one route, and the answer that its first execution gave.
+    """Key of one caller on one route, and the answer of its first execution.
 
-    The unique constraint on (key, scope) alone decides which of two twins executed; everything else in this
-    package only makes that decision cheaper or tells it.
+    The unique constraint on (key, scope) alone decides which of two duplicates executed; everything else in this
+    package makes that decision cheaper or reports it.
     """
 
     scope = models.CharField(max_length=512)
@@ -48,7 +48,7 @@ class LedgerEntry(models.Model):
         verbose_name_plural = "ledger entries"
         permissions = [("close_ledgerentry", "Can resolve or abandon an entry whose outcome is unknown")]
         constraints = [
-            # the key first, so that an operator finds it without its scope; a second index would cost each insert
+            # key first, so that an operator finds it without its scope; a second index would slow each insert
             models.UniqueConstraint(fields=["key", "scope"], name="ledger_one_entry_per_scope_and_key"),
             models.CheckConstraint(
                 condition=Q(state__in=[state.value for state in State]), name="ledger_state_is_known"
@@ -58,7 +58,7 @@ class LedgerEntry(models.Model):
             ),
             models.CheckConstraint(condition=~Q(key=""), name="ledger_key_is_not_empty"),
             models.CheckConstraint(condition=~Q(scope=""), name="ledger_scope_is_not_empty"),
-            # an answer exists exactly when the entry is finished: nobody can replay half an execution
+            # an answer exists exactly when the entry is finished: half an execution is never replayed
             models.CheckConstraint(
                 condition=Q(state="finished", response_status__isnull=False, finished_at__isnull=False)
                 | (~Q(state="finished") & Q(response_status__isnull=True, finished_at__isnull=True)),
@@ -95,7 +95,7 @@ class LedgerEntry(models.Model):
 
 
 class Outcome(models.TextChoices):
-    """How one run of a phased entry ended."""
+    """Outcome of one run of a phased entry."""
 
     RUNNING = "running", "running"
     FINISHED = "finished", "finished"
@@ -107,9 +107,9 @@ class Outcome(models.TextChoices):
 
 
 class LedgerAttempt(models.Model):
-    """One run of a phased entry, or one decision of an operator about it: who, when, which process, what became.
+    """Run of a phased entry, or decision of an operator about it: by whom, when and with which outcome.
 
-    An atomic entry has none: its row exists only if its one run committed, and that run stands in the row itself.
+    An atomic entry has none: its row exists only if its one run committed.
     """
 
     entry = models.ForeignKey(LedgerEntry, on_delete=models.CASCADE, related_name="attempts", db_index=False)
@@ -133,7 +133,7 @@ class LedgerAttempt(models.Model):
                 | (~Q(outcome="running") & Q(ended_at__isnull=False)),
                 name="ledger_attempt_ended_has_a_time",
             ),
-            # who closed an entry by hand, and why, is never left out
+            # an entry is never closed by hand without a reason
             models.CheckConstraint(
                 condition=~Q(outcome__in=["resolved", "abandoned"]) | ~Q(note=""),
                 name="ledger_attempt_by_hand_has_a_note",
@@ -145,7 +145,7 @@ class LedgerAttempt(models.Model):
 
 
 class ConsumedMessage(models.Model):
-    """A message that a consumer has applied: inserted in the same transaction as its effect."""
+    """Message that a consumer has applied: inserted in the same transaction as its effect."""
 
     consumer = models.CharField(max_length=96)
     message_id = models.CharField(max_length=255)
@@ -163,7 +163,7 @@ class ConsumedMessage(models.Model):
 
 
 class LedgerEpoch(models.Model):
-    """The one row whose value stands in names in Redis (`idempotency.ledger.epoch`)."""
+    """Single row whose value is part of names in Redis (`idempotency.ledger.epoch`)."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     value = models.CharField(max_length=32)

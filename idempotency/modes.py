@@ -1,11 +1,12 @@
-"""How a keyed handler runs; the handler chooses, because only it knows whether it calls the outside."""
+"""Modes of a keyed handler; it chooses one, because only it knows if it calls the outside world."""
 
 from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """`ATOMIC`: ledger row, business writes and stored response commit in one transaction.
+    """Mode of a keyed handler.
 
+    `ATOMIC`: ledger row, business writes and stored response commit in one transaction.
     `PHASED`: the claim commits first under a lease, the handler opens its own short transactions around calls
     to the outside world, and can be run again after a crash: it resumes from what it committed.
     """

@@ -1,10 +1,10 @@
-"""Names in Redis: `prefix` builds what each of them begins with, so that no two owners share one.
+"""Names in Redis: all begin with a `prefix`, so that no two owners share one.
 
     <cache>:<database>[/<schema>]        myapp:1:payonce:shop/tenant_b
 
-`<cache>` is what the cache of `REDIS_ALIAS` makes of the word `payonce` (`KEY_PREFIX`, `VERSION`, `KEY_FUNCTION`),
-and `<schema>` the one that the connection is at, where it has such (`connection.schema_name` of django-tenants).
-What the name is of comes after it, with a hash tag. All processes must give the database the same `NAME`.
+`<cache>` is the key that the cache of `REDIS_ALIAS` makes of the word `payonce` (`KEY_PREFIX`, `VERSION`,
+`KEY_FUNCTION`), `<schema>` the connection's (`connection.schema_name` of django-tenants), where it has one. The
+rest of the name follows, with a hash tag. All processes must give the database the same `NAME`.
 """
 
 import os
@@ -25,9 +25,9 @@ ROOT = "payonce"
 
 
 def prefix() -> str:
-    """Build what names in Redis begin with, for the tenant that this thread's connection is at.
+    """Build the prefix of names in Redis, for the tenant of this thread's connection.
 
-    Ask neither Redis nor the database. A program without Django's settings, which may use locks, has `ROOT` alone.
+    Asks neither Redis nor the database. A program without Django's settings may use locks; it gets `ROOT`.
     """
     try:
         database = connections[DEFAULT_DB_ALIAS]
@@ -39,7 +39,7 @@ def prefix() -> str:
 
 
 def schema(using: str = DEFAULT_DB_ALIAS) -> str:
-    """Name the schema that this thread's connection is at; empty for a connection that has no such notion."""
+    """Name the schema of this thread's connection; empty for a connection without schemas."""
     return _schema_of(connections[using])
 
 
@@ -56,7 +56,7 @@ def _of_cache() -> str:
 
 @lru_cache(maxsize=4)
 def _constant(alias: str) -> str | None:
-    """What the cache makes of `ROOT`; None where a function of the project does, which may look at the tenant."""
+    """Return the cache's key of `ROOT`; None where a function of the project makes it, perhaps by tenant."""
     cache = caches[alias]
     return cache.make_key(ROOT) if cache.key_func is default_key_func else None
 

@@ -1,4 +1,8 @@
-"""The ledger: the only code that writes its tables, and the judge of which of two twins executed."""
+"""Ledger: one entry a key, whose unique constraint decides which of two concurrent duplicates executed.
+
+Only this room writes the ledger's tables. It never talks to Redis and knows no request and no view. The protocol,
+maintenance and the admin come in by the names below; `redis` asks for the epoch.
+"""
 
 from idempotency.ledger.claiming import await_duplicate, hold, record, record_if_new
 from idempotency.ledger.epoch import redis_prefix, renew_epoch

@@ -1,12 +1,11 @@
-"""Entries of atomic calls: they live and die with the caller's transaction.
+"""Entries of atomic calls: they commit or roll back with the caller's transaction.
 
 The finished row with its answer is the last statement before the commit, and sent together with it (`record`). The
-unique constraint on (key, scope) is the judge: a twin that comes to the same point waits at the index for that one
+unique constraint on (key, scope) decides: a duplicate that comes to the same point waits at the index for that
 commit, and loses.
 
-That twins do not even run beside each other is the marker's work (`idempotency.redis.marker`); where Redis is
-away, an advisory lock of the transaction does it (`hold`), tried and not waited for, and gone with the process
-that had it.
+The marker (`idempotency.redis.marker`) keeps duplicates from running at all. Where Redis is away, an advisory
+lock of the transaction does (`hold`): tried, not waited for, and gone with its process.
 """
 
 import json
@@ -29,11 +28,11 @@ UNIQUE = "ledger_one_entry_per_scope_and_key"
 
 _TABLE = LedgerEntry._meta.db_table
 
-# whether the twin's place is free; what is known already is looked up after it, by a snapshot that is younger than
-# the lock: so a twin that has just committed is seen, and nothing runs a second time only to lose at the index
+# Look the entry up after the lock, by a younger snapshot: a duplicate that has just committed is seen, and nothing
+# runs a second time only to lose at the index.
 _LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
 
-# without ON CONFLICT: an error skips what stands behind it, so a COMMIT may be sent in the same round trip
+# no ON CONFLICT: an error skips the statements after it, so the COMMIT may go in the same round trip
 _RECORD = f"""
 INSERT INTO {_TABLE} (scope, key, fingerprint, mode, state, owner, request_id, fence, subject,
     response_status, response_headers, response_body, body_key_id, finished_at)
@@ -44,10 +43,10 @@ _RECORD_IF_NEW = f"{_RECORD} ON CONFLICT (key, scope) DO NOTHING RETURNING id"
 
 
 def hold(identity: Identity) -> Found | bool:
-    """Hold twins off until the end of the open transaction, unless the key is answered already.
+    """Hold duplicates off until the end of the open transaction, unless the key is answered already.
 
     Returns:
-        The committed entry that has the key; else whether we hold the key now, which False says a twin does.
+        The committed entry of the key; else True if we hold the key now, False if a duplicate does.
     """
     ((held,),), entries = send(
         Statement(_LOCK, [lock_id_of(identity.digest, schema=schema())], rows=1),
@@ -57,7 +56,7 @@ def hold(identity: Identity) -> Found | bool:
 
 
 def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
-    """Wait until the twin that holds the key has committed or rolled back. Needs a transaction of its own.
+    """Wait until the duplicate that holds the key has ended. Needs a transaction of its own.
 
     Raises:
         DuplicateRunning: it did not end within `wait_seconds`; the transaction is unusable.
@@ -74,7 +73,7 @@ def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
 
 
 def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
-    """Insert last: the finished entry of an atomic call with its answer, in the open transaction or as its own.
+    """Insert the finished entry of an atomic call, last in the open transaction or as its own.
 
     A plain transaction is committed in the same round trip.
 
@@ -92,7 +91,7 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
 
 
 def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
-    """Insert the finished entry of a call that nobody claimed the key for; waits for a twin that is inserting.
+    """Insert the finished entry of a call without a claim; wait for a duplicate that is inserting.
 
     Returns:
         False if the key is taken: nothing was inserted.

@@ -1,11 +1,11 @@
-"""The ledger's epoch: a random word that stands in each name in Redis that answers for effects.
+"""Epoch of the ledger: a random word in each name in Redis that answers for effects.
 
-A database that goes back to a backup has lost effects, and Redis still has their answers. So after a restore
-`manage.py idempotency forget-redis` gives the ledger another epoch, and what Redis has stands under names that
-nobody asks for any more. A schema with a ledger of its own has an epoch of its own.
+A database that goes back to a backup has lost effects whose answers Redis still has. So after a restore
+`manage.py idempotency forget-redis` gives the ledger another epoch, and no process asks for the old names any
+more. A schema with a ledger of its own has an epoch of its own.
 
-A process reads it again every `EPOCH_SECONDS`, not at every request: it may believe what stands under the epoch
-before for as long, and not longer. Without an answer of the database it believes nothing: the question raises.
+A process reads the epoch again every `EPOCH_SECONDS`, not at every request, and may believe old names that long.
+Without an answer of the database it believes nothing: the read raises.
 """
 
 import time
@@ -20,7 +20,7 @@ EPOCH_SECONDS = 10.0
 
 _TABLE = LedgerEpoch._meta.db_table
 _READ = f"SELECT value FROM {_TABLE} WHERE id = 1"  # noqa: S608  our own table's name
-# random and never counted on: what is restored is an earlier epoch, whose successor may have been used before
+# random, no counter: the successor of a restored epoch may have been used before
 _RENEW = f"""
 INSERT INTO {_TABLE} (id, value) VALUES (1, %s)
 ON CONFLICT (id) DO UPDATE SET value = excluded.value, since = statement_timestamp()
@@ -31,7 +31,7 @@ _read: dict[str, tuple[float, str]] = {}
 
 
 def redis_prefix() -> str:
-    """Build what a name in Redis begins with that answers for effects in this database and schema.
+    """Build the prefix of names in Redis that answer for effects in this database and schema.
 
     Raises:
         django.db.Error: the epoch had to be read and the database did not answer.
@@ -44,7 +44,7 @@ def redis_prefix() -> str:
 
 
 def renew_epoch() -> str:
-    """Give the ledger another epoch, which this process goes by at once, and return it."""
+    """Give the ledger another epoch, valid in this process at once, and return it."""
     value = uuid4().hex
     with connection.cursor() as cursor:
         cursor.execute(_RENEW, [value])
@@ -56,4 +56,4 @@ def _current() -> str:
     with connection.cursor() as cursor:
         cursor.execute(_READ)
         row = cursor.fetchone()
-    return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it forgotten all effects
+    return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it all effects

@@ -1,4 +1,4 @@
-"""What the ledger is asked about: who wants what, and what stands there."""
+"""Values that go into the ledger and come out of it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,12 +7,12 @@ from idempotency.response.answers import StoredResponse
 
 
 class DuplicateRunning(Exception):
-    """Another transaction holds this key, uncommitted."""
+    """Error of a key that another transaction holds, uncommitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a keyed request is in the ledger.
+    """Keyed request, as the ledger stores it.
 
     Attributes:
         scope, key: unique together.
@@ -34,7 +34,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The right to execute a phased entry: valid while nobody holds a greater fencing number."""
+    """Right to execute a phased entry: valid while no greater fencing number is given out."""
 
     entry_id: int
     fence: int
@@ -42,7 +42,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A committed entry as the request path needs it.
+    """Committed entry as the request path needs it.
 
     Attributes:
         entry_id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data: columns.

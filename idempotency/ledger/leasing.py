@@ -1,7 +1,7 @@
 """Entries of phased calls: committed before the handler runs, under a lease and a fencing number.
 
-Every change to one is a compare-and-set on that number, and keeps the history of its runs (`LedgerAttempt`) in the
-same statement or transaction. The clock is the database's.
+Every change to one is a compare-and-set on that number, and writes the history of its runs (`LedgerAttempt`) in
+the same statement or transaction. The clock is the database's.
 """
 
 import json
@@ -66,7 +66,7 @@ WITH entry AS (
 SELECT id FROM entry
 """  # noqa: S608
 
-# who does not know what it is about must not wipe what an earlier run has told
+# a run without a subject must not wipe that of an earlier run
 _SUBJECT = "subject = coalesce(nullif(%s, ''), subject)"
 
 _MARK = f"""
@@ -75,7 +75,7 @@ UPDATE {_ENTRY} SET recovery_point = %s, recovery_data = %s, {_SUBJECT},
 WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}'
 """  # noqa: S608
 
-# somebody who heard 202 was told that something may have begun, whatever the row says now
+# a caller has heard 202: something may have begun outside, whatever the row says now
 _DELETE = f"""
 WITH entry AS (
     DELETE FROM {_ENTRY}
@@ -114,7 +114,7 @@ def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float
     """Execute an unfinished phased entry again: uncertain, or running with its lease over. Commits.
 
     Returns:
-        The run with the next fencing number, or None if the lease is still held or someone was faster.
+        The run with the next fencing number, or None if the lease is still held or another run was faster.
     """
     with connection.cursor() as cursor:
         cursor.execute(_TAKE_OVER, [owner, request_id, lease_seconds, entry.entry_id, entry.fence])
@@ -123,20 +123,20 @@ def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float
 
 
 def was_uncertain(entry_id: int) -> bool:
-    """Whether a run of it ended with its outcome unknown, so that somebody heard 202.
+    """Check if a run of it ended with its outcome unknown, so that its caller heard 202.
 
-    To be asked by who has taken it over: the row itself forgets it, and what was read before may be older than it.
+    Ask after the take-over: the row itself does not say, and a row read before may be older.
     """
-    # on the connection that took it over: a standby may not have heard of it yet
+    # on the connection that took it over: a standby may lag behind
     attempts = LedgerAttempt.objects.using(connection.alias)
     return attempts.filter(entry=entry_id, outcome=Outcome.UNCERTAIN).exists()
 
 
 def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, lease_seconds: float) -> bool:
-    """Remember where to resume, and prolong the lease: the run makes progress.
+    """Store the recovery point, and prolong the lease: the run makes progress.
 
     Returns:
-        False: another run took over; what the caller did in this transaction must be rolled back.
+        False: another run took over; the caller's transaction must be rolled back.
     """
     with connection.cursor() as cursor:
         cursor.execute(_MARK, [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence])
@@ -144,7 +144,7 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, l
 
 
 def note_subject(run: Run, *, subject: str) -> None:
-    """Remember what the run is about, which is all that is known of it if its process dies."""
+    """Store the subject of the run, all that is known of it if its process dies."""
     with connection.cursor() as cursor:
         cursor.execute(_NOTE, [subject, run.entry_id, run.fence])
 
@@ -160,24 +160,24 @@ def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
 
 
 def suspend(run: Run, *, subject: str) -> bool:
-    """Mark the entry uncertain: answered 202, to be executed again by a retry. False: another run took over."""
+    """Mark the entry uncertain: answered 202, executed again by a retry. False: another run took over."""
     changes = f"state = '{State.UNCERTAIN.value}', lease_until = NULL, {_SUBJECT}"
     return _end(run, changes, [subject], Outcome.UNCERTAIN)
 
 
 def drop_lease(run: Run) -> None:
-    """Let a retry resume at once; the entry stays, so that what the run committed is never forgotten."""
+    """Let a retry resume at once; the entry stays, and with it the record of what the run committed."""
     _end(run, "lease_until = statement_timestamp()", [], Outcome.FAILED)
 
 
 def forget(run: Run) -> bool:
-    """Remove the entry of a run that did nothing; where that is not certain, only its lease is dropped.
+    """Remove the entry of a run that did nothing; only drop its lease where that is not certain.
 
-    Certain it is of a first run by the handler's own word (a 4xx not to store), and of a handler of recovery
-    points none of whose steps has committed; never of an entry whose caller has heard 202.
+    It is certain for a first run by the handler's own word (a 4xx not to store), and for a handler of recovery
+    points none of whose steps has committed; never for an entry whose caller has heard 202.
 
     Returns:
-        Whether it was removed.
+        True if it was removed.
     """
     with connection.cursor() as cursor:
         cursor.execute(_FORGET, [run.entry_id, run.fence])
@@ -188,9 +188,9 @@ def forget(run: Run) -> bool:
 
 
 def forget_stalled(*, entry_id: int, fence: int) -> bool:
-    """Remove an entry that nobody runs, of a handler without recovery points, once all that it did is known.
+    """Remove an entry that no process runs, of a handler without recovery points, once its effects are known.
 
-    Its key is as good as new then. Never of an entry whose caller has heard 202.
+    Its key is as good as new then.
 
     Returns:
         False if it changed since it was read, or its caller has heard 202.
@@ -203,9 +203,9 @@ def forget_stalled(*, entry_id: int, fence: int) -> bool:
 def close_by_hand(
     *, entry_id: int, fence: int, answer: StoredResponse, outcome: Outcome, operator: str, note: str
 ) -> bool:
-    """An operator's decision on an unfinished phased entry: finish it with `answer`, and keep who and why.
+    """Finish an unfinished phased entry with an operator's `answer`, and record their name and reason.
 
-    The fencing number grows, so a run that still lives somewhere cannot finish it as well.
+    The fencing number grows, so a run that is still alive cannot finish it as well.
 
     Returns:
         False if it changed since the operator looked (other fence, finished, or running under a valid lease).

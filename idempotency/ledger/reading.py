@@ -1,4 +1,4 @@
-"""The ledger's reads, each one statement."""
+"""Reads of the ledger, each one statement."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from idempotency.response.answers import StoredResponse
 _TABLE = LedgerEntry._meta.db_table
 _ATTEMPT = LedgerAttempt._meta.db_table
 
-# by hand and not through the model: this is all the SQL of a replay, and the ORM would triple its cost
+# not through the model: this is all the SQL of a replay, and the ORM would triple its cost
 COLUMNS = """
 id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data::text,
 response_status, response_headers::text, response_body, body_key_id,
@@ -36,7 +36,7 @@ ORDER BY id LIMIT %s
 
 
 def find(*, scope: str, key: str) -> Found | None:
-    """The committed entry of (scope, key)."""
+    """Find the committed entry of (scope, key)."""
     with connection.cursor() as cursor:
         cursor.execute(FIND, [config().body_seconds, scope, key])
         row = cursor.fetchone()
@@ -53,12 +53,12 @@ def stalled(
     after_id: int,
     limit: int,
 ) -> list[Found]:
-    """Phased entries that nobody runs and that one of `handlers` can resume, the oldest first.
+    """List phased entries that no process runs and one of `handlers` can resume, the oldest first.
 
     Args:
         handlers: names of `Phases`.
-        runs_max: entries of which so many runs of `asker` failed or lost their lease are left to a person.
-        asker: how the owner of our own runs begins; how often their clients ask is their own affair.
+        runs_max: entries with so many failed or lost runs of `asker` are left to a person.
+        asker: prefix of the owner of our own runs; runs of clients do not count.
         idle_seconds: how long they must be left alone, so that a client's own retry comes first; doubled by each
             run of `asker`.
         longest_seconds: bound of that.
@@ -72,13 +72,13 @@ def stalled(
 
 
 def found_in(row: Any) -> Found:
-    """The entry of a row of `COLUMNS`."""
+    """Read the entry of a row of `COLUMNS`."""
     (entry_id, scope, key, fence, state, fingerprint, subject, handler, point, data) = row[:10]
     status, headers, body, body_key_id, fresh_seconds = row[10:]
     answer = None
     if status is not None:
-        kept = None if body is None or fresh_seconds <= 0 else bytes(body)
-        answer = StoredResponse(status=status, headers=json.loads(headers), body=kept, body_key_id=body_key_id)
+        stored = None if body is None or fresh_seconds <= 0 else bytes(body)
+        answer = StoredResponse(status=status, headers=json.loads(headers), body=stored, body_key_id=body_key_id)
     return Found(
         entry_id=entry_id,
         scope=scope,

@@ -1,7 +1,7 @@
-"""What becomes of old entries: their bytes go first, the key itself much later; an unfinished one never goes.
+"""Removal of old entries: their bytes go first, the key much later, an unfinished entry never.
 
-Every batch is a transaction of its own that takes only rows nobody holds, so a request never waits for it, and a
-reaper that is killed has lost nothing: the next one goes on.
+Every batch is a transaction of its own over unlocked rows, so a request never waits for it, and the next reaper
+goes on where a killed one ended.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ UPDATE {_ENTRY} SET response_body = NULL, body_key_id = '', purged_at = statemen
 FROM old WHERE {_ENTRY}.id = old.id
 """  # noqa: S608  the names in it are our own
 
-# by number: entries come in the order of their numbers, so the oldest stand at the beginning of the primary key
+# by number: entries are numbered in order, so the oldest are at the beginning of the primary key
 _DROP = f"""
 WITH old AS (
     SELECT id FROM {_ENTRY}
@@ -51,18 +51,18 @@ DELETE FROM {_MESSAGE} WHERE id IN (
 
 
 def purge_bodies(*, limit: int) -> int:
-    """Remove the bytes of up to `limit` answers older than `BODY_SECONDS`. Returns how many it removed."""
+    """Remove the bytes of up to `limit` answers older than `BODY_SECONDS`; return the count."""
     return _execute(_PURGE, [config().body_seconds, limit])
 
 
 def drop_tombstones(*, limit: int) -> int:
-    """Forget up to `limit` finished keys older than `TOMBSTONE_SECONDS`. Returns how many it forgot."""
+    """Forget up to `limit` finished keys older than `TOMBSTONE_SECONDS`; return the count."""
     seconds = config().tombstone_seconds
     return _execute(_DROP, [seconds, seconds, limit])
 
 
 def drop_messages(*, limit: int) -> int:
-    """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`. Returns how many it forgot."""
+    """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`; return the count."""
     return _execute(_DROP_MESSAGES, [config().tombstone_seconds, limit])
 
 
@@ -70,8 +70,8 @@ def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:
     """Wrap the data keys of up to `limit` stored answers under the newest of `BODY_KEYS`.
 
     Returns:
-        How many were looked at; the number of the last entry, to go on after; and by the id of their key, how many
-        could not be opened and were left as they are, because it is not in `BODY_KEYS` or they were changed.
+        How many were read; the number of the last entry, to go on after; and by key id, how many could not be
+        opened and stay as they are: their key is not in `BODY_KEYS`, or they were changed.
     """
     newest = next(iter(config().body_keys), "")
     entries = (
@@ -91,7 +91,7 @@ def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:
         except encryption.EncryptionError:
             lost[entry.body_key_id] += 1
             continue
-        # only what we read: a purge in between must not get its bytes back
+        # only the bytes that we read: a purge in between must stay one
         LedgerEntry.objects.filter(pk=entry.pk, body_key_id=entry.body_key_id, response_body__isnull=False).update(
             response_body=body, body_key_id=key_id
         )

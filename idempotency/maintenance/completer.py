@@ -1,4 +1,4 @@
-"""End what nobody retries: stalled entries of handlers with recovery points (`idempotency.protocol.recovery`).
+"""Completer of stalled entries that no client retries, by their recovery points (`protocol.recovery`).
 
 Run it every minute or so: ``manage.py idempotency complete``, or `complete_stalled` from a periodic task. Several
 may run at once: an entry is taken over by a compare-and-set, like by a retry.
@@ -22,7 +22,7 @@ RUNS_MAX = 20  # of ours that failed or lost their lease: after half a day a per
 IDLE_SECONDS = 30.0  # so that the client's own retry comes first
 LONGEST_SECONDS = 3600.0  # between two runs of an entry that stays open: a provider may take days over a refund
 REQUEST_ID = "completer"  # for people; a caller may send the same
-OWNER = "completer "  # how the owner of a run of ours begins: a process's own name, which no header reaches
+OWNER = "completer "  # prefix of the owner of our own runs: no header reaches it
 BATCH = 100
 
 
@@ -36,7 +36,7 @@ def complete_stalled(
 
     Args:
         limit: bound of this call; a next call goes on.
-        idle_seconds: entries that nobody has run for less are left to their client. It doubles with every run that
+        idle_seconds: entries that ran within this time are left to their client. It doubles with every run that
             leaves the entry open, up to `LONGEST_SECONDS`; 0 runs all of them at once.
         on_progress: called with the number of entries seen so far.
 

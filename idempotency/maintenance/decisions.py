@@ -1,8 +1,8 @@
-"""What an operator may decide about an entry whose outcome is unknown, and what its caller hears from then on.
+"""Decisions of an operator about an entry whose outcome is unknown.
 
-Both decisions finish the entry for good: a retry with its key gets the stored answer and nothing is executed. Both
-are kept with the operator's name and reason in the entry's history, which nobody can change. Abandoning also has
-the handler undo what its steps committed (`Phases.on_abandon`), or is refused.
+Both finish the entry for good: a retry with its key gets the stored answer and nothing is executed. The operator's
+name and reason are recorded in the entry's history, which cannot be changed. Abandoning also has the handler undo
+the commits of its steps (`Phases.on_abandon`), or is refused.
 """
 
 import json
@@ -20,22 +20,21 @@ from idempotency.request.keys import digest_of
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
-RESOLVE_STATUSES = (200, 201, 204)  # not 202: that is not answered from the ledger, but by asking the handler
+RESOLVE_STATUSES = (200, 201, 204)  # not 202: the handler answers that, not the ledger
 
 
 class NotDecidable(Exception):
-    """The entry is finished, atomic, still running under its lease, or changed since the operator looked."""
+    """Error of an entry that is finished, atomic, running under its lease, or changed since it was shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Who decides, about what he saw, and why.
+    """Decision of an operator about the entry that they have seen.
 
     Attributes:
-        entry_id: the entry.
-        fence: its fencing number when the operator looked at it.
-        operator: his name, for the history.
-        note: his reason; not empty.
+        fence: fencing number of the entry when the operator saw it.
+        operator: their name, for the history.
+        note: their reason; not empty.
     """
 
     entry_id: int
@@ -45,12 +44,12 @@ class Decision:
 
 
 def resolve(decision: Decision, *, status: int, body: str, location: str = "") -> None:
-    """It happened: from now on the key is answered with this.
+    """Record that it happened: answer the key with this from now on.
 
     Args:
         status: one of `RESOLVE_STATUSES`.
         body: JSON, or empty for 204.
-        location: address of what was made; may be empty.
+        location: address of the new resource; may be empty.
 
     Raises:
         NotDecidable: see there.
@@ -70,11 +69,11 @@ def resolve(decision: Decision, *, status: int, body: str, location: str = "") -
 
 
 def abandon(decision: Decision) -> None:
-    """It did not happen and must not: from now on the key is answered with 409 `operation_abandoned`.
+    """Record that it did not happen and must not: answer the key with 409 `operation_abandoned`.
 
     Raises:
         NotDecidable: see there.
-        NotAbandonable: its handler cannot undo what it has begun; nothing changed.
+        NotAbandonable: its handler cannot undo its steps; nothing changed.
         ValueError: no reason.
     """
     problem = Problem(
@@ -88,7 +87,7 @@ def abandon(decision: Decision) -> None:
 
 
 def _undo(entry: LedgerEntry, digest: str) -> None:
-    """Let the handler end what its steps left open; where none has committed, there is nothing."""
+    """Let the handler undo its steps; none has committed where there is no recovery point."""
     if not entry.recovery_point:
         return
     phases = phases_named(entry.handler)
@@ -119,8 +118,8 @@ def _close(
     answer = encryption.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
     name = marker.key_of(digest)
     with transaction.atomic():
-        # before the entry is locked, because a step too locks its own rows first; one that goes on meanwhile has
-        # the lease again, and so the entry is not closed
+        # Undo before locking the entry, as a step locks its own rows first. A step that goes on meanwhile has the
+        # lease again, and so the entry is not closed.
         before(entry, digest)
         closed = ledger.close_by_hand(
             entry_id=decision.entry_id,

@@ -1,4 +1,4 @@
-"""Removes what is due, in bounded batches: bytes after `BODY_SECONDS`, whole keys after `TOMBSTONE_SECONDS`.
+"""Reaper of old bytes (`BODY_SECONDS`) and keys (`TOMBSTONE_SECONDS`), in bounded batches.
 
 Run it once an hour or so: ``manage.py idempotency reap``, or `reap` from a periodic task. Any number may run at
 once. Unfinished entries are never touched, however old.

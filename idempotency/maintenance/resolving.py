@@ -1,8 +1,7 @@
-"""Ends unfinished entries of handlers without recovery points, once their project knows how the outside decided.
+"""Resolution of unfinished entries without recovery points, once the project knows the outcome outside.
 
-A handler made of recovery points is run again until it knows (`idempotency.maintenance.completer`). One without is
-run again by its caller's retry alone; but who heard 202 mostly looks at the resource from then on, who heard of a
-refusal that is not kept (502) does something else, and retries no more.
+The completer runs a handler of recovery points again until it knows. Any other handler runs again only when its
+caller retries; but a caller who heard 202 looks at the resource, and one who heard 502 does something else.
 """
 
 from collections.abc import Callable
@@ -20,9 +19,9 @@ from idempotency.request.keys import digest_of
 from idempotency.response.answers import StoredResponse
 
 BATCH = 100
-IDLE_SECONDS = 120.0  # so long nobody has run a stalled entry: its caller's own retries come first
+IDLE_SECONDS = 120.0  # idle time of a stalled entry: its caller's own retries come first
 
-# without a body: who retries is shown the current state, as after a retry that ended the entry
+# no body: a retry is shown the current state, as after a retry that ended the entry
 ANSWER = StoredResponse(status=202, headers={}, body=None)
 
 
@@ -30,12 +29,12 @@ def resolve_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> in
     """End unfinished entries about subjects whose outcome is known by now.
 
     An uncertain one is finished: its caller, who heard 202, is shown the current state from then on. A stalled
-    one, whose caller heard a 5xx or nothing, is forgotten: the key is free, as after any 5xx, and what is done
-    under it begins with what is known. `about` names the subject; of an entry without one nothing is known.
+    one, whose caller heard a 5xx or nothing, is removed: the key is free, as after any 5xx. `about` names the
+    subject; an entry without one is left alone.
 
     Args:
-        is_known: given the subject, such as ``order:0190…``, whether its outcome is known and is no refusal, which
-            a retry has to hear and keep. It only reads.
+        is_known: given the subject, such as ``order:0190…``, says if its outcome is known and no refusal, which a
+            retry has to get and store. It only reads.
         limit: most entries to look at; the oldest come first.
 
     Returns:

@@ -5,7 +5,7 @@ import math
 
 
 def positive(text: str) -> int:
-    """A whole number from 1. Raises what argparse tells the operator in a sentence."""
+    """Parse a whole number from 1; raise argparse's error, which is shown to the operator."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
@@ -13,7 +13,7 @@ def positive(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A time from 0 that ends. Raises as `positive`."""
+    """Parse a finite number of seconds from 0; raise as `positive`."""
     number = float(text)
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError("must be a number of seconds, 0 or more")

@@ -1,17 +1,17 @@
-"""Refuse a decorator in the wrong place where it is written, with what to write instead."""
+"""Refusal of a decorator in the wrong place, where it is written, with what to write instead."""
 
 from inspect import Parameter, signature
 from typing import Any
 
 
 def refuse_wrong_use(view: Any) -> None:
-    """Refuse what is neither a function of plain Django nor a method of REST framework, as far as import shows.
+    """Refuse all but functions of plain Django and methods of REST framework, as far as import shows.
 
     Raises:
         TypeError: with what to write instead.
     """
     name = getattr(view, "__qualname__", repr(view))
-    if hasattr(view, "cls"):  # its callers are known inside it alone: here all would be guests
+    if hasattr(view, "cls"):  # it authenticates inside: here all callers would be guests
         raise TypeError(
             f"{name} is a view of Django REST framework. Write it as a class, decorate the class's method with "
             "idempotency.drf.idempotent, or let the class inherit from idempotency.drf.IdempotentMixin."
@@ -51,7 +51,7 @@ def refuse_functions(handler: Any) -> None:
         return
     parameters = list(signature(handler).parameters.values())
     if any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters[:2]):
-        return  # a decorator's, of which only the first call tells
+        return  # a decorator's wrapper: only the first call can show
     if len(parameters) < 2 or "request" not in parameters[1].name:
         raise TypeError(
             f"{name} is a function, and idempotency.drf.idempotent decorates a class's method, also in place of "

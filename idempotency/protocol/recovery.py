@@ -1,4 +1,4 @@
-"""Recovery points: a phased handler as steps, each of which is remembered, so that it resumes where it ended.
+"""Recovery points: a phased handler as steps, each stored, so that it resumes where it ended.
 
     charge = Phases("shop.charge")
 
@@ -16,9 +16,9 @@
         return charge.respond(request, {"amount_minor": …})
 
 A step ends with `NoOp` (go on with the next step), `RecoveryPoint` or `Response`. It may run again after a crash:
-an atomic one only if it did not commit, an outside one also if it did what it does outside; so it must ask, or use
-the same number again. A retry with the same key resumes, and so does `idempotency.maintenance.completer` when no
-retry comes. Where an operator abandons an entry, `on_abandon` ends what its steps left open.
+an atomic one only if it did not commit, an outside one also after its call; so it must ask, or use the same
+number again. A retry with the same key resumes, and so does `idempotency.maintenance.completer` when no retry
+comes. Where an operator abandons an entry, `on_abandon` undoes its steps.
 
 The vocabulary is that of Brandur Leach, "Implementing Stripe-like Idempotency Keys in Postgres" (October 2017).
 """
@@ -43,12 +43,12 @@ STEPS_MAX = 100  # a handler that walks in a circle is a fault of the program
 
 @dataclass(frozen=True, slots=True)
 class NoOp:
-    """Nothing to remember but that this step is done: go on with the next one, in the order of declaration."""
+    """Result of a step that is done: go on with the next one, in the order of declaration."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPoint:
-    """Go on at `name`; `data` (JSON) is added to what the later steps find in `progress.data`."""
+    """Result that goes on at `name`; `data` (JSON) is added to `progress.data` of the later steps."""
 
     name: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class RecoveryPoint:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer. 202 says that the outcome outside is not known: the entry stays open, and resumes here.
+    """Result that is the answer. 202: the outcome outside is not known; the entry stays open and resumes here.
 
     Only an outside step may say so: after an atomic one there would be no recovery point to resume from.
     """
@@ -77,10 +77,10 @@ StepResult = NoOp | RecoveryPoint | Response
 
 @dataclass(slots=True)
 class Progress:
-    """What a step is given.
+    """Progress of a handler, as a step gets it.
 
     Attributes:
-        data: what `respond` was called with, and what the steps before added; JSON.
+        data: the arguments of `respond`, and the additions of the steps before; JSON.
         key_digest: names the key; the same in every run, so ids can be derived from it.
         resumed: an earlier run of this handler ended unfinished.
     """
@@ -97,11 +97,11 @@ _registry: dict[str, "Phases"] = {}
 
 
 class NotAbandonable(Exception):
-    """What was begun cannot be taken back by closing its entry; the message tells the operator why."""
+    """Error of steps that cannot be undone; its message explains why to the operator."""
 
 
 class Phases:
-    """The steps of one handler, in the order of their declaration, by the recovery point at which each starts.
+    """Steps of one handler, in the order of their declaration, by the recovery point at which each starts.
 
     Args:
         name: unique in the project and never changed: entries in the ledger carry it. At most 96 characters.
@@ -120,24 +120,24 @@ class Phases:
         _registry[name] = self
 
     def atomic(self, point: str) -> Callable[[Step], Step]:
-        """A step that only writes to our database: it commits together with its recovery point or answer."""
+        """Declare a step that only writes to our database: it commits with its recovery point or answer."""
         return self._declare(point, in_transaction=True)
 
     def outside(self, point: str) -> Callable[[Step], Step]:
-        """A step that calls the outside world: no transaction is open, its result is committed after it."""
+        """Declare a step that calls the outside world: no transaction is open, its result is committed after."""
         return self._declare(point, in_transaction=False)
 
     def on_abandon(self, undo: Undo) -> Undo:
-        """What undoes the steps so far, in the transaction in which an operator abandons the entry.
+        """Declare a function that undoes the steps, in the transaction in which an operator abandons the entry.
 
         It raises `NotAbandonable` where they cannot be undone, and the entry stays as it is. Without it, only the
-        entry is closed, and whoever goes on with what the steps committed (a timer, say) still does.
+        entry is closed, and a timer, say, still goes on with what the steps committed.
         """
         self._undo = undo
         return undo
 
     def abandon(self, progress: Progress) -> None:
-        """Undo what the steps of an entry committed, inside the transaction that closes it.
+        """Undo the committed steps of an entry, inside the transaction that closes it.
 
         Raises:
             NotAbandonable: see `on_abandon`.
@@ -145,7 +145,7 @@ class Phases:
         self._undo(progress)
 
     def respond(self, request: HttpRequest, data: Mapping[str, Any]) -> HttpResponseBase:
-        """Run the steps, from the beginning or from where an earlier run ended; `data` counts the first time only.
+        """Run the steps, from the beginning or the last recovery point; `data` counts the first time only.
 
         Raises:
             RuntimeError: the view is not under `@idempotent(mode=<these Phases>)`.
@@ -156,11 +156,11 @@ class Phases:
         try:
             return self.run(exchange, data)
         except LeaseLost:
-            # finishing with this loses too, and gives the winner's answer if there is one by then
+            # finishing with this loses too, and then gives the winner's answer, if there is one
             return problem_response(in_progress(), request)
 
     def run(self, exchange: PhasedExchange, data: Mapping[str, Any]) -> HttpResponseBase:
-        """As `respond`, for a caller without a request.
+        """Run the steps as `respond` does, without a request.
 
         Raises:
             LeaseLost: nothing of the step that noticed it remains in our database.
@@ -170,7 +170,7 @@ class Phases:
             data=dict(exchange.recovery_data or data), key_digest=exchange.key_digest, resumed=exchange.resumed
         )
         if not exchange.recovery_point and not self._steps[point][1]:
-            self._mark(exchange, point, progress)  # before the outside is called, its arguments must be known
+            self._mark(exchange, point, progress)  # store the arguments before the outside is called
         for _ in range(STEPS_MAX):
             step, in_transaction = self._steps[point]
             run_step = self._step_inside if in_transaction else self._step_outside
@@ -246,10 +246,10 @@ class Phases:
 
 
 def phases_named(name: str) -> Phases | None:
-    """The `Phases` of this name, if the module that declares them has been imported."""
+    """Find the `Phases` of this name, if the module that declares them has been imported."""
     return _registry.get(name)
 
 
 def known_names() -> list[str]:
-    """Names of all that have been declared."""
+    """List the names of all declared `Phases`."""
     return sorted(_registry)

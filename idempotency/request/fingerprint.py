@@ -1,6 +1,6 @@
-"""Is this the same request? A keyed digest of what the caller asked for, stored beside the key.
+"""Fingerprint of a request: a keyed digest of its content, stored beside the key.
 
-Keyed (HMAC) so that the ledger does not let its reader test guesses of a body; never mixed into the key, or a
+It is keyed (HMAC), or a reader of the ledger could test guesses of a body; and never mixed into the key, or a
 changed body would run as a new request.
 """
 
@@ -19,7 +19,7 @@ FORM_NOISE = frozenset({"csrfmiddlewaretoken", "idempotency_token"})
 
 Fingerprint = bytes  # 32 bytes
 
-# made once: `json.loads` and `json.dumps` would make them anew for every body
+# made once: `json.loads` and `json.dumps` would make new ones for every body
 _decoder = json.JSONDecoder(
     object_pairs_hook=lambda pairs: {"object": sorted(pairs, key=lambda pair: pair[0])},
     parse_int=lambda text: {"number": text},
@@ -29,7 +29,7 @@ _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
 def canonical(request: HttpRequest) -> bytes:
-    """Method, path, query, content type and body of `request` as one unambiguous byte string.
+    """Join method, path, query, content type and body of `request` into one unambiguous byte string.
 
     JSON bodies that differ only in white space or member order are equal; form bodies are compared by their
     fields and files (a retried upload has a new boundary), without the CSRF token.
@@ -46,12 +46,12 @@ def canonical(request: HttpRequest) -> bytes:
 
 
 def fingerprint(content: bytes) -> Fingerprint:
-    """The digest that is stored, under the current `SECRET_KEY`."""
+    """Digest `content` under the current `SECRET_KEY`."""
     return _digest(content, settings.SECRET_KEY)
 
 
 def matches(stored: bytes, content: bytes) -> bool:
-    """Whether `stored` was made from `content`, under the current secret or one of `SECRET_KEY_FALLBACKS`."""
+    """Check if `stored` is a digest of `content`, under the current secret or a `SECRET_KEY_FALLBACKS`."""
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     return any(hmac.compare_digest(stored, _digest(content, secret)) for secret in secrets)
 
@@ -69,10 +69,10 @@ def _canonical_body(request: HttpRequest, media_type: str) -> bytes:
     if media_type == "application/json" or media_type.endswith("+json"):
         return _canonical_json(request.body)
     is_form = media_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
-    # Django parses the forms of POST alone; what REST framework has parsed of others is found in them too
+    # Django parses forms of POST only; REST framework fills the same attributes for other methods
     if is_form and (request.method == "POST" or request.POST or request.FILES):
         return _canonical_form(request)
-    with suppress(RawPostDataException):  # a form without fields, that REST framework has read
+    with suppress(RawPostDataException):  # a form without fields, already read by REST framework
         return request.body
     return b""
 
@@ -96,9 +96,9 @@ def _file_digest(upload: Any) -> str:
 
 
 def _canonical_json(body: bytes) -> bytes:
-    """`body` with members sorted and white space gone; numbers keep their spelling, so 1 and 1.0 differ.
+    """Sort members and drop white space; numbers keep their spelling, so 1 and 1.0 differ.
 
-    What is not JSON (the handler will say so) is taken as it is.
+    A body that is not JSON stays as it is: refusing it is the handler's part.
     """
     try:
         return _encoder.encode(_decoder.decode(body.decode())).encode()

@@ -1,4 +1,4 @@
-"""From header to key, from caller and route to scope. Pure: no request, no database."""
+"""Keys of headers, scopes of callers and routes, digests of both. Pure: no request, no database."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ REPETITIVE = (
 
 
 def parse_key(header: str | None) -> str:
-    """The key that an `Idempotency-Key` header carries, 1..255 visible ASCII characters.
+    """Read the key of an `Idempotency-Key` header, 1..255 visible ASCII characters.
 
     The quoted form is a string of RFC 8941, section 3.3.3 (February 2021), as in the IETF draft
     draft-ietf-httpapi-idempotency-key-header-07; the bare form is what most clients send. Both name the same key.
@@ -28,7 +28,7 @@ def parse_key(header: str | None) -> str:
     Raises:
         Problem: `idempotency_key_missing` or `idempotency_key_invalid`.
     """
-    value = (header or "").strip(" \t")  # RFC 9110, section 5.5: what else stands there is part of the value
+    value = (header or "").strip(" \t")  # RFC 9110, section 5.5: anything else is part of the value
     if not value:
         raise key_missing()
     if value.startswith('"'):
@@ -36,7 +36,7 @@ def parse_key(header: str | None) -> str:
         if quoted is None:
             raise key_invalid("it opens a quoted string but is not one")
         value = _ESCAPE.sub(r"\1", quoted[1])
-    elif "," in value:  # RFC 9110, section 5.3: so arrives what a client wrote on two lines
+    elif "," in value:  # RFC 9110, section 5.3: two header lines arrive joined by a comma
         raise key_invalid(
             "it has a comma, or stands on two lines; send one line, and a key with a comma in quotes"
         )
@@ -50,9 +50,9 @@ def parse_key(header: str | None) -> str:
 
 
 def is_hard_to_guess(key: str) -> bool:
-    """Whether a key can stand alone: a UUID, or 122 bits of URL-safe base64 or of hexadecimal digits.
+    """Check if a key can stand alone: a UUID, or 122 bits of URL-safe base64 or hexadecimal digits.
 
-    A UUID is 32 hexadecimal digits. What compresses as no random key does is a pattern, however long it is.
+    A UUID is 32 hexadecimal digits. A key that compresses better than random ones is a pattern, however long.
     """
     if not _URL_SAFE.fullmatch(key):
         return False
@@ -64,29 +64,29 @@ def is_hard_to_guess(key: str) -> bool:
 
 
 def scope_of(*, principal: str, method: str, route: str) -> str:
-    """Where a key is unique: one caller, one method, one route (the pattern, not the path)."""
+    """Name the scope of a key: one caller, one method, one route (the pattern, not the path)."""
     return f"{principal} {method} {route}"
 
 
 def token_scope_of(*, principal: str) -> str:
-    """Where a one-time token is unique: one caller, whatever it is used for."""
+    """Name the scope of a one-time token: one caller, whatever it is used for."""
     return f"{principal} token"
 
 
 def digest_of(*, scope: str, key: str) -> str:
-    """Names (scope, key) in Redis, logs and admin without showing the key: 64 hexadecimal characters."""
+    """Name (scope, key) in Redis, logs and admin without showing the key: 64 hexadecimal characters."""
     return hashlib.sha256(f"{scope}\x00{key}".encode()).hexdigest()
 
 
 def session_digest(session_key: str) -> str:
-    """Names a session in a scope without showing the key that opens it."""
+    """Name a session in a scope without showing the key that opens it."""
     return hashlib.sha256(session_key.encode()).hexdigest()[:32]
 
 
 def lock_id_of(digest: str, *, schema: str = "") -> int:
-    """The advisory lock of a key: 64 bits of a digest, signed as PostgreSQL's bigint is.
+    """Number the advisory lock of a key: 64 bits of a digest, signed like PostgreSQL's bigint.
 
-    Two keys that share it (one pair in 2**64) could at worst hear "in progress" about each other.
+    Two keys that share it (one pair in 2**64) could at worst get "in progress" about each other.
 
     Args:
         schema: of the ledger (`names.schema`): all schemas of a database share its advisory locks.

@@ -1,4 +1,4 @@
-"""Name the caller, the first part of a key's scope; and keep their session in step with the stored answer."""
+"""Caller of a keyed call: their name, the first part of a key's scope, and their session."""
 
 import json
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def principal_of(request: Any) -> str:
         request: a Django or DRF request that authentication has seen.
 
     Raises:
-        RuntimeError: there is a caller, and no stable name for them; two callers' equal keys would meet.
+        RuntimeError: the caller has no stable name; equal keys of two callers would meet.
     """
     named = config().principal
     if named is not None:
@@ -46,11 +46,11 @@ def principal_of(request: Any) -> str:
     if authenticated and getattr(user, "pk", None) is not None:
         return f"user:{user.pk}"
     auth = getattr(request, "auth", None)
-    if auth and auth is not True:  # True says that a credential was good, and not whose it was
+    if auth and auth is not True:  # True says that a credential is valid, but not whose
         return f"auth:{_digest_of(auth)}"
     if authenticated:
         raise RuntimeError(
-            "This request's user has no primary key that would tell it from others. Name a function in "
+            "This request's user has no primary key to identify it by. Name a function in "
             "IDEMPOTENCY['PRINCIPAL']."
         )
     key = _session_key_of(request)
@@ -58,7 +58,7 @@ def principal_of(request: Any) -> str:
 
 
 def caller_of(request: Any) -> str:
-    """`principal_of`, for a call that needs a key.
+    """Name the caller of a call that needs a key, as `principal_of`.
 
     Raises:
         AnonymousRefused: nothing names the caller, and ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
@@ -71,13 +71,13 @@ def caller_of(request: Any) -> str:
 
 
 def _session_key_of(request: Any) -> str | None:
-    """The key of a session that is stored; None where the cookie names none, or one that is gone."""
+    """Return the key of a stored session; None where the cookie names none, or one that is gone."""
     session = getattr(request, "session", None)
     if session is None:
         return None
     if isinstance(session, SignedCookie):
         raise RuntimeError(
-            "A session of signed cookies has another key after each change, so it does not tell who is calling. "
+            "A session of signed cookies has another key after each change, so it does not identify the caller. "
             "Use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL']."
         )
     session.keys()  # loads it: only then does Django forget a key under which nothing is stored
@@ -86,7 +86,7 @@ def _session_key_of(request: Any) -> str | None:
 
 
 def _digest_of(auth: Any) -> str:
-    """Keyed, for a credential may be short; the same for all tokens of one `sub` (RFC 7519, section 4.1.2)."""
+    """Digest a credential, keyed as it may be short; the same for all tokens of one `sub` (RFC 7519, 4.1.2)."""
     if isinstance(auth, Model):
         text = f"{auth._meta.label} {auth.pk}"
     elif isinstance(auth, Mapping):
@@ -110,19 +110,19 @@ def _text_of(auth: Any) -> str:
 
 
 def is_in_our_database(store: type[Any]) -> bool:
-    """Whether sessions of this class are rows that can share a commit with the ledger, and nothing beside them."""
+    """Check if sessions of this class are only rows, which can share a commit with the ledger."""
     is_database = issubclass(store, DatabaseSession) and not issubclass(store, CachedSession)
     return is_database and router.db_for_write(store.get_model_class()) == DEFAULT_DB_ALIAS
 
 
 def was_answered(session: Any, *, scope: str, key: str) -> bool:
-    """Whether an anonymous call of this scope and key began this session."""
+    """Check if an anonymous call of this scope and key began this session."""
     answered = session.get(ANSWERED)
     return answered is not None and answered == digest_of(scope=scope, key=key)
 
 
 class Visit:
-    """What a handler does to the session of its request.
+    """Session of a request, kept in step with the stored answer: a replay leads where the first answer led.
 
     Args:
         request: Django's, or None; before the handler runs.
@@ -135,7 +135,7 @@ class Visit:
     def save(self) -> None:
         """Save the changes inside the open transaction; SessionMiddleware would save them after the commit.
 
-        A session without a key is left to the middleware: until its cookie arrives, nobody can come back to it.
+        A session without a key is left to the middleware: until its cookie arrives, it cannot be used again.
         """
         session = self._changed()
         if session is not None and session.session_key is not None and is_in_our_database(type(session)):
@@ -143,7 +143,7 @@ class Visit:
                 session.save()
 
     def undo(self) -> None:
-        """Forget the changes of a run that was undone, in place of which another's answer is given."""
+        """Drop the changes of a run that was undone, in place of which another answer is given."""
         session = self._changed()
         if session is not None:
             self._request.session = type(session)(self._key)

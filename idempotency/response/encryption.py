@@ -25,11 +25,11 @@ _SEALED = b"S"  # how a sealed value in Redis begins; then the key's id and a li
 
 
 class EncryptionError(ValueError):
-    """A stored answer cannot be opened: its key is no longer in BODY_KEYS, or the bytes are not what we wrote."""
+    """Error of a stored answer that cannot be opened: its key is not in BODY_KEYS, or it was changed."""
 
 
 def seal(answer: StoredResponse, *, digest: str) -> StoredResponse:
-    """`answer` with its body encrypted under the first key; unchanged if there is no key or no body.
+    """Encrypt the body of `answer` under the first key; nothing changes without a key or a body.
 
     Args:
         answer: as the handler gave it.
@@ -42,7 +42,7 @@ def seal(answer: StoredResponse, *, digest: str) -> StoredResponse:
 
 
 def unseal(answer: StoredResponse, *, digest: str) -> StoredResponse:
-    """The inverse of `seal`.
+    """Invert `seal`.
 
     Raises:
         EncryptionError: see there.
@@ -53,7 +53,7 @@ def unseal(answer: StoredResponse, *, digest: str) -> StoredResponse:
 
 
 def seal_for_redis(value: bytes, *, name: str) -> bytes:
-    """`value` as it is written to Redis under `name`: sealed where there are keys, else as it is."""
+    """Seal `value` for Redis under `name`, where there are keys."""
     if not config().body_keys:
         return value
     key_id, sealed = _sealed(value, name)
@@ -61,7 +61,7 @@ def seal_for_redis(value: bytes, *, name: str) -> bytes:
 
 
 def open_from_redis(value: bytes, *, name: str) -> bytes:
-    """The inverse of `seal_for_redis`. Anybody who can write to Redis can write a value without a seal.
+    """Invert `seal_for_redis`. Anyone who can write to Redis can write a value without a seal.
 
     Raises:
         EncryptionError: there are keys, and `value` is not sealed under one of them for this name.
@@ -75,7 +75,7 @@ def open_from_redis(value: bytes, *, name: str) -> bytes:
 
 
 def rewrap(body: bytes, *, key_id: str, digest: str) -> tuple[bytes, str]:
-    """Sealed bytes with their data key wrapped under the first key, and that key's id.
+    """Wrap the data key of sealed bytes under the first key; return the bytes and that key's id.
 
     Raises:
         EncryptionError: `key_id` is not in BODY_KEYS, or the bytes are not what we wrote.
@@ -87,7 +87,7 @@ def rewrap(body: bytes, *, key_id: str, digest: str) -> tuple[bytes, str]:
 
 
 def _sealed(plain: bytes, associated: str) -> tuple[str, bytes]:
-    """The id of the newest key, and the wrapped data key with what it encrypts."""
+    """Encrypt under a fresh data key; return the id of the key that wraps it, and the bytes."""
     key_id, key = next(iter(keyring(tuple(config().body_keys.items())).items()))
     data_key = os.urandom(KEY_BYTES)
     return key_id, _encrypt(key, data_key, associated) + _encrypt(data_key, plain, associated)

@@ -1,4 +1,4 @@
-"""Values that must not be kept: replaced in an answer before it is stored, cut from what PostgreSQL told.
+"""Redaction of values that must not be stored: in answers, and in the errors of PostgreSQL.
 
 The first caller gets the answer as the handler made it; a replay, the ledger, Redis and the admin have the mask.
 """
@@ -18,14 +18,14 @@ _FRAMED = re.compile(rf"\n( +\| ){_DETAIL}[^\n]*(?:\n(?!\1\n\1{_END})\1[^\n]*)*"
 
 
 def without_details(text: str) -> str:
-    """An error's message, or a traceback, with only the first line of what PostgreSQL told: others have values."""
+    """Cut an error's text or traceback to the first line of PostgreSQL's message: the others have values."""
     return _DETAILS.sub("", _FRAMED.sub("", text))
 
 
 def redacted(body: bytes, *, content_type: str, names: tuple[str, ...]) -> bytes:
-    """`body` with the value of every JSON member of these names, at any depth, replaced by `MASK`.
+    """Replace the value of every JSON member of these names, at any depth, by `MASK`.
 
-    Anything but JSON is returned as it is, and so are bytes in which no such member stands.
+    Anything but JSON is returned as it is, and so are bytes without such a member.
     """
     media_type = content_type.split(";", 1)[0].strip().lower()
     if not names or not (media_type == "application/json" or media_type.endswith("+json")):

@@ -1,4 +1,4 @@
-"""``manage.py idempotency show|reap|complete|resolve|abandon|rewrap|forget-redis``: the ledger from a terminal."""
+"""Command ``manage.py idempotency show|reap|complete|resolve|abandon|rewrap|forget-redis``."""
 
 import argparse
 import getpass
@@ -22,7 +22,7 @@ FOUND_MAX = 20
 
 
 class Command(BaseCommand):
-    """Every subcommand is bounded and may be run again, also at the same time."""
+    """Command over the ledger; each subcommand is bounded and may be run again, also at the same time."""
 
     help = "Look at the idempotency ledger, clear it, and decide about entries whose outcome is unknown."
 
@@ -44,11 +44,11 @@ class Command(BaseCommand):
         resolving.add_argument("--location", default="")
         abandoning = actions.add_parser("abandon", help="it did not happen: answer its key with 409 from now on")
         for decision in (resolving, abandoning):
-            decision.add_argument("entry", help="#number, as `show` tells it")
-            decision.add_argument("--note", required=True, help="why; kept in the history")
-            decision.add_argument("--operator", help="who decides (who is logged in here)")
+            decision.add_argument("entry", help="#number, as `show` prints it")
+            decision.add_argument("--note", required=True, help="why; recorded in the history")
+            decision.add_argument("--operator", help="name of the operator (default: the login name)")
         actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
-        actions.add_parser("forget-redis", help="after a restore: believe nothing that Redis has now")
+        actions.add_parser("forget-redis", help="after a restore: ignore all that Redis has now")
 
     def handle(self, *args: Any, **options: Any) -> None:
         getattr(self, f"_{options['action'].replace('-', '_')}")(options)
@@ -83,8 +83,8 @@ class Command(BaseCommand):
             idle_seconds=options["idle_seconds"],
             on_progress=lambda done: self._progress("entries", done),
         )
-        told = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
-        self.stdout.write(told or "nothing is stalled")
+        found = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
+        self.stdout.write(found or "nothing is stalled")
         if failed := results.get("failed"):
             raise CommandError(f"{failed} could not be completed: the log says why. They are tried again later.")
 
@@ -110,9 +110,9 @@ class Command(BaseCommand):
                 break
         self.stdout.write(f"{done} answers are under the newest key now")
         if lost:
-            told = ", ".join(f"{count} under {key_id!r}" for key_id, count in sorted(lost.items()))
+            by_key = ", ".join(f"{count} under {key_id!r}" for key_id, count in sorted(lost.items()))
             raise CommandError(
-                f"Not opened, and left as they are: {told}. BODY_KEYS lacks such a key, or has another one."
+                f"Not opened, and left as they are: {by_key}. BODY_KEYS lacks such a key, or has another one."
             )
 
     def _forget_redis(self, options: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ class Command(BaseCommand):
         decision = Decision(
             entry_id=entry.pk,
             fence=entry.fence,
-            operator=f"operator {options['operator'] or _who_is_logged_in()}",
+            operator=f"operator {options['operator'] or _login_name()}",
             note=options["note"],
         )
         try:
@@ -147,15 +147,15 @@ class Command(BaseCommand):
             self.stderr.write(f"\r{what}: {count}", ending="")
 
 
-def _who_is_logged_in() -> str:
+def _login_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # as in a container, whose user id has no name
-        raise CommandError("Nothing here tells who you are: say who decides with --operator.") from None
+        raise CommandError("No login name here: give the operator's name with --operator.") from None
 
 
 def _number(text: str) -> int:
     try:
         return int(text.lstrip("#"))
     except ValueError:
-        raise CommandError(f"{text!r} is no entry's number; `show` tells it.") from None
+        raise CommandError(f"{text!r} is no entry's number; `show` prints it.") from None
