@@ -8,19 +8,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
 from idempotency.conf import Config, config
-from idempotency.errors import in_progress, key_reused, result_expired
+from idempotency.errors import in_progress, key_invalid, key_reused, key_weak, result_expired, token_unknown
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
+from idempotency.protocol import tokens
 from idempotency.redis import marker
 from idempotency.redis.wakeups import subscriber
 from idempotency.request import fingerprint, keys
-from idempotency.request.principal import ANONYMOUS, Visit
+from idempotency.request.principal import ANONYMOUS, Visit, caller_of, was_answered
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
@@ -221,3 +223,47 @@ def owner() -> str:
 @lru_cache(maxsize=1)
 def _host() -> str:
     return socket.gethostname()
+
+
+def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
+    """Return (scope, key), by the Idempotency-Token (header or form field), else the Idempotency-Key.
+
+    Args:
+        caller: the request that authentication has seen: REST framework's, where there is one.
+
+    Raises:
+        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
+    """
+    principal = caller_of(caller)  # authentication comes before the key
+    # from META: `request.headers` would build a mapping of all of them first
+    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
+    header = request.META.get("HTTP_IDEMPOTENCY_KEY")
+    if token is None:
+        key = keys.parse_key(header)
+        # a token counts once by whichever header it comes
+        taken = tokens.issued_here(key, principal=principal) if keys.may_be_token(key) else None
+        if taken is None:
+            if principal == ANONYMOUS and not keys.is_hard_to_guess(key):
+                raise key_weak()
+            return _scope_of(request, caller=caller, principal=principal, key=key), key
+    else:
+        taken = tokens.read(token, principal=principal)
+        if header is not None:
+            raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
+    if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
+        raise token_unknown()
+    return taken.scope, taken.key
+
+
+def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
+    """Return the caller's scope at this route; the anonymous one, if their key was answered before the session."""
+    route = request.resolver_match.route if request.resolver_match else request.path
+    before = keys.scope_of(principal=ANONYMOUS, method=request.method or "", route=route)
+    if principal.startswith("session:") and was_answered(caller.session, scope=before, key=key):
+        return before
+    return keys.scope_of(principal=principal, method=request.method or "", route=route)
+
+
+def _token_of_form(request: HttpRequest) -> str | None:
+    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
+    return request.POST.get("idempotency_token") if is_form else None

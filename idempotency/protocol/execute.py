@@ -18,10 +18,9 @@ from django.http.response import HttpResponseBase
 from idempotency.modes import ATOMIC, Mode
 from idempotency.observability import tracing
 from idempotency.protocol.atomic import AtomicExchange
-from idempotency.protocol.exchange import Exchange
+from idempotency.protocol.exchange import Exchange, identify
 from idempotency.protocol.phases import PhasedExchange
 from idempotency.protocol.recovery import Phases
-from idempotency.protocol.tokens import identify
 from idempotency.request import fingerprint
 
 log = logging.getLogger("idempotency")

@@ -1,28 +1,23 @@
-"""Scope and key of a request (`identify`), and one-time tokens: keys that the server hands out.
+"""One-time tokens: keys that the server hands out, for forms and for clients that cannot make one.
 
-Tokens are for forms and for clients that cannot make a key. A token is signed, names its holder and expires; it
-is stored nowhere before its use. Its use is the ledger's claim on it, so the unique constraint that makes a key
-count once makes a token count once, with Redis there or not. The scope of a token is its holder alone: used for a
-second, different call it is a reused key.
+A token is signed, names its holder and expires; it is stored nowhere before its use. Its use is the ledger's claim
+on it, so the unique constraint that makes a key count once makes a token count once, with Redis there or not. The
+scope of a token is its holder alone: used for a second, different call it is a reused key.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
-from typing import Any
 
 from django.core import signing
-from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
 from idempotency.conf import config
-from idempotency.errors import Problem, key_invalid, key_weak, token_unknown
+from idempotency.errors import Problem, token_unknown
 from idempotency.ledger import find
 from idempotency.names import schema
-from idempotency.request.keys import is_hard_to_guess, parse_key, scope_of, token_scope_of
-from idempotency.request.principal import ANONYMOUS, caller_of, was_answered
-
-_SEPARATOR, _SEPARATORS = ":", 2  # of Django's signer: value, time and signature
+from idempotency.request.keys import token_scope_of
+from idempotency.request.principal import ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +40,6 @@ class Taken:
     key: str
     scope: str
     expired: bool
-
-
-def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
-    """Return (scope, key), by the Idempotency-Token (header or form field), else the Idempotency-Key.
-
-    Args:
-        caller: the request that authentication has seen: REST framework's, where there is one.
-
-    Raises:
-        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
-    """
-    principal = caller_of(caller)  # authentication comes before the key
-    # from META: `request.headers` would build a mapping of all of them first
-    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
-    header = request.META.get("HTTP_IDEMPOTENCY_KEY")
-    if token is None:
-        key = parse_key(header)
-        # a token counts once by whichever header it comes
-        if (taken := issued_here(key, principal=principal)) is None:
-            if principal == ANONYMOUS and not is_hard_to_guess(key):
-                raise key_weak()
-            return _scope_of(request, caller=caller, principal=principal, key=key), key
-    else:
-        taken = read(token, principal=principal)
-        if header is not None:
-            raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
-    if taken.expired and find(scope=taken.scope, key=taken.key) is None:
-        raise token_unknown()
-    return taken.scope, taken.key
 
 
 def issue(principal: str, *, intent: str = "") -> Token:
@@ -117,8 +83,6 @@ def read(token: str, *, principal: str) -> Taken:
 
 def issued_here(key: str, *, principal: str) -> Taken | None:
     """Read an `Idempotency-Key` that is a token; None for a key of the caller's own making."""
-    if key.count(_SEPARATOR) != _SEPARATORS:
-        return None
     try:
         return read(key, principal=principal)
     except Problem:
@@ -133,17 +97,3 @@ def _signer(principal: str) -> signing.TimestampSigner:
     tenant = schema()  # two tenants may each have a caller of this name
     holder = f"{tenant}/{principal}" if tenant else principal
     return signing.TimestampSigner(salt=f"idempotency.token.{holder}")
-
-
-def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
-    """Return the caller's scope at this route; the anonymous one, if their key was answered before the session."""
-    route = request.resolver_match.route if request.resolver_match else request.path
-    before = scope_of(principal=ANONYMOUS, method=request.method or "", route=route)
-    if principal.startswith("session:") and was_answered(caller.session, scope=before, key=key):
-        return before
-    return scope_of(principal=principal, method=request.method or "", route=route)
-
-
-def _token_of_form(request: HttpRequest) -> str | None:
-    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
-    return request.POST.get("idempotency_token") if is_form else None

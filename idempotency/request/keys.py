@@ -63,6 +63,11 @@ def is_hard_to_guess(key: str) -> bool:
     return len(deflate.compress(key.encode()) + deflate.flush()) >= REPETITIVE * len(key)
 
 
+def may_be_token(key: str) -> bool:
+    """Check if a key has the form of Django's signer: value, time and signature."""
+    return key.count(":") == 2
+
+
 def scope_of(*, principal: str, method: str, route: str) -> str:
     """Name the scope of a key: one caller, one method, one route (the pattern, not the path)."""
     return f"{principal} {method} {route}"
