@@ -14,30 +14,15 @@ from django.utils.module_loading import import_string
 
 from idempotency.conf import MARKED, Config, parse
 from idempotency.middleware import is_named, keyed_form
-from idempotency.models import LedgerEntry
 from idempotency.request.principal import is_in_our_database
 
 MIDDLEWARE = "idempotency.middleware.IdempotencyMiddleware"
-
 
 GZIP = "django.middleware.gzip.GZipMiddleware"
 SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 WHO = "the caller must be known when a key is looked up"
-
-UNIQUE = "ledger_one_entry_per_scope_and_key"
-
-# values that keep statements and their parameters out of PostgreSQL's log; None or empty: not loaded
-QUIET: dict[str, tuple[str | None, ...]] = {
-    "log_min_error_statement": ("panic",),
-    "log_error_verbosity": ("terse",),
-    "log_statement": ("none", "ddl"),
-    "log_min_duration_statement": ("-1",),
-    "log_min_duration_sample": ("-1",),
-    "log_transaction_sample_rate": ("0",),
-    "auto_explain.log_min_duration": ("-1", "", None),
-}
 
 
 @register(Tags.compatibility)
@@ -193,60 +178,6 @@ def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             "another tenant's caller with the same id and key.",
             hint="Put 'idempotency' into TENANT_APPS and into SHARED_APPS.",
             id="idempotency.E009",
-        )
-    ]
-
-
-@register(Tags.database)
-def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that the constraint that decides is there: a restored dump may have lost it."""
-    if DEFAULT_DB_ALIAS not in (databases or ()):
-        return []
-    connection = connections[DEFAULT_DB_ALIAS]
-    if connection.vendor != "postgresql":
-        return [
-            Error(
-                f"The default database is {connection.vendor}; the ledger needs PostgreSQL.", id="idempotency.E006"
-            )
-        ]
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [LedgerEntry._meta.db_table])
-        if not cursor.fetchone()[0]:
-            return []  # not migrated yet: `migrate` runs this check too
-        cursor.execute(
-            "SELECT count(*) FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
-            " WHERE conname = %s AND conrelid = to_regclass(%s) AND indisvalid",
-            [UNIQUE, LedgerEntry._meta.db_table],
-        )
-        if cursor.fetchone()[0]:
-            return []
-    return [
-        Error(
-            f"The unique constraint {UNIQUE!r} is missing from {LedgerEntry._meta.db_table}: nothing would stop a "
-            "second execution.",
-            hint="Restore it: ALTER TABLE … ADD CONSTRAINT … UNIQUE (key, scope).",
-            id="idempotency.E007",
-        )
-    ]
-
-
-@register(Tags.database)
-def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
-    connection = connections[DEFAULT_DB_ALIAS]
-    if DEFAULT_DB_ALIAS not in (databases or ()) or connection.vendor != "postgresql":
-        return []
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
-        loud = [f"{name} = {value}" for name, value in cursor.fetchall() if value not in QUIET[name]]
-    if not loud:
-        return []
-    return [
-        Advice(
-            f"PostgreSQL writes statements or values of them into its log: {', '.join(loud)}.",
-            hint="Keys, stored answers and payers stand in them. Set in postgresql.conf, or as superuser by ALTER "
-            "ROLE … SET: log_min_error_statement = panic, log_error_verbosity = terse; leave the others off.",
-            id="idempotency.W002",
         )
     ]
 

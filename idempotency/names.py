@@ -1,4 +1,4 @@
-"""Names in Redis: all begin with a `prefix`, so that no two owners share one.
+"""Prefix of names in Redis, so that no two owners share one.
 
     <cache>:<database>[/<schema>]        myapp:1:payonce:shop/tenant_b
 

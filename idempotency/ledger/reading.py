@@ -1,4 +1,4 @@
-"""Reads of the ledger, each one statement."""
+"""Queries of the ledger, each one statement."""
 
 import json
 from typing import Any

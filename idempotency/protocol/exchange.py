@@ -31,7 +31,7 @@ POLL_SECONDS = 0.25  # between two looks while Redis, which would wake us, is aw
 
 
 class Exchange(ABC):
-    """One keyed call while it is answered; `AtomicExchange` and `PhasedExchange` are its strategies.
+    """Keyed call while it is answered; `AtomicExchange` and `PhasedExchange` are its strategies.
 
     Attributes:
         key_digest: 64 hexadecimal characters that name (scope, key); safe to log and to derive ids from.

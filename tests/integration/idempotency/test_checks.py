@@ -18,15 +18,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from idempotency.checks import (
-    MIDDLEWARE,
-    UNIQUE,
-    check_atomic_requests,
-    check_callers,
-    check_constraint,
-    check_keyed_views,
-    check_server_log,
-)
+from idempotency.checks import MIDDLEWARE, check_atomic_requests, check_callers, check_keyed_views
+from idempotency.ledger.checks import check_constraint, check_server_log
+from idempotency.ledger.claiming import UNIQUE
 from idempotency.views import idempotent, not_keyed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]

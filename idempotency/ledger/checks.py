@@ -1,0 +1,75 @@
+"""System checks of the ledger's database: its constraint and its log."""
+
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import Warning as Advice
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from idempotency.ledger.claiming import UNIQUE
+from idempotency.models import LedgerEntry
+
+# values that keep statements and their parameters out of PostgreSQL's log; None or empty: not loaded
+QUIET: dict[str, tuple[str | None, ...]] = {
+    "log_min_error_statement": ("panic",),
+    "log_error_verbosity": ("terse",),
+    "log_statement": ("none", "ddl"),
+    "log_min_duration_statement": ("-1",),
+    "log_min_duration_sample": ("-1",),
+    "log_transaction_sample_rate": ("0",),
+    "auto_explain.log_min_duration": ("-1", "", None),
+}
+
+
+@register(Tags.database)
+def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the constraint that decides is there: a restored dump may have lost it."""
+    if DEFAULT_DB_ALIAS not in (databases or ()):
+        return []
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":
+        return [
+            Error(
+                f"The default database is {connection.vendor}; the ledger needs PostgreSQL.", id="idempotency.E006"
+            )
+        ]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [LedgerEntry._meta.db_table])
+        if not cursor.fetchone()[0]:
+            return []  # not migrated yet: `migrate` runs this check too
+        cursor.execute(
+            "SELECT count(*) FROM pg_constraint JOIN pg_index ON conindid = indexrelid"
+            " WHERE conname = %s AND conrelid = to_regclass(%s) AND indisvalid",
+            [UNIQUE, LedgerEntry._meta.db_table],
+        )
+        if cursor.fetchone()[0]:
+            return []
+    return [
+        Error(
+            f"The unique constraint {UNIQUE!r} is missing from {LedgerEntry._meta.db_table}: nothing would stop a "
+            "second execution.",
+            hint="Restore it: ALTER TABLE … ADD CONSTRAINT … UNIQUE (key, scope).",
+            id="idempotency.E007",
+        )
+    ]
+
+
+@register(Tags.database)
+def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    if DEFAULT_DB_ALIAS not in (databases or ()) or connection.vendor != "postgresql":
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
+        loud = [f"{name} = {value}" for name, value in cursor.fetchall() if value not in QUIET[name]]
+    if not loud:
+        return []
+    return [
+        Advice(
+            f"PostgreSQL writes statements or values of them into its log: {', '.join(loud)}.",
+            hint="Keys, stored answers and payers stand in them. Set in postgresql.conf, or as superuser by ALTER "
+            "ROLE … SET: log_min_error_statement = panic, log_error_verbosity = terse; leave the others off.",
+            id="idempotency.W002",
+        )
+    ]
