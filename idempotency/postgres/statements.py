@@ -9,7 +9,7 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connectio
 from django.db.models import Model
 from psycopg.pq import TransactionStatus
 
-from idempotency.postgres import plans
+from idempotency.postgres import prepared
 from idempotency.postgres.cursors import cursor_of
 
 M = TypeVar("M", bound=Model)
@@ -66,8 +66,8 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
         return _sent(database, statements, commit=commit)
     except DatabaseError as error:
         state = getattr(error.__cause__, "sqlstate", None)
-        if state in plans.GONE_BAD:
-            plans.give_up(database.connection)
+        if state in prepared.STALE:
+            prepared.stop(database.connection)
         if commit and state == DIVISION_BY_ZERO:
             raise UnexpectedRows("none was changed that must be") from error
         raise
@@ -79,7 +79,7 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
     raw = database.connection
     texts = [_sure(statement) if commit else statement.sql for statement in statements]
     with database.wrap_database_errors:
-        texts = plans.calls(raw, texts)
+        texts = prepared.texts(raw, texts)
     values = [value for statement in statements for value in statement.parameters]
     begins = _begins_here(database)
     if begins:

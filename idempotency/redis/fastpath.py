@@ -18,7 +18,7 @@ from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 from idempotency.conf import config
 from idempotency.observability import metrics
 from idempotency.redis.breaker import Breaker
-from idempotency.redis.line import line_of
+from idempotency.redis.connection import connection_of
 
 log = logging.getLogger(__name__)
 
@@ -42,32 +42,32 @@ class Script:
 
     def __call__(self, redis: Any, keys: list[str], arguments: list[Any]) -> Any:
         """Run it and return its answer."""
-        line = line_of(redis)
-        ask = redis.execute_command if line is None else line.ask
+        connection = connection_of(redis)
+        ask = redis.execute_command if connection is None else connection.ask
         parts = (len(keys), *keys, *arguments)
         try:
             answer = ask("EVALSHA", self.sha, *parts)
         except NoScriptError:  # a fresh or flushed server
-            if line is not None:
-                line.known.clear()
+            if connection is not None:
+                connection.known.clear()
             answer = ask("EVAL", self.text, *parts)
-        if line is not None:
-            line.known.add(self.sha)
+        if connection is not None:
+            connection.known.add(self.sha)
         return answer
 
-    def tell(self, redis: Any, keys: list[str], arguments: list[Any]) -> None:
+    def send_nowait(self, redis: Any, keys: list[str], arguments: list[Any]) -> None:
         """Have it run, without waiting for it where that can be had; a probe of the breaker's waits."""
-        line = line_of(redis)
-        if line is None or self.sha not in line.known or not breaker.is_closed:
+        connection = connection_of(redis)
+        if connection is None or self.sha not in connection.known or not breaker.is_closed:
             self(redis, keys, arguments)
         else:
-            line.tell("EVALSHA", self.sha, len(keys), *keys, *arguments)
+            connection.send_nowait("EVALSHA", self.sha, len(keys), *keys, *arguments)
 
 
 def get(redis: Any, key: str) -> Any:
     """What stands at `key`: bytes, or None; in order with what this thread told."""
-    line = line_of(redis)
-    return redis.get(key) if line is None else line.ask("GET", key)
+    connection = connection_of(redis)
+    return redis.get(key) if connection is None else connection.ask("GET", key)
 
 
 def client() -> Any:

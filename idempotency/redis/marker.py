@@ -95,7 +95,7 @@ def finish(
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
         value = encryption.seal_for_redis(_written(fingerprint, answer), name=name)
-        run = _finish_script if wait else _finish_script.tell
+        run = _finish_script if wait else _finish_script.send_nowait
         attempt(lambda redis: run(redis, [name], [value, milliseconds]))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from idempotency.observability.background import Worker
 from idempotency.redis import fastpath
-from idempotency.redis.line import hang_up
+from idempotency.redis.connection import hang_up
 
 READY_SECONDS = 1.0  # for the server to confirm a subscription
 READ_SECONDS = 5.0  # how often the idle reader looks whether it is still needed

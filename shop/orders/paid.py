@@ -6,9 +6,9 @@ cannot become untrue, because a paid order never becomes payable again. Without 
 
 from uuid import UUID
 
-from idempotency.redis.marks import Mark
+from idempotency.redis.paid_marker import PaidMarker
 
-_PAID = Mark(kind="order-paid")
+_PAID = PaidMarker(kind="order-paid")
 
 
 def remember_paid(*, order_id: UUID, user_id: int) -> None:

@@ -153,7 +153,7 @@ def _ask(sku: str, user_id: int, *, lease_seconds: float) -> Any:
 
 def _send_nowait(script: Script, sku: str, *arguments: int) -> None:
     """Run without waiting: the lease or `reconcile` makes up for a lost command."""
-    fastpath.attempt(lambda redis: script.tell(redis, _keys(sku), list(arguments)))
+    fastpath.attempt(lambda redis: script.send_nowait(redis, _keys(sku), list(arguments)))
 
 
 def _keys(sku: str) -> list[str]:

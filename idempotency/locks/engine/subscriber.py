@@ -23,8 +23,8 @@ from idempotency.locks.engine.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECO
 from idempotency.locks.engine.interrupts import interruption
 from idempotency.locks.engine.subscription import Subscription
 from idempotency.observability.background import Worker
+from idempotency.redis.connection import hang_up
 from idempotency.redis.fastpath import FAILURES
-from idempotency.redis.line import hang_up
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from idempotency.redis.line import connection_beside
+from idempotency.redis.connection import connection_beside
 
 REST_SECONDS = 2.0  # for what is left of a message that has begun to come
 

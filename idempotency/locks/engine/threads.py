@@ -30,10 +30,10 @@ from idempotency.locks.engine.subscriber import Subscriber
 from idempotency.locks.engine.subscription import Subscription
 from idempotency.observability.background import Worker
 from idempotency.redis import fastpath
+from idempotency.redis.connection import PipelinedConnection, plain_pool
 from idempotency.redis.fastpath import FAILURES
-from idempotency.redis.line import Line, plain_pool
 
-LINES_MAX = 16  # connections kept open for commands while nobody uses them
+CONNECTIONS_MAX = 16  # connections kept open for commands while nobody uses them
 LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class ThreadHub(Hub):
         self._guard = threading.Lock()
         self._watchdog: Worker | None = None
         self._stirred = threading.Event()
-        self._lines: deque[Line] = deque()
+        self._idle: deque[PipelinedConnection] = deque()
         self._pool = plain_pool(client)
         self._subscriber = Subscriber(self, self._subscription)
         super().__init__(client, cluster=is_cluster(client))
@@ -107,40 +107,40 @@ class ThreadHub(Hub):
         """Send a command on a connection that nobody uses now, and return its answer."""
         if self._pool is None:
             return self.client.execute_command(*command)
-        line = self._take_line(self._pool)
+        connection = self._take(self._pool)
         try:
-            return line.ask(*command)
+            return connection.ask(*command)
         finally:
-            self._give_back(line)
+            self._give_back(connection)
 
     def _tell(self, then: Callable[[Any], None] | None, *command: Any) -> None:
         """The same for a script, and not waiting for its answer where the server has it and is known to answer."""
         if self._pool is None:
             answer = self.client.execute_command(*command)
         else:
-            line = self._take_line(self._pool)
+            connection = self._take(self._pool)
             try:
-                if command[1] in line.known and fastpath.breaker.is_closed:
-                    line.tell(*command, then=then)
+                if command[1] in connection.known and fastpath.breaker.is_closed:
+                    connection.send_nowait(*command, then=then)
                     return
-                answer = line.ask(*command)
-                line.known.add(command[1])
+                answer = connection.ask(*command)
+                connection.known.add(command[1])
             finally:
-                self._give_back(line)
+                self._give_back(connection)
         if then is not None:
             then(answer)
 
-    def _take_line(self, pool: Any) -> Line:
+    def _take(self, pool: Any) -> PipelinedConnection:
         try:
-            return self._lines.pop()
+            return self._idle.pop()
         except IndexError:
-            return Line(pool)
+            return PipelinedConnection(pool)
 
-    def _give_back(self, line: Line) -> None:
-        if len(self._lines) < LINES_MAX:
-            self._lines.append(line)
+    def _give_back(self, connection: PipelinedConnection) -> None:
+        if len(self._idle) < CONNECTIONS_MAX:
+            self._idle.append(connection)
         else:
-            line.close()
+            connection.close()
 
     def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         """Have `listener` called with each message of `channel`, and with None when some may be missed."""

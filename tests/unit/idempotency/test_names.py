@@ -19,7 +19,7 @@ from idempotency.locks.engine.session import lock_key
 from idempotency.names import prefix, schema
 from idempotency.protocol import tokens
 from idempotency.redis import marker
-from idempotency.redis.marks import Mark
+from idempotency.redis.paid_marker import PaidMarker
 from idempotency.request.keys import lock_id_of
 from shop.sales import gate
 
@@ -27,7 +27,7 @@ CACHE = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.
 
 NAMES: dict[str, Callable[[], list[str]]] = {
     "idempotency key": lambda: [marker.key_of("d" * 64)],
-    "mark": lambda: [Mark(kind="order-paid")._key("7")],
+    "mark": lambda: [PaidMarker(kind="order-paid")._key("7")],
     "flash sale": lambda: gate._keys("sneaker"),
     "lock": lambda: Places(kind="lock", name="n", capacity=1).keys,
     "semaphore": lambda: locks.Semaphore("n", permits=2)._places.keys,

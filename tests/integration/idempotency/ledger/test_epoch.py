@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from idempotency import ledger
 from idempotency.ledger import epoch
 from idempotency.models import LedgerEntry, LedgerEpoch
-from idempotency.redis.marks import Mark
+from idempotency.redis.paid_marker import PaidMarker
 from tests.integration.idempotency.conftest import Caller
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
@@ -87,7 +87,7 @@ def test_it_costs_one_question_in_ten_seconds(caller: Caller, redis_server: redi
 
 
 def test_marks_of_facts_that_are_gone_are_forgotten(redis_server: redis.Redis) -> None:
-    mark = Mark(kind="tested")
+    mark = PaidMarker(kind="tested")
     mark.put("1", "7")
     assert mark.get("1") == "7"
     ledger.renew_epoch()

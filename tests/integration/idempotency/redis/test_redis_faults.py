@@ -13,7 +13,7 @@ from redis.connection import UnixDomainSocketConnection
 
 from idempotency.models import LedgerEntry
 from idempotency.redis import fastpath
-from idempotency.redis.marks import Mark
+from idempotency.redis.paid_marker import PaidMarker
 from idempotency.request.keys import digest_of
 from tests.integration.idempotency.conftest import Caller
 
@@ -63,7 +63,7 @@ def test_stopped_redis_is_like_no_redis(caller: Caller, effects: Effects) -> Non
 
 
 def test_a_mark_that_is_no_text_tells_nothing(redis_server: redis.Redis) -> None:
-    mark = Mark(kind="tested")
+    mark = PaidMarker(kind="tested")
     mark.put("1", "真")
     assert mark.get("1") == "真"
     (name,) = redis_server.keys("*:mark:tested:*")
@@ -163,7 +163,7 @@ def test_with_body_keys_a_made_up_answer_does_not_keep_a_call_from_its_effect(
 def test_with_body_keys_a_mark_that_is_not_sealed_tells_nothing(
     redis_server: redis.Redis, body_keys: None
 ) -> None:
-    mark = Mark(kind="tested")
+    mark = PaidMarker(kind="tested")
     mark.put("1", "7")
     assert mark.get("1") == "7"
     (name,) = redis_server.keys("*:mark:tested:*")

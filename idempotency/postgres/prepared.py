@@ -20,7 +20,7 @@ from idempotency.postgres.pooling import is_pooled
 USES = 5
 
 # of a plan that a change of its table's types has made useless, that is not there, or that is there already
-GONE_BAD = frozenset({"0A000", "26000", "42P05"})
+STALE = frozenset({"0A000", "26000", "42P05"})
 
 
 class _Session:
@@ -52,7 +52,7 @@ class _Session:
 _sessions = WeakKeyDictionary[psycopg.Connection[Any], _Session]()
 
 
-def calls(connection: psycopg.Connection[Any], statements: Iterable[str]) -> list[str]:
+def texts(connection: psycopg.Connection[Any], statements: Iterable[str]) -> list[str]:
     """What to send in place of the statements, with the same placeholders in the same order.
 
     Args:
@@ -68,8 +68,8 @@ def calls(connection: psycopg.Connection[Any], statements: Iterable[str]) -> lis
     return [session.call(connection, sql) for sql in statements]
 
 
-def give_up(connection: psycopg.Connection[Any]) -> None:
-    """Keep no more plans in its session: one of them was no good (`GONE_BAD`)."""
+def stop(connection: psycopg.Connection[Any]) -> None:
+    """Keep no more plans in its session: one of them was no good (`STALE`)."""
     session = _sessions.get(connection)
     if session is not None:
         session.keeps = False

@@ -35,7 +35,7 @@ except ImportError:  # then redis-py does it in Python
 
 log = logging.getLogger(__name__)
 
-OWED_MAX = 8
+PENDING_MAX = 8
 
 # other clients, a Cluster's or one with a cache of its own, route or remember commands: they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
@@ -46,7 +46,7 @@ _READ_ONLY_IN_A_SCRIPT = re.compile(r"^Error running script .*?: -READONLY ")
 _of_thread = threading.local()
 
 
-class Line:
+class PipelinedConnection:
     """See the module. Raises what redis-py raises: `RedisError`, which leaves the line ready for the next command.
 
     Attributes:
@@ -60,7 +60,7 @@ class Line:
         self._process = os.getpid()
         self._connection = connection_beside(pool)
         self._open = False
-        self._owed = deque[Callable[[Any], None]]()
+        self._pending = deque[Callable[[Any], None]]()
         self._socket: Any = None
         self._readable = select.poll()
 
@@ -74,19 +74,19 @@ class Line:
         self._send(command, _nobody)
         return self._read()
 
-    def tell(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
+    def send_nowait(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
         """Send, and do not wait. An error that comes back later only says that it was not done.
 
         Args:
             then: called with the answer, by whoever uses the line when it is read; never, if it is lost.
         """
-        if len(self._owed) >= OWED_MAX:
+        if len(self._pending) >= PENDING_MAX:
             self._settle()
         self._send(command, then or _nobody)
 
     def _send(self, command: tuple[Any, ...], then: Callable[[Any], None]) -> None:
         # noted first: whatever interrupts us, no answer is ever taken for that of another question
-        self._owed.append(then)
+        self._pending.append(then)
         try:
             if not self._open:
                 self._connect()
@@ -109,21 +109,21 @@ class Line:
         try:
             answer = self._connection.read_response(disable_decoding=True)
         except ResponseError as error:  # an answer like any other, but for one
-            self._owed.popleft()
+            self._pending.popleft()
             if is_of_a_replica(error):
                 self.close()  # behind the same address there may be a new master by now
             raise
         except BaseException:
             self.close()
             raise
-        self._owed.popleft()
+        self._pending.popleft()
         return answer
 
     def _settle(self) -> None:
         """Read the answers that are owed; and see whether the server closed the line while nobody used it."""
         try:
-            while self._owed:
-                self._read_owed()
+            while self._pending:
+                self._read_pending()
             if self._open and self._may_have_ended():
                 self.close()
         except RedisConnectionError:
@@ -146,8 +146,8 @@ class Line:
         # asked of a `poll` that is kept: redis-py's `can_read` makes one each time
         return self._connection._sock is not self._socket or bool(self._readable.poll(0))
 
-    def _read_owed(self) -> None:
-        then = self._owed[0]
+    def _read_pending(self) -> None:
+        then = self._pending[0]
         try:
             answer = self._read()
         except NoScriptError:
@@ -164,7 +164,7 @@ class Line:
         """Hang up; the next command opens it again."""
         self._open = False
         self.known.clear()  # it may be another server that answers next
-        self._owed.clear()
+        self._pending.clear()
         self._connection.disconnect()
 
 
@@ -196,12 +196,12 @@ def plain_pool(client: Any) -> Any:
     return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
 
 
-def line_of(client: Any) -> Line | None:
+def connection_of(client: Any) -> PipelinedConnection | None:
     """This thread's line to where `client` leads; None where only the client itself knows the way."""
     pool = plain_pool(client)
     if pool is None:
         return None
-    line: Line | None = getattr(_of_thread, "line", None)
-    if line is None or not line.belongs_to(pool):
-        line = _of_thread.line = Line(pool)
-    return line
+    connection: PipelinedConnection | None = getattr(_of_thread, "connection", None)
+    if connection is None or not connection.belongs_to(pool):
+        connection = _of_thread.connection = PipelinedConnection(pool)
+    return connection

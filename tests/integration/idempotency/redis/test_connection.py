@@ -12,8 +12,8 @@ from redis._parsers.base import BaseParser
 from redis.exceptions import ReadOnlyError
 
 from idempotency.observability import metrics
-from idempotency.redis import fastpath, line, marker
-from idempotency.redis.line import OWED_MAX, Line, is_of_a_replica, line_of
+from idempotency.redis import connection, fastpath, marker
+from idempotency.redis.connection import PENDING_MAX, PipelinedConnection, connection_of, is_of_a_replica
 from idempotency.response.answers import StoredResponse
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
@@ -23,12 +23,12 @@ ANSWER = StoredResponse(status=201, headers={}, body=b"made")
 
 
 @pytest.fixture
-def ours(redis_server: redis.Redis) -> Line:
+def ours(redis_server: redis.Redis) -> PipelinedConnection:
     """The line of this thread, with both scripts known to the server."""
     claim(DIGEST)
     finish(DIGEST)
     redis_server.flushdb()
-    found = line_of(fastpath.client())
+    found = connection_of(fastpath.client())
     assert found is not None
     return found
 
@@ -45,7 +45,7 @@ def failures() -> float:
     return metrics.redis_failures._value.get()
 
 
-def test_what_was_told_is_done_before_the_next_question(ours: Line) -> None:
+def test_what_was_told_is_done_before_the_next_question(ours: PipelinedConnection) -> None:
     assert isinstance(claim(DIGEST), marker.Claimed)
     finish(DIGEST)
     found = claim(DIGEST)
@@ -53,14 +53,16 @@ def test_what_was_told_is_done_before_the_next_question(ours: Line) -> None:
     assert found.answer == ANSWER
 
 
-def test_many_may_be_told_one_after_the_other(ours: Line, redis_server: redis.Redis) -> None:
-    digests = [f"{number:064d}" for number in range(3 * OWED_MAX)]
+def test_many_may_be_told_one_after_the_other(ours: PipelinedConnection, redis_server: redis.Redis) -> None:
+    digests = [f"{number:064d}" for number in range(3 * PENDING_MAX)]
     for digest in digests:
         finish(digest)
     assert all(isinstance(marker.look(digest), marker.Finished) for digest in digests)
 
 
-def test_a_server_that_lost_its_scripts_loses_one_marker(ours: Line, redis_server: redis.Redis) -> None:
+def test_a_server_that_lost_its_scripts_loses_one_marker(
+    ours: PipelinedConnection, redis_server: redis.Redis
+) -> None:
     before = failures()
     redis_server.script_flush()
     finish(DIGEST)  # told, and not done
@@ -71,7 +73,9 @@ def test_a_server_that_lost_its_scripts_loses_one_marker(ours: Line, redis_serve
 
 
 @pytest.mark.parametrize("owed", [0, 1])
-def test_a_line_that_the_server_closed_is_opened_again(ours: Line, redis_server: redis.Redis, owed: int) -> None:
+def test_a_line_that_the_server_closed_is_opened_again(
+    ours: PipelinedConnection, redis_server: redis.Redis, owed: int
+) -> None:
     before = failures()
     for _ in range(owed):
         finish(DIGEST)
@@ -80,22 +84,22 @@ def test_a_line_that_the_server_closed_is_opened_again(ours: Line, redis_server:
     assert failures() == before
 
 
-def write(ours: Line) -> None:
+def write(ours: PipelinedConnection) -> None:
     with pytest.raises(ReadOnlyError):
         ours.ask("SET", "a", "b")
 
 
-def write_by_a_script(ours: Line) -> None:
+def write_by_a_script(ours: PipelinedConnection) -> None:
     assert claim(DIGEST) is None
 
 
-def tell_a_script(ours: Line) -> None:
+def tell_a_script(ours: PipelinedConnection) -> None:
     finish(DIGEST)
 
 
 @pytest.mark.parametrize("refused", [write, write_by_a_script, tell_a_script])
 def test_a_server_that_is_no_master_any_more_is_left(
-    ours: Line, redis_server: redis.Redis, refused: Callable[[Line], None]
+    ours: PipelinedConnection, redis_server: redis.Redis, refused: Callable[[PipelinedConnection], None]
 ) -> None:
     """Behind its address there may be another one by now."""
     number = ours.ask("CLIENT", "ID")
@@ -125,7 +129,9 @@ def test_how_servers_say_that_they_are_no_masters(told: str, expected: bool) -> 
     assert is_of_a_replica(BaseParser.parse_error(told)) is expected
 
 
-def test_a_hung_server_is_noticed_at_the_next_question(ours: Line, redis_server: redis.Redis) -> None:
+def test_a_hung_server_is_noticed_at_the_next_question(
+    ours: PipelinedConnection, redis_server: redis.Redis
+) -> None:
     before = failures()
     with hanging(redis_server):
         finish(DIGEST)
@@ -136,46 +142,48 @@ def test_a_hung_server_is_noticed_at_the_next_question(ours: Line, redis_server:
     assert isinstance(claim("e" * 64), marker.Claimed)
 
 
-def test_what_was_told_is_answered_at_the_next_question(ours: Line) -> None:
+def test_what_was_told_is_answered_at_the_next_question(ours: PipelinedConnection) -> None:
     answers: list[Any] = []
-    ours.tell("ECHO", "one", then=answers.append)
-    ours.tell("ECHO", "two")
-    ours.tell("no such command", then=answers.append)
-    ours.tell("ECHO", "three", then=answers.append)
+    ours.send_nowait("ECHO", "one", then=answers.append)
+    ours.send_nowait("ECHO", "two")
+    ours.send_nowait("no such command", then=answers.append)
+    ours.send_nowait("ECHO", "three", then=answers.append)
     assert answers == []
     assert ours.ask("ECHO", "four") == b"four"
     assert answers == [b"one", b"three"]
-    for each in range(OWED_MAX + 2):  # nobody asks: it is read before too much is owed
-        ours.tell("ECHO", str(each), then=answers.append)
-    assert answers[2:] == [str(each).encode() for each in range(OWED_MAX)]
+    for each in range(PENDING_MAX + 2):  # nobody asks: it is read before too much is owed
+        ours.send_nowait("ECHO", str(each), then=answers.append)
+    assert answers[2:] == [str(each).encode() for each in range(PENDING_MAX)]
 
 
 @pytest.fixture
-def checked(redis_server: redis.Redis) -> Iterator[Line]:
+def checked(redis_server: redis.Redis) -> Iterator[PipelinedConnection]:
     """A line with redis-py's health check, due at once."""
-    line = Line(redis.ConnectionPool.from_url(os.environ["REDIS_URL"], health_check_interval=0.001))
-    yield line
-    line.close()
+    made = PipelinedConnection(redis.ConnectionPool.from_url(os.environ["REDIS_URL"], health_check_interval=0.001))
+    yield made
+    made.close()
 
 
-def due(line: Line) -> None:
+def due(checked: PipelinedConnection) -> None:
     """Its next health check is: the clock has passed it."""
-    line._connection.next_health_check = 0
+    checked._connection.next_health_check = 0
 
 
-def test_a_health_check_reads_no_reply_that_is_owed(checked: Line) -> None:
+def test_a_health_check_reads_no_reply_that_is_owed(checked: PipelinedConnection) -> None:
     answers: list[Any] = []
-    for each in range(2 * OWED_MAX):
+    for each in range(2 * PENDING_MAX):
         due(checked)
-        checked.tell("ECHO", f"told {each}", then=answers.append)
+        checked.send_nowait("ECHO", f"told {each}", then=answers.append)
         due(checked)
         if each % 3:
             assert checked.ask("ECHO", f"asked {each}") == f"asked {each}".encode()
     checked.ask("PING")
-    assert answers == [f"told {each}".encode() for each in range(2 * OWED_MAX)]
+    assert answers == [f"told {each}".encode() for each in range(2 * PENDING_MAX)]
 
 
-def test_a_health_check_finds_a_connection_that_was_cut(checked: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_health_check_finds_a_connection_that_was_cut(
+    checked: PipelinedConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whose end has not come through: what is asked next goes over a new one, and is answered."""
     number = checked.ask("CLIENT", "ID")
     due(checked)
@@ -184,15 +192,17 @@ def test_a_health_check_finds_a_connection_that_was_cut(checked: Line, monkeypat
     assert checked.ask("CLIENT", "ID") != number
 
 
-def test_what_was_told_to_a_line_that_was_cut_is_never_answered(ours: Line) -> None:
+def test_what_was_told_to_a_line_that_was_cut_is_never_answered(ours: PipelinedConnection) -> None:
     answers: list[Any] = []
-    ours.tell("ECHO", "lost", then=answers.append)
+    ours.send_nowait("ECHO", "lost", then=answers.append)
     ours.close()
     assert ours.ask("ECHO", "four") == b"four"
     assert answers == []
 
 
-def test_an_answer_that_nobody_read_is_not_taken_for_another(ours: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_nobody_read_is_not_taken_for_another(
+    ours: PipelinedConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The question was sent; then something interrupted the thread, like a signal's handler that raises."""
     assert marker.look(DIGEST) is None
     with monkeypatch.context() as patched:
@@ -207,30 +217,30 @@ def test_an_answer_that_nobody_read_is_not_taken_for_another(ours: Line, monkeyp
     assert isinstance(marker.look(DIGEST), marker.Running)
 
 
-def test_every_thread_and_process_has_its_own(ours: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    others: list[Line | None] = []
-    thread = threading.Thread(target=lambda: others.append(line_of(fastpath.client())))
+def test_every_thread_and_process_has_its_own(ours: PipelinedConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    others: list[PipelinedConnection | None] = []
+    thread = threading.Thread(target=lambda: others.append(connection_of(fastpath.client())))
     thread.start()
     thread.join()
-    assert line_of(fastpath.client()) is ours
-    monkeypatch.setattr(line.os, "getpid", lambda: 0)  # as after a fork
-    others.append(line_of(fastpath.client()))
+    assert connection_of(fastpath.client()) is ours
+    monkeypatch.setattr(connection.os, "getpid", lambda: 0)  # as after a fork
+    others.append(connection_of(fastpath.client()))
     assert all(other is not None and other is not ours for other in others)
 
 
-def test_a_client_that_finds_its_own_way_is_used_as_it_is(ours: Line) -> None:
+def test_a_client_that_finds_its_own_way_is_used_as_it_is(ours: PipelinedConnection) -> None:
     class Routing(redis.ConnectionPool):
         """Of a kind that we do not know."""
 
     with redis.Redis(connection_pool=Routing()) as client:
-        assert line_of(client) is None
-    assert line_of(object()) is None
+        assert connection_of(client) is None
+    assert connection_of(object()) is None
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.urls("tests.integration.idempotency.urls")
 def test_a_request_whose_marker_was_lost_is_replayed_from_the_ledger(
-    ours: Line, caller: Caller, redis_server: redis.Redis
+    ours: PipelinedConnection, caller: Caller, redis_server: redis.Redis
 ) -> None:
     caller.post(key="warm-up")
     redis_server.script_flush()

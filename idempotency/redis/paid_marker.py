@@ -13,7 +13,7 @@ from idempotency.response.encryption import open_from_redis, seal_for_redis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class PaidMarker:
     """A kind of fact about things named by an id.
 
     Attributes:
