@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from idempotency.locks.engine.holds import bounded
-from idempotency.locks.engine.hub import Hub
-from idempotency.locks.engine.script import Script, tagged
+from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Steps, Tell, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 
-_REMEMBER = Script("remember")
+_REMEMBER = script("remember")
 
 
 class Expiring:

@@ -7,14 +7,13 @@ until then: nobody polls, and nobody who came later passes.
 from typing import Any
 
 from idempotency.locks.engine.holds import MICROSECONDS, bounded
-from idempotency.locks.engine.hub import Hub
-from idempotency.locks.engine.script import Script, tagged
+from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockTimeout
 
-_LIMIT, _GIVE_BACK = Script("ratelimit"), Script("giveback")
+_LIMIT, _GIVE_BACK = script("ratelimit"), script("giveback")
 FOR_EVER = 2**53 - 1  # microseconds; the script's numbers are doubles
 
 

@@ -12,9 +12,8 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import MICROSECONDS, Hold, bounded
-from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.hub import Hub, script
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
-from idempotency.locks.engine.script import Script
 from idempotency.locks.engine.steps import Ask, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
@@ -22,7 +21,7 @@ from idempotency.locks.engine.waiting import insist
 from idempotency.locks.errors import LockTimeout, NotHeld
 from idempotency.locks.mutex import DEFAULT
 
-_RENEW = Script("renew")
+_RENEW = script("renew")
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last
 
 

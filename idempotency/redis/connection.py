@@ -196,11 +196,32 @@ def plain_pool(client: Any) -> Any:
     return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
 
 
-def connection_of(client: Any) -> PipelinedConnection | None:
-    """This thread's line to where `client` leads; None where only the client itself knows the way."""
+class ClientConnection:
+    """A client that routes or remembers commands itself, used like a `PipelinedConnection`; it always waits."""
+
+    def __init__(self, client: Any) -> None:
+        self.known: set[str] = set()
+        self._client = client
+
+    def ask(self, *command: Any) -> Any:
+        """Send, and return the reply as the client decodes it."""
+        return self._client.execute_command(*command)
+
+    def send_nowait(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
+        """Send, wait, and call `then` with the reply."""
+        reply = self.ask(*command)
+        if then is not None:
+            then(reply)
+
+
+Connection = PipelinedConnection | ClientConnection
+
+
+def connection_of(client: Any) -> Connection:
+    """Return this thread's connection to where `client` leads; the client itself, if only it knows the way."""
     pool = plain_pool(client)
     if pool is None:
-        return None
+        return ClientConnection(client)
     connection: PipelinedConnection | None = getattr(_of_thread, "connection", None)
     if connection is None or not connection.belongs_to(pool):
         connection = _of_thread.connection = PipelinedConnection(pool)

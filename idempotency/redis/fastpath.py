@@ -4,21 +4,18 @@ Nothing here decides anything. A command is answered within the client's time-ou
 keeps this process away from Redis for `BREAKER_SECONDS`, and the caller does without.
 """
 
-import hashlib
 import logging
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import resources
 from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
-from redis.exceptions import NoScriptError, RedisClusterException, RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from idempotency.conf import config
 from idempotency.observability import metrics
 from idempotency.redis.breaker import Breaker
-from idempotency.redis.connection import connection_of
 
 log = logging.getLogger(__name__)
 
@@ -28,46 +25,6 @@ breaker = Breaker()
 FAILURES = (RedisError, RedisClusterException, OSError)
 
 T = TypeVar("T")
-
-
-class Script:
-    """A Lua script of a package's `scripts`, run by its digest; sent whole where the server does not know it.
-
-    Every key of a call must carry the same hash tag, or a Redis Cluster refuses it.
-    """
-
-    def __init__(self, name: str, *, package: str = "idempotency.redis") -> None:
-        self.text = resources.files(package).joinpath(f"scripts/{name}.lua").read_text()
-        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-    def __call__(self, redis: Any, keys: list[str], arguments: list[Any]) -> Any:
-        """Run it and return its answer."""
-        connection = connection_of(redis)
-        ask = redis.execute_command if connection is None else connection.ask
-        parts = (len(keys), *keys, *arguments)
-        try:
-            answer = ask("EVALSHA", self.sha, *parts)
-        except NoScriptError:  # a fresh or flushed server
-            if connection is not None:
-                connection.known.clear()
-            answer = ask("EVAL", self.text, *parts)
-        if connection is not None:
-            connection.known.add(self.sha)
-        return answer
-
-    def send_nowait(self, redis: Any, keys: list[str], arguments: list[Any]) -> None:
-        """Have it run, without waiting for it where that can be had; a probe of the breaker's waits."""
-        connection = connection_of(redis)
-        if connection is None or self.sha not in connection.known or not breaker.is_closed:
-            self(redis, keys, arguments)
-        else:
-            connection.send_nowait("EVALSHA", self.sha, len(keys), *keys, *arguments)
-
-
-def get(redis: Any, key: str) -> Any:
-    """What stands at `key`: bytes, or None; in order with what this thread told."""
-    connection = connection_of(redis)
-    return redis.get(key) if connection is None else connection.ask("GET", key)
 
 
 def client() -> Any:

@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from idempotency.ledger import redis_prefix
-from idempotency.redis.fastpath import Script, attempt, get
+from idempotency.redis.connection import connection_of
+from idempotency.redis.fastpath import attempt
+from idempotency.redis.script import Script
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
 _encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make it anew for every answer
 
-_claim_script = Script("claim")
-_finish_script = Script("finish")
-_release_script = Script("release")
+_claim_script = Script("claim", package="idempotency.redis")
+_finish_script = Script("finish", package="idempotency.redis")
+_release_script = Script("release", package="idempotency.redis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> F
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:
-        found = _claim_script(redis, [name], [value, round(ttl_seconds * 1000)])
+        found = _claim_script.run(connection_of(redis), [name], [value, round(ttl_seconds * 1000)])
         return Claimed(value) if found is None else _read(found, name=name)
 
     return attempt(ask)
@@ -80,7 +82,7 @@ def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> F
 
 def look(name: str) -> Running | Finished | None:
     """What stands at the marker; None if nothing, or Redis is unavailable."""
-    return attempt(lambda redis: _read(get(redis, name), name=name))
+    return attempt(lambda redis: _read(connection_of(redis).ask("GET", name), name=name))
 
 
 def finish(
@@ -95,13 +97,13 @@ def finish(
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
         value = encryption.seal_for_redis(_written(fingerprint, answer), name=name)
-        run = _finish_script if wait else _finish_script.send_nowait
-        attempt(lambda redis: run(redis, [name], [value, milliseconds]))
+        run = _finish_script.run if wait else _finish_script.send_nowait
+        attempt(lambda redis: run(connection_of(redis), [name], [value, milliseconds]))
 
 
 def release(name: str, claimed: Claimed) -> None:
     """Compare-and-delete: let the same key try again at once."""
-    attempt(lambda redis: _release_script(redis, [name], [claimed.value]))
+    attempt(lambda redis: _release_script.run(connection_of(redis), [name], [claimed.value]))
 
 
 def ring(name: str) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from idempotency.ledger import redis_prefix
 from idempotency.redis import fastpath
-from idempotency.redis.fastpath import Script
+from idempotency.redis.connection import connection_of
+from idempotency.redis.script import Script
 from shop import stock
 from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase
@@ -153,7 +154,7 @@ def _ask(sku: str, user_id: int, *, lease_seconds: float) -> Any:
 
 def _send_nowait(script: Script, sku: str, *arguments: int) -> None:
     """Run without waiting: the lease or `reconcile` makes up for a lost command."""
-    fastpath.attempt(lambda redis: script.send_nowait(redis, _keys(sku), list(arguments)))
+    fastpath.attempt(lambda redis: script.send_nowait(connection_of(redis), _keys(sku), list(arguments)))
 
 
 def _keys(sku: str) -> list[str]:

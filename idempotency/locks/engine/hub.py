@@ -23,9 +23,10 @@ from redis.exceptions import (
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Mail, chunks
-from idempotency.locks.engine.script import Script
+from idempotency.locks.engine.steps import Ask
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import prefix
+from idempotency.redis.script import Script
 
 READY_SECONDS = 1.0  # for the server to confirm the subscription; without it a waiter looks by itself
 READ_SECONDS = 5.0  # how often the subscriber looks whether anyone still waits
@@ -35,7 +36,26 @@ TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
 BATCH = 1000  # of holds in one command
 ACL = "resetchannels ~*payonce:* &*payonce:* +@all -@dangerous"  # suffices for the user of a client
 
-_RENEW = Script("renew")
+
+def tagged(kind: str, name: str) -> str:
+    """Build the key of a resource, with which its other keys begin; the name is their hash tag.
+
+    Call it at each use, not once: the same name is another lock at each tenant.
+
+    Raises:
+        ValueError: the tag would be empty, and a Redis Cluster would spread the keys.
+    """
+    if name[:1] in {"", "}"}:
+        raise ValueError(f"a name must not be empty or begin with a closing brace, as {name!r} does")
+    return f"{prefix()}:{kind}:{{{name}}}"
+
+
+def script(*names: str) -> Script:
+    """Load a script of this package; its keys are those of one resource."""
+    return Script(*names, package="idempotency.locks.engine")
+
+
+_RENEW = script("renew")
 
 _PASSING = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
 # before Redis 7 what a command inside a script is refused with stands at the end of a sentence about the script
@@ -86,12 +106,12 @@ class Hub(ABC):
         return chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH)
 
     @staticmethod
-    def renewal(batch: list[Hold]) -> tuple[Script, list[str], list[Any]]:
+    def renewal(batch: list[Hold]) -> Ask:
         """The command that renews a batch."""
         arguments: list[Any] = []
         for hold in batch:
             arguments += [hold.owner, hold.token, round(hold.lease_seconds * MICROSECONDS)]
-        return _RENEW, [hold.key for hold in batch], arguments
+        return Ask(_RENEW, [hold.key for hold in batch], arguments)
 
     @staticmethod
     def renewed(batch: list[Hold], answer: list[int], *, sent_at: float) -> None:

@@ -17,8 +17,7 @@ from functools import lru_cache
 
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold, bounded
-from idempotency.locks.engine.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub
-from idempotency.locks.engine.script import Script, tagged
+from idempotency.locks.engine.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait
 from idempotency.locks.engine.waiting import bound_of, deadline_of, insist
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
@@ -32,8 +31,8 @@ RELEASE_SECONDS = 2.0  # for which a release does; then the lease ends it
 FRONT = 8  # of the queue; these look when the holder's lease ends, the others more rarely
 
 _TERMS = struct.Struct(">8d")  # as acquire.lua reads them
-_ACQUIRE = Script("places", "acquire")
-_RELEASE = Script("places", "release")
+_ACQUIRE = script("places", "acquire")
+_RELEASE = script("places", "release")
 
 
 class Places:

@@ -102,7 +102,7 @@ class TaskHub(Hub):
     async def _ask(self, asked: Ask) -> Any:
         try:
             async with asyncio.timeout(asked.seconds):
-                answer = await asked.script.run_async(self.client.execute_command, asked.keys, asked.arguments)
+                answer = await asked.script.run_async(self.client, asked.keys, asked.arguments)
         except FAILURES as error:
             if known := lock_error(error):
                 raise known from error
@@ -208,10 +208,7 @@ class TaskHub(Hub):
         for batch in self.batches():
             sent_at = time.monotonic()
             try:
-                script, keys, arguments = self.renewal(batch)
-                self.renewed(
-                    batch, await script.run_async(self.client.execute_command, keys, arguments), sent_at=sent_at
-                )
+                self.renewed(batch, await self._ask(self.renewal(batch)), sent_at=sent_at)
             except Exception as error:
                 # whatever it was, the other holds and the next tick go on
                 log.warning("%d locks could not be renewed: %s", len(batch), error)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
@@ -30,7 +29,7 @@ from idempotency.locks.engine.subscriber import Subscriber
 from idempotency.locks.engine.subscription import Subscription
 from idempotency.observability.background import Worker
 from idempotency.redis import fastpath
-from idempotency.redis.connection import PipelinedConnection, plain_pool
+from idempotency.redis.connection import ClientConnection, Connection, PipelinedConnection, plain_pool
 from idempotency.redis.fastpath import FAILURES
 
 CONNECTIONS_MAX = 16  # connections kept open for commands while nobody uses them
@@ -80,16 +79,8 @@ class ThreadHub(Hub):
     def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
         """Perform one step."""
         match step:
-            case Ask(script, keys, arguments):
-                send = partial(self._tell, step.then) if isinstance(step, Tell) else self._ask
-                try:
-                    return script.run(send, keys, arguments)
-                except FAILURES as error:
-                    if interrupt := interruption(error):
-                        raise interrupt from None
-                    if known := lock_error(error):
-                        raise known from error
-                    raise
+            case Ask():
+                return self._ask(step)
             case Wait(bell, seconds):
                 return self._subscriber.wait(bell, seconds)
             case Listen(seconds):
@@ -103,40 +94,33 @@ class ThreadHub(Hub):
             case Work(function):
                 return function()
 
-    def _ask(self, *command: Any) -> Any:
-        """Send a command on a connection that nobody uses now, and return its answer."""
-        if self._pool is None:
-            return self.client.execute_command(*command)
-        connection = self._take(self._pool)
+    def _ask(self, step: Ask) -> Any:
+        """Run a script on a connection that is idle, and return its reply; None for a `Tell`."""
+        connection = self._take()
         try:
-            return connection.ask(*command)
+            if isinstance(step, Tell):
+                return step.script.send_nowait(connection, step.keys, step.arguments, then=step.then)
+            return step.script.run(connection, step.keys, step.arguments)
+        except FAILURES as error:
+            if interrupt := interruption(error):
+                raise interrupt from None
+            if known := lock_error(error):
+                raise known from error
+            raise
         finally:
             self._give_back(connection)
 
-    def _tell(self, then: Callable[[Any], None] | None, *command: Any) -> None:
-        """The same for a script, and not waiting for its answer where the server has it and is known to answer."""
+    def _take(self) -> Connection:
         if self._pool is None:
-            answer = self.client.execute_command(*command)
-        else:
-            connection = self._take(self._pool)
-            try:
-                if command[1] in connection.known and fastpath.breaker.is_closed:
-                    connection.send_nowait(*command, then=then)
-                    return
-                answer = connection.ask(*command)
-                connection.known.add(command[1])
-            finally:
-                self._give_back(connection)
-        if then is not None:
-            then(answer)
-
-    def _take(self, pool: Any) -> PipelinedConnection:
+            return ClientConnection(self.client)
         try:
             return self._idle.pop()
         except IndexError:
-            return PipelinedConnection(pool)
+            return PipelinedConnection(self._pool)
 
-    def _give_back(self, connection: PipelinedConnection) -> None:
+    def _give_back(self, connection: Connection) -> None:
+        if isinstance(connection, ClientConnection):
+            return
         if len(self._idle) < CONNECTIONS_MAX:
             self._idle.append(connection)
         else:
@@ -187,8 +171,7 @@ class ThreadHub(Hub):
         for batch in self.batches():
             sent_at = time.monotonic()
             try:
-                script, keys, arguments = self.renewal(batch)
-                self.renewed(batch, script.run(self._ask, keys, arguments), sent_at=sent_at)
+                self.renewed(batch, self._ask(self.renewal(batch)), sent_at=sent_at)
             except Exception as error:
                 # whatever it was, the other holds and the next tick go on
                 worker.met("%d locks could not be renewed: %s", len(batch), error, level=logging.WARNING)

@@ -9,7 +9,7 @@ import pytest
 import redis
 from django.test import Client
 
-from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.hub import tagged
 from payments.attempts import asking
 from payments.channels import limits
 from payments.models import Attempt, Payment, Refund

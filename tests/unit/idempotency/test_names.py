@@ -111,7 +111,7 @@ def test_advisory_locks_of_two_schemas_are_two() -> None:
 
 
 def test_a_program_without_settings_of_django_has_locks_of_its_own() -> None:
-    program = "from idempotency.locks.engine.script import tagged; print(tagged('lock', 'n'))"
+    program = "from idempotency.locks.engine.hub import tagged; print(tagged('lock', 'n'))"
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

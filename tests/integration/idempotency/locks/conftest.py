@@ -15,7 +15,7 @@ from redis.retry import Retry
 
 from idempotency import locks
 from idempotency.locks import aio
-from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.hub import tagged
 from shop.devserver.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import Actor, TaskActor, a_loop, until

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from idempotency.locks import FairLock, Lock, LockLost
-from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.hub import tagged
 from tests.integration.idempotency.locks.actors import Actor, until
 
 HOUR = 3600

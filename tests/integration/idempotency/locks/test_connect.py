@@ -15,7 +15,7 @@ from django.test import override_settings
 from idempotency.conf import parse
 from idempotency.locks import aio
 from idempotency.locks.engine import connect
-from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.hub import tagged
 from tests.integration.idempotency.locks.actors import until
 
 made: list[Any] = []

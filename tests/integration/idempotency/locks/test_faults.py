@@ -20,12 +20,13 @@ from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, 
 from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.holder import Holder, named
 from idempotency.locks.engine.holds import LONGEST_SECONDS
-from idempotency.locks.engine.hub import Hub
+from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.places import Places
-from idempotency.locks.engine.script import Script, tagged
 from idempotency.locks.engine.steps import perform
 from idempotency.locks.engine.subscription import Subscription
 from idempotency.locks.engine.threads import hub_of
+from idempotency.redis.connection import ClientConnection
+from idempotency.redis.script import Script
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench, a_bench
 from tests.integration.idempotency.locks.worker import workers
@@ -270,7 +271,7 @@ class TestACopyComesLate:
 
         def again(number: int) -> Any:
             script, *what = sent[number]
-            return once(script, one.plain.execute_command, *what)
+            return once(script, ClientConnection(one.plain), *what)
 
         monkeypatch.setattr(Script, "run", run)
         monkeypatch.setattr(Script, "run_async", run_async)
@@ -318,7 +319,7 @@ class TestACopyComesLate:
         actor.do(lambda: lock.run(lock._places._undo(hub, owner, late, shared=0, exclusive=1)))
         terms = lock._places.terms(hub, shared=0, exclusive=1, lease_seconds=30.0)
         arguments = [owner.name, late, hub.channel, terms, "1", "0"]
-        assert places._ACQUIRE.run(one.plain.execute_command, lock._places.keys, arguments)[0] != 1
+        assert places._ACQUIRE.run(ClientConnection(one.plain), lock._places.keys, arguments)[0] != 1
         assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
 
 
@@ -388,7 +389,7 @@ def test_what_is_given_for_later_is_not_forgotten_for_what_is_given_now(desk: Be
         keys = [tagged("rate", "thing"), f"{tagged('rate', 'thing')}:{caller}"]
         request = hub_of(desk.client).new_request()
         assert (
-            ratelimit._LIMIT.run(desk.plain.execute_command, keys, [1, 60_000_000, 10**9, request, 9, 1])[0] == 1
+            ratelimit._LIMIT.run(ClientConnection(desk.plain), keys, [1, 60_000_000, 10**9, request, 9, 1])[0] == 1
         )
 
     for caller in ("one", "one", "two"):
@@ -837,10 +838,10 @@ class TestOwnersThatComeOnce:
     @pytest.fixture
     def short_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("_ACQUIRE", "_RELEASE"):
-            script = Script("places", name[1:].lower())
-            script.text = script.text.replace("local REMEMBER = 10000000", "local REMEMBER = 200000")
-            script.sha = hashlib.sha1(script.text.encode()).hexdigest()
-            monkeypatch.setattr(places, name, script)
+            made = script("places", name[1:].lower())
+            made.text = made.text.replace("local REMEMBER = 10000000", "local REMEMBER = 200000")
+            made.sha = hashlib.sha1(made.text.encode()).hexdigest()
+            monkeypatch.setattr(places, name, made)
 
     def test_the_names_of_permits_are_used_again(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(semaphore, "SWEEP_AT", 3)
@@ -884,7 +885,7 @@ def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> Non
     hub, resource = hub_of(desk.client), lock.write._places
     terms = resource.terms(hub, shared=0, exclusive=1, lease_seconds=30.0)
     dead = ["dead", "dead:1", "nobody-hears-this", terms, "1", "0"]
-    assert places._ACQUIRE.run(desk.plain.execute_command, resource.keys, dead)[0] == 0
+    assert places._ACQUIRE.run(ClientConnection(desk.plain), resource.keys, dead)[0] == 0
     reading = second.begin(lambda: lock.read.acquire(wait_seconds=15))
     assert reading.result(30) is True
     second.do(lock.read.release)

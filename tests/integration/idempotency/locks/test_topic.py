@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 
 from idempotency.locks import aio
-from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.hub import tagged
 from idempotency.locks.engine.subscriber import Subscriber
 from idempotency.locks.engine.tasks import TaskHub
 from tests.integration.idempotency.locks.actors import until

@@ -13,7 +13,13 @@ from redis.exceptions import ReadOnlyError
 
 from idempotency.observability import metrics
 from idempotency.redis import connection, fastpath, marker
-from idempotency.redis.connection import PENDING_MAX, PipelinedConnection, connection_of, is_of_a_replica
+from idempotency.redis.connection import (
+    PENDING_MAX,
+    ClientConnection,
+    PipelinedConnection,
+    connection_of,
+    is_of_a_replica,
+)
 from idempotency.response.answers import StoredResponse
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
@@ -29,7 +35,7 @@ def ours(redis_server: redis.Redis) -> PipelinedConnection:
     finish(DIGEST)
     redis_server.flushdb()
     found = connection_of(fastpath.client())
-    assert found is not None
+    assert isinstance(found, PipelinedConnection)
     return found
 
 
@@ -218,7 +224,7 @@ def test_an_answer_that_nobody_read_is_not_taken_for_another(
 
 
 def test_every_thread_and_process_has_its_own(ours: PipelinedConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    others: list[PipelinedConnection | None] = []
+    others: list[Any] = []
     thread = threading.Thread(target=lambda: others.append(connection_of(fastpath.client())))
     thread.start()
     thread.join()
@@ -233,8 +239,8 @@ def test_a_client_that_finds_its_own_way_is_used_as_it_is(ours: PipelinedConnect
         """Of a kind that we do not know."""
 
     with redis.Redis(connection_pool=Routing()) as client:
-        assert connection_of(client) is None
-    assert connection_of(object()) is None
+        assert isinstance(connection_of(client), ClientConnection)
+    assert isinstance(connection_of(object()), ClientConnection)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -7,7 +7,7 @@ import pytest
 import redis
 from django.db import connection
 
-from idempotency.locks.engine.script import tagged
+from idempotency.locks.engine.hub import tagged
 from idempotency.observability import metrics
 from payments.attempts import services
 from payments.channels import limits
