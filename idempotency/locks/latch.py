@@ -4,13 +4,14 @@ import time
 from typing import Any
 
 from idempotency.locks.engine.holds import bounded
-from idempotency.locks.engine.hub import READY_SECONDS, Hub, script, tagged
+from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.places import RELEASE_SECONDS
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waiting import bound_of, deadline_of, insist
 from idempotency.locks.errors import LockUnavailable
+from idempotency.redis.mailbox import READY_SECONDS
 
 _LATCH = script("latch")
 LIFE_SECONDS = 86_400.0

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.hub import READY_SECONDS, Hub, script, tagged
+from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Listen, Steps, Tell, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
+from idempotency.redis.mailbox import READY_SECONDS
 
 _TELL = script("tell")
 KEPT_MAX = 1000  # messages that a slow listener may be behind; then it is told that it missed some

@@ -22,16 +22,13 @@ from redis.exceptions import (
 )
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Mail, chunks
+from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, chunks
 from idempotency.locks.engine.steps import Ask
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import prefix
+from idempotency.redis.mailbox import Mail
 from idempotency.redis.script import Script
 
-READY_SECONDS = 1.0  # for the server to confirm the subscription; without it a waiter looks by itself
-READ_SECONDS = 5.0  # how often the subscriber looks whether anyone still waits
-IDLE_READS = 6  # of these with nobody waiting, and the connection is given back
-BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
 BATCH = 1000  # of holds in one command
 ACL = "resetchannels ~*payonce:* &*payonce:* +@all -@dangerous"  # suffices for the user of a client

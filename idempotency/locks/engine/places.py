@@ -17,10 +17,11 @@ from functools import lru_cache
 
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold, bounded
-from idempotency.locks.engine.hub import BACK_OFF_SECONDS, READY_SECONDS, Hub, script, tagged
+from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait
 from idempotency.locks.engine.waiting import bound_of, deadline_of, insist
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
+from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
 
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs

@@ -14,7 +14,7 @@ from redis.asyncio.sentinel import SentinelConnectionPool
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import whole
 from idempotency.locks.engine.connect import async_client, close_client, drop_closed
-from idempotency.locks.engine.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS, Hub, is_cluster, lock_error
+from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
 from idempotency.locks.engine.steps import (
     Ask,
     Finish,
@@ -30,6 +30,7 @@ from idempotency.locks.engine.steps import (
     perform_async,
 )
 from idempotency.redis.fastpath import FAILURES
+from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
-from idempotency.locks.engine.interrupts import interruption
 from idempotency.locks.engine.steps import (
     Ask,
     Finish,
@@ -25,12 +24,13 @@ from idempotency.locks.engine.steps import (
     Work,
     perform,
 )
-from idempotency.locks.engine.subscriber import Subscriber
-from idempotency.locks.engine.subscription import Subscription
 from idempotency.observability.background import Worker
 from idempotency.redis import fastpath
 from idempotency.redis.connection import ClientConnection, Connection, PipelinedConnection, plain_pool
 from idempotency.redis.fastpath import FAILURES
+from idempotency.redis.interrupts import interruption
+from idempotency.redis.subscriber import Subscriber
+from idempotency.redis.subscription import Subscription
 
 CONNECTIONS_MAX = 16  # connections kept open for commands while nobody uses them
 LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it

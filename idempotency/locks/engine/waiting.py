@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from idempotency.locks.engine.hub import BACK_OFF_SECONDS, READY_SECONDS
 from idempotency.locks.engine.steps import Ask, Pause, Steps
 from idempotency.locks.errors import LockUnavailable
+from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
 
 
 def deadline_of(wait_seconds: float | None) -> float:

@@ -17,16 +17,17 @@ from asgiref.sync import sync_to_async
 
 from idempotency import locks
 from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, ratelimit, semaphore
-from idempotency.locks.engine import holds, places
+from idempotency.locks.engine import places
 from idempotency.locks.engine.holder import Holder, named
 from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.places import Places
 from idempotency.locks.engine.steps import perform
-from idempotency.locks.engine.subscription import Subscription
 from idempotency.locks.engine.threads import hub_of
+from idempotency.redis import mailbox
 from idempotency.redis.connection import ClientConnection
 from idempotency.redis.script import Script
+from idempotency.redis.subscription import Subscription
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench, a_bench
 from tests.integration.idempotency.locks.worker import workers
@@ -413,19 +414,19 @@ class TestAMessageIsLost:
         assert first.do(lock.acquire)
         waiting = second.begin(lock.acquire)
         one.waits(1)
-        monkeypatch.setattr(holds.Mail, "deliver", lambda mail, data: None)
+        monkeypatch.setattr(mailbox.Mail, "deliver", lambda mail, data: None)
         first.do(lock.release)
         assert waiting.result(30) is True
 
     def test_one_message_a_release(self, one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         told: list[bytes] = []
-        deliver = holds.Mail.deliver
+        deliver = mailbox.Mail.deliver
 
-        def counted(mail: holds.Mail, data: bytes) -> None:
+        def counted(mail: mailbox.Mail, data: bytes) -> None:
             told.append(data)
             deliver(mail, data)
 
-        monkeypatch.setattr(holds.Mail, "deliver", counted)
+        monkeypatch.setattr(mailbox.Mail, "deliver", counted)
         lock = one.make("Lock")
         holder, *waiters = one.actors(6)
         assert holder.do(lock.acquire)

@@ -13,9 +13,10 @@ import pytest
 import redis
 
 from idempotency.locks import Lock, Topic
-from idempotency.locks.engine import holds, places, subscriber
-from idempotency.locks.engine.subscriber import Subscriber
+from idempotency.locks.engine import places
 from idempotency.locks.engine.threads import hub_of
+from idempotency.redis import mailbox, subscriber
+from idempotency.redis.subscriber import Subscriber
 from tests.integration.idempotency.locks.actors import Actor, until
 from tests.integration.idempotency.locks.conftest import Bench, a_bench
 
@@ -74,13 +75,13 @@ def stage(servers: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def test_who_waits_alone_reads_for_himself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     read_by: list[str] = []
-    deliver = holds.Mail.deliver
+    deliver = mailbox.Mail.deliver
 
-    def seen(mail: holds.Mail, data: bytes) -> None:
+    def seen(mail: mailbox.Mail, data: bytes) -> None:
         read_by.append(threading.current_thread().name)
         deliver(mail, data)
 
-    monkeypatch.setattr(holds.Mail, "deliver", seen)
+    monkeypatch.setattr(mailbox.Mail, "deliver", seen)
     holder, waiter = stage.actors(2)
     holder.do(stage.lock.acquire)
     for _ in range(20):

@@ -10,8 +10,8 @@ import redis.asyncio
 
 from idempotency.locks import aio
 from idempotency.locks.engine.hub import tagged
-from idempotency.locks.engine.subscriber import Subscriber
 from idempotency.locks.engine.tasks import TaskHub
+from idempotency.redis.subscriber import Subscriber
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench, a_bench
 

@@ -19,12 +19,13 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from idempotency.locks.engine.hub import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS, Hub
-from idempotency.locks.engine.interrupts import interruption
-from idempotency.locks.engine.subscription import Subscription
+from idempotency.locks.engine.hub import Hub
 from idempotency.observability.background import Worker
 from idempotency.redis.connection import hang_up
 from idempotency.redis.fastpath import FAILURES
+from idempotency.redis.interrupts import interruption
+from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
+from idempotency.redis.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
