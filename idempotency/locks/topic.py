@@ -11,7 +11,6 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from idempotency.locks.engine import holder
 from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Listen, Steps, Tell, operation
 from idempotency.locks.engine.tasks import OnTasks
@@ -73,16 +72,10 @@ class Topic(OnThreads, Telling):
     @contextlib.contextmanager
     def listen(self) -> Iterator["Messages"]:
         """Hear what is told from now on."""
-        hub, channel, messages = self.hub(), self.channel, Messages()
-        try:
-            hub.join(channel, messages.put)  # in here: an interrupt may come when it has joined
+        messages = Messages()
+        with self.hub().subscriber.joined(self.channel, messages.put):
             self._connected()
             yield messages
-        finally:
-            # a forked child that drops what it inherited must not end its parent's listening: the socket is one
-            if hub.process == holder.process():
-                with contextlib.suppress(KeyError, ValueError):  # an interrupt came before it had joined
-                    hub.leave(channel, messages.put)
 
 
 class Messages:

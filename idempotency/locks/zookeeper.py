@@ -20,9 +20,10 @@ from kazoo.client import KazooClient
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.steps import Step, Steps, Tasked, Threaded, Wait, operation, perform, perform_async
-from idempotency.locks.engine.threads import ThreadBell
+from idempotency.locks.engine.tasks import TaskBell
 from idempotency.locks.errors import LockLost, LockTimeout, NotHeld
-from idempotency.locks.zookeeper_queue import LoopBell, Place, Queue, desk_of, session_ended
+from idempotency.locks.zookeeper_queue import Place, Queue, desk_of, session_ended
+from idempotency.redis.mailbox import Bell
 
 T = TypeVar("T")
 
@@ -179,7 +180,7 @@ def _wait(step: Step) -> Any:
 class ZooKeeperLock(WithStatement, QueueLock, Threaded):
     """A lock for threads and processes; see `QueueLock` for its arguments."""
 
-    _bell = ThreadBell
+    _bell = Bell
 
     def run(self, steps: Steps[T]) -> T:
         return perform(steps, _wait)
@@ -188,7 +189,7 @@ class ZooKeeperLock(WithStatement, QueueLock, Threaded):
 class AsyncZooKeeperLock(AsyncWithStatement, QueueLock, Tasked):
     """`ZooKeeperLock` for asyncio, with the same KazooClient. A cancelled `acquire` takes its node away first."""
 
-    _bell = LoopBell
+    _bell = TaskBell
 
     async def run(self, steps: Steps[T]) -> T:
         return await perform_async(steps, _wait)

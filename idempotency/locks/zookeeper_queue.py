@@ -6,7 +6,6 @@ Never trusts an answer that did not come: a node is recognised by its unique pre
 more is taken away as soon as the server can be asked again. Never knows who holds how often: `zookeeper` does.
 """
 
-import asyncio
 import contextlib
 import os
 import re
@@ -32,7 +31,6 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.steps import Steps, Wait
-from idempotency.locks.engine.tasks import TaskBell
 from idempotency.locks.errors import LockLost, LockUnavailable
 
 ANSWER_SECONDS = 10.0  # kazoo's own default for a session: a server silent for that long has forgotten us
@@ -279,17 +277,3 @@ def _sweep(client: KazooClient, place: Place) -> None:
         except KazooException:
             pass  # it is gone, by itself or with its session
         return
-
-
-class LoopBell(TaskBell):
-    """kazoo's threads ring, the task's loop hears."""
-
-    __slots__ = ("_loop",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._loop = asyncio.get_running_loop()
-
-    def ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-            self._loop.call_soon_threadsafe(super().ring)

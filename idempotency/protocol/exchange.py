@@ -19,10 +19,9 @@ from idempotency.errors import in_progress, key_invalid, key_reused, key_weak, r
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
 from idempotency.protocol import tokens
-from idempotency.redis import marker
-from idempotency.redis.wakeups import subscriber
-from idempotency.request import fingerprint, keys
-from idempotency.request.principal import ANONYMOUS, Visit, caller_of, was_answered
+from idempotency.redis import marker, subscriber
+from idempotency.request import fingerprint, keys, sessions
+from idempotency.request.principal import ANONYMOUS, caller_of
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 

@@ -1,73 +1,178 @@
-"""Messages to what waits in this process. Pure bookkeeping: no socket, no thread of its own."""
+"""Messages to what waits in this process at one server. Pure bookkeeping: no socket, no thread of its own."""
 
 import threading
+import uuid
+from collections.abc import Callable
 from typing import Any
+
+from idempotency.names import prefix
 
 READY_SECONDS = 1.0  # for the server to confirm the subscription; without it a waiter looks by itself
 READ_SECONDS = 5.0  # how often the subscriber looks whether anyone still waits
 IDLE_READS = 6  # of these with nobody waiting, and the connection is given back
 BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 
+Listener = Callable[[str | None], None]  # called with a message; with None when some may have been missed
+
+
+class Bell:
+    """Bell that wakes one thread, once for any number of rings."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # taken until it rings
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Wake the waiter, or the next one to wait."""
+        try:  # noqa: SIM105  `suppress` takes longer, and a lock that changes hands waits for this
+            self._lock.release()
+        except RuntimeError:
+            pass  # it rang already
+
+    def rang(self) -> bool:
+        """Return whether it has rung, and take that back, as `wait` does."""
+        return self._lock.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it rings (True) or `seconds` are over (False)."""
+        return self._lock.acquire(timeout=max(seconds, 0.0))
+
 
 class Mail:
     """Messages to the waiters of a process, by request. Thread-safe.
 
-    A waiter is expected anew from before each time that it asks the server, so that no answer is faster than it,
-    and what it was told before rings no bell. A message is a hint to look, or a grant; when messages may have been
-    lost, everyone is told to look, also who has not hung its bell yet. A bell hangs until it rings.
+    A waiter is expected from before each time that it asks the server, so that no reply overtakes it, and an
+    earlier message rings no bell. A message is a hint to look, or a grant. When messages may have been lost,
+    every waiter is told to look, even before it hangs its bell. A bell hangs until it rings.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a finalizer may run in any line, and end an acquire
-        self._told: dict[str, Any] = {}
+        self._received: dict[str, Any] = {}
         self._bells: dict[str, Any] = {}
 
     def expect(self, request: str) -> None:
-        """From now on, whatever was told to it before."""
-        self._told[request] = None
+        """Forget what was delivered to `request`, and accept messages from now on."""
+        self._received[request] = None
 
     def forget(self, request: str) -> None:
+        """Accept no more messages to `request`."""
         with self._lock:  # a message that is being delivered must not leave it here for ever
-            self._told.pop(request, None)
+            self._received.pop(request, None)
             self._bells.pop(request, None)
 
-    def told(self, request: str) -> Any:
-        """What was told to `request` last: None; True, to look; or a grant: its token, its end if unconfirmed."""
-        return self._told.get(request)
+    def received(self, request: str) -> Any:
+        """Return the last message: None; True, to look; or a grant, its token and its end if unconfirmed."""
+        return self._received.get(request)
 
     def hang(self, request: str, bell: Any) -> None:
-        """Have `bell` ring for `request`, at once if something was told already."""
+        """Have `bell` ring for `request`, at once if a message is there already."""
         with self._lock:
-            if self._told.get(request) is None:
+            if self._received.get(request) is None:
                 self._bells[request] = bell
             else:
                 bell.ring()
 
     def deliver(self, data: bytes | str) -> None:
-        """A message of the channel: `request`, or `request token end`."""
+        """Take a message: `request`, or `request token end`."""
         request, *grant = (data.decode() if isinstance(data, bytes) else data).split(" ")
-        told = (int(grant[0]), int(grant[1])) if grant else True
+        message = (int(grant[0]), int(grant[1])) if grant else True
         with self._lock:
-            if request in self._told:
-                self._told[request] = told
+            if request in self._received:
+                self._received[request] = message
                 if bell := self._bells.pop(request, None):
                     bell.ring()
 
     def ring_all(self) -> None:
-        """Something may have been lost: everyone looks for himself."""
+        """Have every waiter look: messages may have been lost."""
         with self._lock:
-            for request in [request for request, told in self._told.items() if told is None]:
-                self._told[request] = True
+            for request in [request for request, message in self._received.items() if message is None]:
+                self._received[request] = True
             while self._bells:
                 self._bells.popitem()[1].ring()
 
     @property
     def waiting(self) -> bool:
-        return bool(self._told)
+        """True while any request expects a message."""
+        return bool(self._received)
 
     def hangs(self, *, beside: Any = None) -> bool:
-        """Whether a bell is still to be rung, other than `beside`."""
+        """Return whether a bell other than `beside` is still to be rung."""
         if not self._bells:
             return False
         with self._lock:
             return any(bell is not beside for bell in list(self._bells.values()))
+
+
+class Mailbox:
+    """Everything that one subscription is read for.
+
+    Attributes:
+        channel: of this mailbox alone; carries the messages of `mail`.
+        mail: messages to waiters.
+    """
+
+    def __init__(self) -> None:
+        self.mail = Mail()
+        self.channel = f"{prefix()}:locks:{uuid.uuid4().hex}"
+        self._own_channel = self.channel.encode()
+        self._listeners: dict[str, list[Listener]] = {}
+
+    @property
+    def needed(self) -> bool:
+        """True while anyone waits for a message."""
+        return self.mail.waiting or self.listened
+
+    @property
+    def listened(self) -> bool:
+        """True while any channel has a listener."""
+        return bool(self._listeners)
+
+    @property
+    def channels(self) -> list[str]:
+        """Channels to subscribe to."""
+        return [self.channel, *self._listeners]
+
+    def add(self, channel: str, listener: Listener) -> bool:
+        """Have `listener` called for `channel`; return whether it is the first there."""
+        first = channel not in self._listeners
+        self._listeners.setdefault(channel, []).append(listener)
+        return first
+
+    def remove(self, channel: str, listener: Listener) -> bool:
+        """End the calls; return whether it was the last there.
+
+        Raises:
+            KeyError, ValueError: it was not added.
+        """
+        listeners = self._listeners[channel]
+        listeners.remove(listener)
+        if not listeners:
+            del self._listeners[channel]
+        return not listeners
+
+    def has(self, channel: str, listener: Listener) -> bool:
+        """Return whether `listener` was added and not removed."""
+        return listener in self._listeners.get(channel, ())
+
+    def take(self, message: dict[str, Any] | None) -> None:
+        """Pass a message on, as redis-py gives it. A channel that is confirmed again may have missed some."""
+        if message is None or message["type"] not in {"message", "subscribe"}:
+            return
+        data, channel = message["data"], message["channel"]
+        if channel == self._own_channel and message["type"] == "message":  # a lock that changes hands, at once
+            self.mail.deliver(data)
+            return
+        channel = channel.decode() if isinstance(channel, bytes) else channel
+        subscribed = message["type"] == "subscribe"
+        if channel == self.channel:
+            self.mail.ring_all() if subscribed else self.mail.deliver(data)
+        else:
+            for listener in list(self._listeners.get(channel, ())):
+                listener(None if subscribed else _text(data))
+
+
+def _text(data: Any) -> str:
+    return data.decode() if isinstance(data, bytes) else str(data)

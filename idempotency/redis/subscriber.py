@@ -1,58 +1,70 @@
-"""The subscriber of a process: who reads the messages for its waiting threads and its topics.
+"""The subscriber of a process: reads messages for waiting threads, for markers and for topics.
 
-A daemon thread keeps the connection: it connects, subscribes, notices a loss and has everyone look again. The
-messages are read by one thread at a time, the leader. A thread that waits alone leads until its own bell rings, so
-that a lock changes hands without another thread in between. Where several wait, or a topic is listened to, the
-subscriber's own thread leads; where nobody wants a message it stays in the socket for who comes next.
+A daemon thread keeps the connection: it connects, subscribes, notices a loss and has every waiter look again.
+One thread at a time reads, the leader. A thread that waits alone for a lock leads until its own bell rings, so
+that a lock changes hands without another thread in between. Where several wait, or a channel has listeners, the
+subscriber's thread leads; where nobody wants a message the last leader leaves the socket to the next one.
 
-No waiter stays unheard: he hangs up his bell before he asks for the lead, and who gives the lead back looks for
-bells afterwards, and calls the subscriber's thread. So one of the two sees the other.
+No waiter stays unheard: it hangs its bell before it asks for the lead, and a leader that stops looks for bells
+afterwards and calls the subscriber's thread. So one of the two sees the other.
 """
 
 import contextlib
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from idempotency.locks.engine.hub import Hub
 from idempotency.observability.background import Worker
-from idempotency.redis.connection import hang_up
+from idempotency.redis import fastpath
+from idempotency.redis.connection import hang_up, plain_pool
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.interrupts import interruption
-from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
+from idempotency.redis.mailbox import (
+    BACK_OFF_SECONDS,
+    IDLE_READS,
+    READ_SECONDS,
+    READY_SECONDS,
+    Bell,
+    Listener,
+    Mailbox,
+)
 from idempotency.redis.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
 
 class Subscriber:
-    """See the module.
+    """Subscriber for one client, and for every other client of the same pool.
 
     Args:
-        hub: whose messages they are.
-        connect: makes a subscriber's connection: a `Subscription`, or redis-py's own where only it knows the way.
-            The latter is read by the thread alone.
+        client: of redis-py. Where only it knows the way, its own `pubsub` is read, by the thread alone.
+
+    Attributes:
+        mailbox: takes the messages.
     """
 
-    def __init__(self, hub: Hub, connect: Callable[[], Any]) -> None:
-        self._hub = hub
-        self._connect = connect
+    def __init__(self, client: Any) -> None:
+        self.mailbox = Mailbox()
+        self._client = client
+        self._pool = plain_pool(client)
+        self._process = os.getpid()
         self._guard = threading.Lock()
         self._thread: Worker | None = None
         self._ready = threading.Event()
-        self._called = threading.Event()  # the thread has something to do, or should look whether
-        self._telling = threading.RLock()  # a finalizer may run in any line, and leave a topic
+        self._called = threading.Event()  # the thread has something to do, or to look for
+        self._changing = threading.RLock()  # a finalizer may run in any line, and leave a topic
         self._pubsub: Any = None
-        self._subscription: Subscription | None = None  # from when it is confirmed: who waits may lead
+        self._subscription: Subscription | None = None  # from when it is confirmed: waiters may lead
         self._was_led = False  # since the thread looked last
 
     def listen(self, seconds: float) -> bool:
-        """See that it is heard from now on; False if the server does not confirm that within `seconds`."""
+        """Start hearing; return False if the server does not confirm that within `seconds`."""
         if self._ready.is_set():
             return True
         with self._guard:
@@ -60,49 +72,60 @@ class Subscriber:
                 thread = Worker("locks-subscriber", self._run, wake=self._wake)
                 try:
                     thread.start()
-                except RuntimeError as error:  # there are too many; who waits looks for himself
-                    log.warning("No subscriber for messages about locks: %s", error)
+                except RuntimeError as error:  # there are too many; waiters look by themselves
+                    log.warning("No subscriber for messages of Redis: %s", error)
                     return False
                 self._thread = thread
         return self._ready.wait(max(seconds, 0.0))
 
-    def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
+    @contextlib.contextmanager
+    def joined(self, channel: str, listener: Listener) -> Iterator[None]:
+        """Have `listener` called while the block runs."""
+        try:
+            self.join(channel, listener)  # in here: an interrupt may come when it has joined
+            yield
+        finally:
+            # a forked child that drops what it inherited must not end its parent's listening: the socket is one
+            if self._process == os.getpid():
+                with contextlib.suppress(KeyError, ValueError):  # an interrupt came before it had joined
+                    self.leave(channel, listener)
+
+    def join(self, channel: str, listener: Listener) -> None:
         """Have `listener` called with each message of `channel`, and with None when some may be missed."""
-        with self._telling:
-            if self._hub.added(channel, listener):
-                self._tell("subscribe", channel)
+        with self._changing:
+            if self.mailbox.add(channel, listener):
+                self._change("subscribe", channel)
             else:
                 listener(None)
 
-    def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """No more calls."""
-        with self._telling:
-            if self._hub.removed(channel, listener):
-                self._tell("unsubscribe", channel)
+    def leave(self, channel: str, listener: Listener) -> None:
+        """End the calls."""
+        with self._changing:
+            if self.mailbox.remove(channel, listener):
+                self._change("unsubscribe", channel)
 
-    def _tell(self, what: str, channel: str) -> None:
-        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins anew
-            if (pubsub := self._pubsub) is not None:  # if not, it will know when it begins
-                getattr(pubsub, what)(channel)
+    def _change(self, command: str, channel: str) -> None:
+        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins again
+            if (pubsub := self._pubsub) is not None:  # if not, the thread subscribes when it begins
+                getattr(pubsub, command)(channel)
         self._called.set()
 
-    def wait(self, bell: Any, seconds: float) -> bool:
-        """Until the bell rings (True) or the time is over (False); the bell hangs in the hub's mail already."""
+    def wait(self, bell: Bell, seconds: float) -> bool:
+        """Wait for a bell that hangs in the mail already: until it rings (True) or the time is over (False)."""
         deadline = time.monotonic() + seconds
         subscription = self._subscription
-        if subscription is not None and not self._hub.listened and self._lead(subscription, bell, deadline):
+        if subscription is not None and not self.mailbox.listened and self._lead(subscription, bell, deadline):
             return True
-        rang: bool = bell.wait(deadline - time.monotonic())
-        return rang
+        return bell.wait(deadline - time.monotonic())
 
-    def _lead(self, subscription: Subscription, bell: Any, deadline: float) -> bool:
+    def _lead(self, subscription: Subscription, bell: Bell, deadline: float) -> bool:
         """Read messages until the bell has rung. False if another one leads, the time is over, or it is broken."""
         rang = False
         try:
             if subscription.lead(bell):
                 self._was_led = True
                 while not (rang := bell.rang()) and (left := deadline - time.monotonic()) > 0:
-                    self._hub.take(subscription.get_message(timeout=left))
+                    self.mailbox.take(subscription.get_message(timeout=left))
         except BaseException as error:  # an interrupt too: it may have come between the socket and the bell
             if subscription.leader is bell:
                 subscription.broken = True
@@ -113,7 +136,7 @@ class Subscriber:
         finally:
             if subscription.leader is bell:
                 subscription.leader = None
-                if self._hub.listened or self._hub.mail.hangs(beside=bell):
+                if self.mailbox.listened or self.mailbox.mail.hangs(beside=bell):
                     self._called.set()
             if subscription.broken:
                 self._called.set()
@@ -130,26 +153,26 @@ class Subscriber:
             try:
                 self._keep_a_connection(worker)
                 failures = 0
-            except Exception as error:  # whatever it was, those who wait must be heard again
+            except Exception as error:  # of any kind: waiters must be heard again
                 lost = "The subscriber lost its connection (%s); all who wait look again."
                 worker.met(lost, type(error).__name__)
-                self._hub.mail.ring_all()
+                self.mailbox.mail.ring_all()
                 worker.stopping.wait(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
                 failures += 1
 
     def _keep_a_connection(self, worker: Worker) -> None:
-        pubsub = self._connect()
+        pubsub = self._client.pubsub() if self._pool is None else Subscription(self._pool)
         try:
-            with self._telling:  # redis-py's own connects in here: two that subscribe at once would do so twice
+            with self._changing:  # redis-py's own connects in here: two that subscribe at once would do so twice
                 self._pubsub = pubsub
-                pubsub.subscribe(*self._hub.channels)
+                pubsub.subscribe(*self.mailbox.channels)
             idle = 0
             while not worker.stopping.is_set() and (idle < IDLE_READS or not self._may_end()):
                 if self._subscription is None:
                     self._read(pubsub)
                 else:
                     self._stand_by(self._subscription)
-                idle = 0 if self._hub.needed or self._was_led else idle + 1
+                idle = 0 if self.mailbox.needed or self._was_led else idle + 1
                 self._was_led = False
         finally:
             self._pubsub = self._subscription = None
@@ -158,10 +181,10 @@ class Subscriber:
                 pubsub.close()
 
     def _stand_by(self, subscription: Subscription) -> None:
-        """Read a message that no waiter reads for himself, or wait until there may be such."""
+        """Read a message that no waiter reads itself, or wait until there may be one."""
         if subscription.broken:
             raise RedisConnectionError("It was lost while a waiter read it.")
-        if not ((self._hub.listened or self._hub.mail.hangs()) and subscription.lead(self)):
+        if not ((self.mailbox.listened or self.mailbox.mail.hangs()) and subscription.lead(self)):
             self._called.wait(READ_SECONDS)
             self._called.clear()
             return
@@ -175,20 +198,70 @@ class Subscriber:
 
     def _read(self, pubsub: Any) -> None:
         message = pubsub.get_message(timeout=READ_SECONDS)
-        self._hub.take(message)
+        self.mailbox.take(message)
         if message is not None and message["type"] == "subscribe":
             if isinstance(pubsub, Subscription):
                 self._subscription = pubsub
             self._ready.set()
 
     def _may_end(self) -> bool:
-        """Whether nobody reads the subscription, nor can from now on."""
+        """Return whether nobody reads the subscription, nor can from now on."""
         return self._subscription is None or self._subscription.lead(self)
 
     def _still_needed(self, worker: Worker) -> bool:
-        """Says that nobody listens in the same step in which nobody waits, so that no newcomer is lost."""
+        """Let the thread go in the same step in which nobody waits, so that no newcomer is lost."""
         with self._guard:
-            if self._hub.needed and not worker.stopping.is_set():
+            if self.mailbox.needed and not worker.stopping.is_set():
                 return True
             self._thread = None
             return False
+
+
+_subscribers: dict[int, Subscriber] = {}
+os.register_at_fork(after_in_child=_subscribers.clear)
+
+
+def subscriber_of(client: Any) -> Subscriber:
+    """Return the one subscriber of this process for `client`.
+
+    django-redis makes a client for each thread, and they share a pool.
+    """
+    pool = plain_pool(client)
+    leads_to = client if pool is None else pool
+    found = _subscribers.get(id(leads_to))
+    return _subscribers.setdefault(id(leads_to), Subscriber(client)) if found is None else found
+
+
+class ChannelBell(Bell):
+    """Bell of a channel: rings at each message, and when some may have been missed.
+
+    Attributes:
+        confirmed: rings when the subscription stands.
+    """
+
+    __slots__ = ("_is_confirmed", "confirmed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.confirmed = Bell()
+        self._is_confirmed = False
+
+    def hear(self, message: str | None) -> None:
+        """Ring, unless it is the first confirmation."""
+        if message is not None or self._is_confirmed:
+            self.ring()
+        else:
+            self._is_confirmed = True
+            self.confirmed.ring()
+
+
+@contextlib.contextmanager
+def listen(channel: str) -> Iterator[Bell | None]:
+    """Yield a bell for `channel` of the settings' Redis; None if the server is away or does not confirm."""
+    if not fastpath.ping():  # at once where it is gone, and the breaker learns of it
+        yield None
+        return
+    bell, subscriber = ChannelBell(), subscriber_of(fastpath.client())
+    with subscriber.joined(channel, bell.hear):
+        is_heard = subscriber.listen(READY_SECONDS) and bell.confirmed.wait(READY_SECONDS)
+        yield bell if is_heard else None

@@ -7,7 +7,6 @@ import itertools
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 from redis.cluster import RedisCluster
@@ -26,7 +25,7 @@ from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, chunks
 from idempotency.locks.engine.steps import Ask
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import prefix
-from idempotency.redis.mailbox import Mail
+from idempotency.redis.mailbox import Mailbox
 from idempotency.redis.script import Script
 
 TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
@@ -68,17 +67,16 @@ class Hub(ABC):
     Args:
         client: of redis-py.
         cluster: whether it leads to a Redis Cluster.
+        mailbox: None makes one.
     """
 
-    def __init__(self, client: Any, *, cluster: bool) -> None:
+    def __init__(self, client: Any, *, cluster: bool, mailbox: Mailbox | None = None) -> None:
         self.client = client
         self.process = holder.process()
         self.cluster = cluster
-        self.mail = Mail()
+        self.mailbox = Mailbox() if mailbox is None else mailbox
+        self.mail, self.channel = self.mailbox.mail, self.mailbox.channel
         self.holds = Holds(self.stir)
-        self.channel = f"{prefix()}:locks:{self.process}:{id(self):x}"
-        self._own_channel = self.channel.encode()
-        self._listeners: dict[str, list[Callable[[str | None], None]]] = {}
 
     @property
     def counted(self) -> bool:
@@ -125,55 +123,6 @@ class Hub(ABC):
         """The server did not answer: once more, soon."""
         for hold in batch:
             hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
-
-    @property
-    def needed(self) -> bool:
-        """Whether anyone waits for a message."""
-        return self.mail.waiting or self.listened
-
-    @property
-    def listened(self) -> bool:
-        """Whether a topic is listened to."""
-        return bool(self._listeners)
-
-    @property
-    def channels(self) -> list[str]:
-        """What the subscriber has to listen to."""
-        return [self.channel, *self._listeners]
-
-    def added(self, channel: str, listener: Callable[[str | None], None]) -> bool:
-        """Have `listener` called with each message of `channel`; whether it is the first there."""
-        first = channel not in self._listeners
-        self._listeners.setdefault(channel, []).append(listener)
-        return first
-
-    def removed(self, channel: str, listener: Callable[[str | None], None]) -> bool:
-        """No more calls; whether it was the last there."""
-        listeners = self._listeners[channel]
-        listeners.remove(listener)
-        if not listeners:
-            del self._listeners[channel]
-        return not listeners
-
-    def take(self, message: dict[str, Any] | None) -> None:
-        """What the subscriber read. A subscription that is confirmed anew may have missed messages."""
-        if message is None or message["type"] not in {"message", "subscribe"}:
-            return
-        data, channel = message["data"], message["channel"]
-        if channel == self._own_channel and message["type"] == "message":  # a lock that changes hands, at once
-            self.mail.deliver(data)
-            return
-        channel = channel.decode() if isinstance(channel, bytes) else channel
-        subscribed = message["type"] == "subscribe"
-        if channel == self.channel:
-            self.mail.ring_all() if subscribed else self.mail.deliver(data)
-        else:
-            for listener in list(self._listeners.get(channel, ())):
-                listener(None if subscribed else _text(data))
-
-
-def _text(data: Any) -> str:
-    return data.decode() if isinstance(data, bytes) else str(data)
 
 
 def lock_error(error: Exception) -> LockError | None:

@@ -283,7 +283,7 @@ class _Asking:
         self._hub.mail.hang(self._request, bell)
         seconds = _look_again_seconds(position, (first_end - now) / MICROSECONDS)
         yield Wait(bell, min(seconds, deadline - time.monotonic()))
-        told = self._hub.mail.told(self._request)
+        told = self._hub.mail.received(self._request)
         if not isinstance(told, tuple):
             return None
         token, ends = told

@@ -41,17 +41,24 @@ T = TypeVar("T")
 
 
 class TaskBell:
-    """An event of the loop. Whoever rings runs in it."""
+    """`Bell` for a task; any thread may ring it."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_event", "_loop")
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     def ring(self) -> None:
-        self._event.set()
+        """Wake the waiter, or the next one to wait."""
+        if asyncio._get_running_loop() is self._loop:
+            self._event.set()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, seconds: float) -> bool:
+        """Wait until it rings (True) or `seconds` are over (False)."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -137,15 +144,15 @@ class TaskHub(Hub):
 
     async def _join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         async with self._topics:
-            if self.added(channel, listener):
+            if self.mailbox.add(channel, listener):
                 await self._tell_subscriber("subscribe", channel)
             else:
                 listener(None)
 
     async def _leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
         async with self._topics:
-            joined = listener in self._listeners.get(channel, ())  # if not, `_join` was ended before that
-            if joined and self.removed(channel, listener):
+            joined = self.mailbox.has(channel, listener)  # if not, `_join` was ended before that
+            if joined and self.mailbox.remove(channel, listener):
                 await self._tell_subscriber("unsubscribe", channel)
 
     async def _tell_subscriber(self, what: str, channel: str) -> None:
@@ -155,7 +162,7 @@ class TaskHub(Hub):
 
     async def _read(self) -> None:
         failures = 0
-        while self.needed:
+        while self.mailbox.needed:
             try:
                 await self._read_messages()
                 failures = 0
@@ -173,14 +180,14 @@ class TaskHub(Hub):
         try:
             async with self._topics:  # it connects in here: two that subscribe at once would connect it twice
                 self._pubsub = pubsub
-                await pubsub.subscribe(*self.channels)
+                await pubsub.subscribe(*self.mailbox.channels)
             idle = 0
             while idle < IDLE_READS:
                 message = await pubsub.get_message(timeout=READ_SECONDS)
-                self.take(message)
+                self.mailbox.take(message)
                 if message is not None and message["type"] == "subscribe":
                     self._ready.set()
-                idle = 0 if self.needed else idle + 1
+                idle = 0 if self.mailbox.needed else idle + 1
         finally:
             self._pubsub = None
             self._ready.clear()

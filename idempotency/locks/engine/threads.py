@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
@@ -29,36 +28,13 @@ from idempotency.redis import fastpath
 from idempotency.redis.connection import ClientConnection, Connection, PipelinedConnection, plain_pool
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.interrupts import interruption
-from idempotency.redis.subscriber import Subscriber
-from idempotency.redis.subscription import Subscription
+from idempotency.redis.mailbox import Bell
+from idempotency.redis.subscriber import Subscriber, subscriber_of
 
 CONNECTIONS_MAX = 16  # connections kept open for commands while nobody uses them
 LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it
 
 T = TypeVar("T")
-
-
-class ThreadBell:
-    """A lock that is taken: who rings gives it back, once."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def ring(self) -> None:
-        try:  # noqa: SIM105  `suppress` takes longer, and a lock that changes hands waits for this
-            self._lock.release()
-        except RuntimeError:
-            pass  # it rang already
-
-    def rang(self) -> bool:
-        """Whether it has rung; takes that back, as `wait` does."""
-        return self._lock.acquire(blocking=False)
-
-    def wait(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=max(seconds, 0.0))
 
 
 class ThreadHub(Hub):
@@ -70,11 +46,11 @@ class ThreadHub(Hub):
         self._stirred = threading.Event()
         self._idle: deque[PipelinedConnection] = deque()
         self._pool = plain_pool(client)
-        self._subscriber = Subscriber(self, self._subscription)
-        super().__init__(client, cluster=is_cluster(client))
+        self.subscriber = subscriber_of(client)
+        super().__init__(client, cluster=is_cluster(client), mailbox=self.subscriber.mailbox)
 
-    def bell(self) -> ThreadBell:
-        return ThreadBell()
+    def bell(self) -> Bell:
+        return Bell()
 
     def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
         """Perform one step."""
@@ -82,9 +58,9 @@ class ThreadHub(Hub):
             case Ask():
                 return self._ask(step)
             case Wait(bell, seconds):
-                return self._subscriber.wait(bell, seconds)
+                return self.subscriber.wait(bell, seconds)
             case Listen(seconds):
-                return self._subscriber.listen(seconds)
+                return self.subscriber.listen(seconds)
             case Finish(steps):
                 return perform(steps, self.answer)
             case On(face, steps):
@@ -125,17 +101,6 @@ class ThreadHub(Hub):
             self._idle.append(connection)
         else:
             connection.close()
-
-    def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """Have `listener` called with each message of `channel`, and with None when some may be missed."""
-        self._subscriber.join(channel, listener)
-
-    def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """No more calls."""
-        self._subscriber.leave(channel, listener)
-
-    def _subscription(self) -> Any:
-        return self.client.pubsub() if self._pool is None else Subscription(self._pool)
 
     def stir(self) -> None:
         with self._guard:
@@ -178,31 +143,15 @@ class ThreadHub(Hub):
                 self.not_renewed(batch)
 
 
-_hubs: dict[int, ThreadHub] = {}
-_hubs_guard = threading.Lock()
+_hubs: dict[Subscriber, ThreadHub] = {}
+os.register_at_fork(after_in_child=_hubs.clear)
 
 
 def hub_of(client: Any) -> ThreadHub:
-    """The one hub of this process for `client`, and for every other client of the same pool.
-
-    django-redis makes a client for each thread, and they share a pool.
-    """
-    pool = plain_pool(client)
-    leads_to = client if pool is None else pool
-    with _hubs_guard:
-        hub = _hubs.get(id(leads_to))
-        if hub is None:
-            hub = _hubs[id(leads_to)] = ThreadHub(client)
-        return hub
-
-
-def _forget() -> None:
-    global _hubs_guard  # noqa: PLW0603  a fork may have copied it while it was held
-    _hubs_guard = threading.Lock()
-    _hubs.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
+    """Return the one hub of this process for `client`, and for every other client of the same pool."""
+    subscriber = subscriber_of(client)
+    found = _hubs.get(subscriber)
+    return _hubs.setdefault(subscriber, ThreadHub(client)) if found is None else found
 
 
 class OnThreads(Threaded):

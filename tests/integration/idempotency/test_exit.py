@@ -23,7 +23,7 @@ import redis
 django.setup()
 
 from idempotency.locks import Lock, Topic
-from idempotency.redis.wakeups import subscriber
+from idempotency.redis import subscriber
 
 server = redis.Redis.from_url(os.environ["REDIS_URL"])
 stream = open(os.devnull, "w")
@@ -47,7 +47,7 @@ assert bell.__enter__() is not None
 print(sorted(thread.name for thread in threading.enumerate() if thread is not threading.main_thread()))
 """
 
-THREADS = "['idempotency-wakeups', 'locks-subscriber', 'locks-watchdog']\n"
+THREADS = "['locks-subscriber', 'locks-watchdog']\n"
 
 
 def test_nothing_is_logged_to_streams_that_are_closed(redis_server: redis.Redis) -> None:

@@ -7,8 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from redis.cluster import key_slot
 
-from idempotency.redis import fastpath, marker
-from idempotency.redis.wakeups import Subscriber
+from idempotency.redis import fastpath, marker, subscriber
 from idempotency.request.keys import digest_of
 from tests.system.stores.conftest import Post, is_replay_of, posting, use
 from tests.system.stores.stores import Clustered, Store
@@ -62,7 +61,6 @@ def test_a_node_that_lost_its_scripts_is_sent_them_again(post: Post, effects: Ef
 
 def test_a_message_reaches_listeners_at_every_node(cluster: Clustered) -> None:
     """One subscriber's connection is to one node; ends are told by the scripts on whichever node has the key."""
-    subscriber = Subscriber()
     digests = [digest_of(scope="s", key=key) for key in SPREAD]
     owners = {cluster.topology.owner_of(marker.key_of(digest)) for digest in digests}
     assert len(owners) == 3

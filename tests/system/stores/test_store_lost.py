@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from idempotency.redis import fastpath
+from idempotency.redis import fastpath, subscriber
 from idempotency.redis.marker import key_of
-from idempotency.redis.wakeups import Subscriber
 from idempotency.request.keys import digest_of
 from tests.system.stores.conftest import Post, is_replay_of
 from tests.system.stores.stores import Store
@@ -53,7 +52,6 @@ def test_a_store_that_comes_back_is_used_again(post: Post, effects: Effects, sto
 
 def test_who_waits_for_a_lost_store_does_not_spoil_later_waits(store: Store) -> None:
     """The subscriber asks a dead store once and gets no bell; from one that came back it gets one that rings."""
-    subscriber = Subscriber()
     channel = key_of(digest_of(scope="s", key="k"))
     store.kill()
     fastpath.breaker.succeeded()

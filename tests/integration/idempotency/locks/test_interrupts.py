@@ -55,7 +55,7 @@ def raising(error: BaseException, *, when: Callable[[], Any]) -> Iterator[None]:
 
 def leads(client: Any) -> Callable[[], Any]:
     """Whether the thread that waits for what this client leads to reads the messages itself by now."""
-    subscriber = hub_of(client)._subscriber
+    subscriber = hub_of(client).subscriber
     return lambda: (found := subscriber._subscription) and found.leader not in {None, subscriber}
 
 

@@ -28,7 +28,7 @@ class Stage:
         self._desk = desk
         self.client = redis.Redis.from_url(desk.servers.url)
         self.lock = Lock("thing", client=self.client)
-        self.subscriber: Subscriber = hub_of(self.client)._subscriber
+        self.subscriber: Subscriber = hub_of(self.client).subscriber
         first, second = self.actors(2)
         first.do(self.lock.acquire)  # the subscriber has a connection after this
         waiting = self.begin_to_wait(second)

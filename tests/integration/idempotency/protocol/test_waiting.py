@@ -10,8 +10,7 @@ import redis
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from idempotency.redis import fastpath, marker
-from idempotency.redis.wakeups import Subscriber, subscriber
+from idempotency.redis import fastpath, marker, subscriber
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 from tests.threads import at_once
@@ -135,14 +134,9 @@ def test_without_redis_and_a_first_that_fails_the_second_runs(twins: Twins, effe
     assert (first.status_code, second.status_code, effects()) == (503, 201, 1)
 
 
-@pytest.fixture
-def listening() -> Subscriber:
-    return subscriber
-
-
-def test_one_connection_serves_all_who_wait(listening: Subscriber, redis_server: redis.Redis) -> None:
+def test_one_connection_serves_all_who_wait(redis_server: redis.Redis) -> None:
     others = {client["id"] for client in redis_server.client_list() if int(client["sub"])}
-    with listening.listen("a") as one, listening.listen("a") as two, listening.listen("b") as three:
+    with subscriber.listen("a") as one, subscriber.listen("a") as two, subscriber.listen("b") as three:
         assert one is not None
         assert two is not None
         assert three is not None
@@ -153,13 +147,13 @@ def test_one_connection_serves_all_who_wait(listening: Subscriber, redis_server:
         assert two.wait(10)
         assert not three.wait(0)
         assert not one.wait(0)  # a ring is heard once
-    with listening.listen("a") as again:
+    with subscriber.listen("a") as again:
         assert again is not None
         redis_server.publish("a", "x")
         assert again.wait(10)
 
 
-def test_no_bell_where_redis_is_away(listening: Subscriber) -> None:
+def test_no_bell_where_redis_is_away() -> None:
     fastpath.breaker.failed(open_seconds=60)
-    with listening.listen("a") as bell:
+    with subscriber.listen("a") as bell:
         assert bell is None

@@ -16,8 +16,8 @@ from idempotency.locks.engine.holds import CONFIRM_SECONDS, Hold, Holds
 from idempotency.locks.engine.hub import Hub
 from idempotency.locks.engine.places import FRONT, Places, _look_again_seconds
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, Wait, Work
-from idempotency.locks.engine.threads import ThreadBell
 from idempotency.locks.latch import Latch
+from idempotency.redis.mailbox import Bell
 
 
 class Ending(Hold):
@@ -93,8 +93,8 @@ def test_the_watchdog_of_a_lock_that_goes_from_hand_to_hand_is_stirred_once() ->
 class Alone(Hub):
     """Without a server."""
 
-    def bell(self) -> ThreadBell:
-        return ThreadBell()
+    def bell(self) -> Bell:
+        return Bell()
 
     def stir(self) -> None: ...
 
