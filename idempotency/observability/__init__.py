@@ -1,0 +1,5 @@
+"""Observability: metrics, traces, values for log lines, and the owner of background threads.
+
+Works without prometheus-client and without OpenTelemetry, and never sees a key, only its digest.
+Used by every room above it.
+"""

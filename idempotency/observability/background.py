@@ -1,6 +1,6 @@
-"""The background threads of a process, and the one owner that starts, names, stops and joins them.
+"""Background threads of a process: started, named, stopped and joined in one place.
 
-What a worker meets is caught, counted and logged in one line. All of them end before the process closes its
+A worker's failure is caught, counted and logged in one line. All workers end before the process closes its
 streams; a forked child has none of its parent's.
 """
 
@@ -15,18 +15,18 @@ from idempotency.observability import metrics
 
 log = logging.getLogger(__name__)
 
-STOP_SECONDS = 2.0  # for all together at the end of the process: one may stand in a connect, and logs nothing then
+STOP_SECONDS = 2.0  # for all together at the end of the process; one that is still connecting logs nothing
 
 _workers: set["Worker"] = set()
 
 
 class Worker(threading.Thread):
-    """A daemon thread, from `start` until its work ends or it is stopped.
+    """Daemon thread that runs until its work ends or it is stopped.
 
     Args:
         name: of the thread, in logs and in the metric.
         work: called with the worker; returns soon once `stopping` is set.
-        wake: called by another thread when `stopping` is set, to end what `work` waits for.
+        wake: called by another thread when `stopping` is set, to end a wait of `work`.
 
     Attributes:
         stopping: an event, to wait for in place of sleeping.
@@ -41,7 +41,7 @@ class Worker(threading.Thread):
         self._wake = wake
 
     def start(self) -> None:
-        """Begin.
+        """Start.
 
         Raises:
             RuntimeError: the system has no thread to give.
@@ -63,19 +63,19 @@ class Worker(threading.Thread):
             _workers.discard(self)
 
     def met(self, message: str, *arguments: object, level: int = logging.INFO) -> None:
-        """Count a failure and log it, unless the worker is being stopped: then it is no news."""
+        """Count a failure and log it, unless the worker is being stopped."""
         if not self.stopping.is_set():
             metrics.background_failures.labels(self.name).inc()
             log.log(level, message, *arguments)
 
     def stop(self) -> None:
-        """Have it end soon; does not wait for that."""
+        """Ask the worker to end, without waiting for that."""
         self.stopping.set()
         self._wake()
 
 
 def stop(*, seconds: float = STOP_SECONDS) -> list[str]:
-    """Stop every worker of this process; return the names of those that still run after `seconds`."""
+    """Stop every worker of this process; return the names of those still running after `seconds`."""
     workers = list(_workers)
     deadline = time.monotonic() + seconds
     for worker in workers:

@@ -1,7 +1,7 @@
-"""What a log line of a keyed request carries: request id, digest of the key, what it is about. Never the key.
+"""Values for the log lines of a keyed request: request id, digest of the key, subject. Never the key.
 
-`bind` puts it in the context of the running request; `ContextFilter` adds it to every record of any logger, so it
-works with whatever formatter a project uses.
+`bind` puts them in the context of the running request; `ContextFilter` adds them to every record of any logger,
+for any formatter.
 """
 
 import logging
@@ -16,17 +16,17 @@ def bind(**values: str) -> None:
 
 
 def unbind() -> None:
-    """Forget all of them; at the beginning of a request, because threads are used again."""
+    """Forget all values; at the beginning of a request, because threads are reused."""
     _bound.set(None)
 
 
 def bound() -> dict[str, str]:
-    """What is bound now."""
+    """Return the bound values."""
     return _bound.get() or {}
 
 
 class ContextFilter(logging.Filter):
-    """Gives every record the bound values as attributes; lets every record pass."""
+    """Filter that gives every record the bound values as attributes, and drops none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         for name, value in bound().items():

@@ -1,6 +1,6 @@
 """Prometheus metrics of keyed requests (docs/reference/metrics.md); nothing at all without prometheus-client.
 
-Counters live in the process that counted; the gauges of `LedgerCollector` are read from the ledger when asked for.
+Counters live in the process that counted; the gauges of `LedgerCollector` are read from the ledger at each scrape.
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger("idempotency")
 
 
 class _Silent:
-    """Takes what a counter takes, and forgets it."""
+    """Counter that counts nothing."""
 
     def labels(self, *_: str, **__: str) -> "_Silent":
         return self
@@ -51,17 +51,17 @@ resumed = _counter("idempotency_resumed", "Stalled entries that the completer ra
 
 
 class LedgerCollector:
-    """What only the ledger knows, one SQL statement over its small index of unfinished entries.
+    """Gauges of unfinished entries, by one SQL statement over their small index.
 
     Register it once a process: ``prometheus_client.REGISTRY.register(LedgerCollector())``.
     """
 
     def describe(self) -> list[Any]:
-        """Nothing: asking the database at registration would be too early."""
+        """Return nothing: registration is too early for a database query."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """The gauges; none while the database is away, because the counters are wanted then above all."""
+        """Yield the gauges; none while the database is away, so that the counters still come through."""
         from idempotency.observability.statistics import open_entries  # noqa: PLC0415  models are not ready when this is imported
 
         try:

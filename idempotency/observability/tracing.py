@@ -15,12 +15,12 @@ except ImportError:  # optional: pip install 'payonce[tracing]'
 
 
 class Span:
-    """What the exchange tells of itself; forgotten where there is no OpenTelemetry."""
+    """Span of one keyed request; does nothing without OpenTelemetry."""
 
     def __init__(self, span: Any = None) -> None:
         self._span = span
 
-    def tell(self, **attributes: str) -> None:
+    def set(self, **attributes: str) -> None:
         """Set attributes, their names prefixed with ``idempotency.``; empty ones are left out."""
         if self._span is not None:
             for name, value in attributes.items():
@@ -30,11 +30,11 @@ class Span:
 
 @contextmanager
 def span() -> Iterator[Span]:
-    """The span of one keyed request, as the current one.
+    """Open the span of one keyed request, as the current one.
 
-    An exception that passes makes it an error with the exception's name; messages may have values in them.
+    An exception that passes makes it an error with the exception's name alone: messages may hold values.
     """
-    # without an SDK there is nobody to tell, and even a span of nothing has its cost
+    # without an SDK nobody reads spans, and even an empty one has its cost
     if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         yield Span()
         return

@@ -1,6 +1,4 @@
-"""Indexes that Django has no word for: a BRIN one without `django.contrib.postgres` among the INSTALLED_APPS, as
-Django 6 asks for its own; and one that goes while its table is in use.
-"""
+"""Index types and operations that Django lacks: BRIN without `django.contrib.postgres`, a concurrent drop."""
 
 from typing import Any
 
@@ -9,7 +7,7 @@ from django.db.migrations import AlterField
 
 
 class BlockRangeIndex(models.Index):
-    """For a column whose values grow with the table: a few bytes a block range."""
+    """BRIN index, for a column whose values grow with the table: a few bytes a block range."""
 
     suffix = "brin"
 
@@ -18,9 +16,9 @@ class BlockRangeIndex(models.Index):
 
 
 class WithoutIndex(AlterField):
-    """`AlterField` to a field that has no index of its own any more, because a longer one begins with it.
+    """`AlterField` to a field without an index of its own, because a longer one begins with it.
 
-    The index goes without anybody waiting for it, so its migration says ``atomic = False``. Run again it finds
+    The index is dropped while the table is in use, so its migration says ``atomic = False``; run again it finds
     nothing to do. Backwards it is built as Django builds it, which keeps writers waiting.
     """
 
@@ -31,7 +29,7 @@ class WithoutIndex(AlterField):
             return
         column = model._meta.get_field(self.name).column
         name = schema_editor.quote_name(schema_editor._create_index_name(model._meta.db_table, [column]))
-        # it waits for every transaction that has to do with the table, however long
+        # the drop waits for every transaction on the table, however long
         schema_editor.execute("SET statement_timeout = 0")
         schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
         schema_editor.execute("RESET statement_timeout")

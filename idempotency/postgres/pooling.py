@@ -1,4 +1,4 @@
-"""Whether a pooler stands between us and PostgreSQL; what belongs to a session is then not ours to keep."""
+"""Detection of a connection pooler, in front of which nothing may be kept in a session."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import psycopg
 
 
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
-    """Whether it leads to a pooler (PgBouncer). One round trip.
+    """Return whether a pooler (PgBouncer) stands before the server. One round trip.
 
-    PostgreSQL tells its process id at the start. A pooler tells one of its own making: it has many clients on few
-    connections. Where it pools by transaction, the next client gets the session that we have just used.
+    PostgreSQL reports its process id at the start; a pooler reports one of its own making. Where it pools by
+    transaction, the next client gets the session that we have just used.
     """
-    told = connection.info.backend_pid
-    return connection.execute("SELECT pg_backend_pid()").fetchone() != (told,)
+    reported = connection.info.backend_pid
+    return connection.execute("SELECT pg_backend_pid()").fetchone() != (reported,)

@@ -1,8 +1,7 @@
-"""Plans that a session keeps: a statement by hand is parsed and planned a few times a connection, then only run.
+"""Prepared statements: parsed and planned once a session, which saves half of PostgreSQL's work for a small one.
 
-That is half of PostgreSQL's work for a small statement. It is not done before the fifth use, as psycopg's own
-`prepare_threshold` would have it, because a connection for one request is not worth it; and never behind a pooler,
-where the session is another one in the next transaction and does not know the plan.
+A text is prepared at its fifth use, as psycopg's `prepare_threshold` has it: a connection for one request is not
+worth it. Never behind a pooler, where the next transaction has another session.
 """
 
 import hashlib
@@ -19,33 +18,33 @@ from idempotency.postgres.pooling import is_pooled
 
 USES = 5
 
-# of a plan that a change of its table's types has made useless, that is not there, or that is there already
+# SQLSTATEs of a prepared statement that is outdated, missing, or there already
 STALE = frozenset({"0A000", "26000", "42P05"})
 
 
 class _Session:
-    """What one connection has prepared.
+    """Prepared statements of one connection.
 
     Attributes:
-        calls: what to send in place of a statement, by its text.
-        keeps: whether it keeps plans at all; None: nobody has looked yet.
+        calls: text to send in place of a statement, by its text.
+        prepares: False behind a pooler and after `stop`; None: not looked yet.
     """
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
         self._uses = Counter[str]()
-        self.keeps: bool | None = None
+        self.prepares: bool | None = None
 
     def call(self, connection: psycopg.Connection[Any], sql: str) -> str:
-        known = self.calls.get(sql)
-        if known is not None:
-            return known
+        call = self.calls.get(sql)
+        if call is not None:
+            return call
         self._uses[sql] += 1
         if self._uses[sql] < USES:
             return sql
-        if self.keeps is None:
-            self.keeps = not is_pooled(connection)
-        self.calls[sql] = _prepared(connection, sql) if self.keeps else sql
+        if self.prepares is None:
+            self.prepares = not is_pooled(connection)
+        self.calls[sql] = _prepared(connection, sql) if self.prepares else sql
         return self.calls[sql]
 
 
@@ -53,11 +52,11 @@ _sessions = WeakKeyDictionary[psycopg.Connection[Any], _Session]()
 
 
 def texts(connection: psycopg.Connection[Any], statements: Iterable[str]) -> list[str]:
-    """What to send in place of the statements, with the same placeholders in the same order.
+    """Return the texts to send in place of the statements, with the same placeholders in the same order.
 
     Args:
-        connection: the one that they go to. Preparing is a round trip a statement, once.
-        statements: texts that are the same every time; nothing forgets one.
+        connection: their destination. Preparing costs one round trip a statement, once.
+        statements: texts that are the same every time; none is ever forgotten.
 
     Raises:
         psycopg.Error: the connection is not usable.
@@ -69,10 +68,10 @@ def texts(connection: psycopg.Connection[Any], statements: Iterable[str]) -> lis
 
 
 def stop(connection: psycopg.Connection[Any]) -> None:
-    """Keep no more plans in its session: one of them was no good (`STALE`)."""
+    """Prepare nothing more on this connection, after one of its statements was refused as `STALE`."""
     session = _sessions.get(connection)
     if session is not None:
-        session.keeps = False
+        session.prepares = False
         session.calls.clear()
 
 

@@ -1,4 +1,4 @@
-"""Statements by hand, sent together: where a round trip and the ORM's compiler cost more than the work itself."""
+"""Hand-written statements, sent together: for work that is cheaper than its round trip and the ORM's compiler."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Statement:
     """One statement of SQL, without a semicolon.
 
     Attributes:
-        sql: with a placeholder for each parameter; a SELECT, INSERT, UPDATE or DELETE, and one of few texts, for
-            each is planned and kept.
-        rows: how many rows it must change or return; None: it may be any number.
+        sql: a SELECT, INSERT, UPDATE or DELETE with a placeholder for each parameter, and one of few texts, for
+            each is prepared.
+        rows: number of rows that it must change or return; None: any number.
         certain: it fails by itself where that would be another number.
     """
 
@@ -36,28 +36,28 @@ class Statement:
 
 
 class UnexpectedRows(RuntimeError):
-    """A statement changed another number of rows than it must; what was sent with it must be rolled back."""
+    """A statement changed a wrong number of rows; roll back what was sent with it."""
 
 
 def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, ...]]]:
-    """Run them in order, in one round trip where the driver takes several; the rows that each returned.
+    """Run statements in order, in one round trip where the driver takes several; return the rows of each.
 
-    Each reads by a snapshot of its own, as if it came alone. Where one fails, those after it do not run. If they
-    are the first of their transaction, its BEGIN goes with them.
+    Each reads by a snapshot of its own, as if it came alone. After one that fails none runs. If they are the first
+    of their transaction, its BEGIN goes with them.
 
     Args:
-        commit: they are the last of their transaction, and its COMMIT may go with them. As nobody can look at
-            their counts before, an UPDATE that must change one row, and returns it, is made to fail by itself;
-            with another one that is not `certain` the COMMIT does not go.
+        commit: they are the last of their transaction, and its COMMIT may go with them. Their counts cannot be
+            checked before it, so an UPDATE that must change one row, and returns it, is made to fail by itself;
+            with another statement that is not `certain` the COMMIT does not go.
 
     Raises:
-        UnexpectedRows: one changed another number of rows than it must.
+        UnexpectedRows: one changed a wrong number of rows.
 
     Transaction: needs the caller's, which must roll back if this raises; one that is alone needs none.
     """
     if not statements:
         return []
-    database = connections[DEFAULT_DB_ALIAS]  # once: each look through the proxy takes longer than what it finds
+    database = connections[DEFAULT_DB_ALIAS]  # once: each look-up through the proxy costs more than its result
     if not _takes_several(database):
         with database.cursor() as cursor:
             return [_run(cursor, statement) for statement in statements]
@@ -69,7 +69,7 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
         if state in prepared.STALE:
             prepared.stop(database.connection)
         if commit and state == DIVISION_BY_ZERO:
-            raise UnexpectedRows("none was changed that must be") from error
+            raise UnexpectedRows("an UPDATE changed no row, and had to change one") from error
         raise
 
 
@@ -77,14 +77,14 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
     cursor = cursor_of(database)
     database.validate_no_broken_transaction()
     raw = database.connection
-    texts = [_sure(statement) if commit else statement.sql for statement in statements]
+    texts = [_failing(statement) if commit else statement.sql for statement in statements]
     with database.wrap_database_errors:
         texts = prepared.texts(raw, texts)
     values = [value for statement in statements for value in statement.parameters]
     begins = _begins_here(database)
     if begins:
-        # psycopg would send its own BEGIN first, and wait for it; now ours goes with them. Django's COMMIT or
-        # ROLLBACK it sends in either case
+        # psycopg would send its own BEGIN first, and wait for it; now ours goes with them. It sends Django's
+        # COMMIT or ROLLBACK in either case
         raw._autocommit = True
     try:
         with database.wrap_database_errors:
@@ -96,15 +96,15 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
 
 
 def _may_commit(database: Any) -> bool:
-    """Whether the open transaction is ours alone: inside a test case's one, a commit would make its rows stay.
+    """Return whether the open transaction is ours alone; inside a test case's, a commit would keep its rows.
 
-    Leaving Django's `atomic` after it finds nothing left to commit, and runs what waits for the commit.
+    Django's `atomic` then finds nothing left to commit, and runs its `on_commit` callbacks.
     """
     return database.in_atomic_block and not database.savepoint_ids
 
 
 def _takes_several(database: Any) -> bool:
-    """Whether the driver takes several at once: with server-side binding of parameters it takes one."""
+    """Return whether the driver takes several at once; with server-side binding it takes one."""
     return not database.settings_dict["OPTIONS"].get("server_side_binding")
 
 
@@ -116,22 +116,22 @@ def _is_update_of_one(statement: Statement) -> bool:
     return statement.rows == 1 and statement.sql.lstrip().startswith("UPDATE")
 
 
-def _sure(statement: Statement) -> str:
-    """It, failing on the server where it changes no row but must."""
+def _failing(statement: Statement) -> str:
+    """Return its text, made to fail on the server where it must change a row and does not."""
     if not _is_update_of_one(statement):
         return statement.sql
     return f"WITH changed AS ({statement.sql}) SELECT 1 / (count(*) = 1)::int FROM changed"  # noqa: S608  our own
 
 
 def _begins_here(database: Any) -> bool:
-    """Whether Django has opened a transaction of which the server knows nothing yet; its BEGIN may be ours then.
+    """Return whether Django's transaction is still unknown to the server, so that its BEGIN may be ours.
 
-    Another isolation or access than the server's default is said in psycopg's own BEGIN, which is left to it.
+    psycopg's own BEGIN sets an isolation or access other than the server's default, and is left to it.
     """
     raw = database.connection
-    usual = raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
+    default = raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
     fresh: bool = database.in_atomic_block and not raw.autocommit and raw.info.transaction_status == IDLE
-    return fresh and usual
+    return fresh and default
 
 
 def _run(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
@@ -140,7 +140,7 @@ def _run(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
 
 
 def _found(cursor: Any, statements: Sequence[Statement], *, begins: bool) -> list[list[tuple[Any, ...]]]:
-    """What each has returned, from psycopg's own cursor."""
+    """Return the rows of each, from psycopg's own cursor."""
     if begins:
         cursor.nextset()
     found = []
@@ -153,18 +153,18 @@ def _found(cursor: Any, statements: Sequence[Statement], *, begins: bool) -> lis
 def _rows(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
     if statement.rows not in {None, cursor.rowcount}:
         raise UnexpectedRows(f"{cursor.rowcount} rows instead of {statement.rows} by {statement.sql.strip()[:60]}")
-    # its `description` would describe every column, only to say that there are some
+    # not `description`, which would describe every column
     return cursor.fetchall() if cursor.pgresult.nfields else []
 
 
 def instances(model: type[M], columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> list[M]:
-    """Rows as instances of their model; a column that is not among them is fetched when somebody asks for it.
+    """Make model instances of rows; a missing column is fetched when it is used.
 
     Args:
-        columns: of the rows, in the order in which the model names its fields.
+        columns: of the rows, in the order of the model's fields.
 
     Raises:
-        ValueError: they are in another order, in which Django would mix the values up.
+        ValueError: they are in another order, and Django would mix the values up.
     """
     _refuse_disorder(model, tuple(columns))
     return [model.from_db(DEFAULT_DB_ALIAS, columns, row) for row in rows]
@@ -174,10 +174,10 @@ def instances(model: type[M], columns: Sequence[str], rows: Iterable[tuple[Any, 
 def _refuse_disorder(model: type[Model], columns: tuple[str, ...]) -> None:
     ordered = tuple(field.attname for field in model._meta.concrete_fields if field.attname in columns)
     if columns != ordered:
-        raise ValueError(f"{model.__name__} is made of {', '.join(ordered)}, in this order")
+        raise ValueError(f"Give the columns of {model.__name__} in this order: {', '.join(ordered)}")
 
 
 def broken_constraint(error: IntegrityError) -> str | None:
-    """Name of the constraint that the server says was broken; None where it names none."""
+    """Return the name of the constraint that was broken; None if the server names none."""
     name: str | None = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None)
     return name

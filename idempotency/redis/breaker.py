@@ -1,11 +1,11 @@
-"""A circuit breaker: after a failure, leave the thing alone for a while instead of waiting for it each time."""
+"""Circuit breaker: after a failure, skip a server for a while instead of waiting for it each time."""
 
 import threading
 import time
 
 
 class Breaker:
-    """Closed: calls pass. After `failed()`: open for `open_seconds`, then one call is let through as a probe.
+    """Breaker that is closed until `failed()`, open for `open_seconds`, then lets one call through as a probe.
 
     Per process and thread-safe; the clock is monotonic.
     """
@@ -15,7 +15,7 @@ class Breaker:
         self._open_until = 0.0
 
     def allows(self, *, open_seconds: float) -> bool:
-        """Whether to try. When the pause is over, only the first asker may; the others wait another pause."""
+        """Return whether to try. After the pause one caller may; the others wait another pause."""
         if self._open_until == 0.0:
             return True
         with self._lock:
@@ -29,7 +29,7 @@ class Breaker:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is known to be wrong; False also for the probe, which must wait for its answer."""
+        """True while no failure is known; False for the probe too, which must wait for its reply."""
         return self._open_until == 0.0
 
     def failed(self, *, open_seconds: float) -> None:

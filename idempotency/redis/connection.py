@@ -1,10 +1,10 @@
-"""A connection to Redis, used by one thread at a time, on which a command may be told and its answer not awaited.
+"""Per-thread Redis connection with fire-and-forget commands.
 
-A pool hands a connection out for one command and its answer. The last command of a request wants none: the answer
-of the request is committed, and nothing is done about a marker that could not be written. So the thread keeps one
-connection; what it told there is answered before its next question, in the order in which both were sent.
+A pool hands a connection out for one command and its reply. The last command of a request needs no reply: its
+answer is committed, and a marker that could not be written is only a marker. So each thread keeps one connection;
+replies to what it sent without waiting are read before its next question, in order.
 
-It is made as the pool makes its own ones, beside them: it never takes one away from the project's cache.
+It is made as the pool makes its own, beside them: it never takes one away from the project's cache.
 """
 
 import contextlib
@@ -37,20 +37,22 @@ log = logging.getLogger(__name__)
 
 PENDING_MAX = 8
 
-# other clients, a Cluster's or one with a cache of its own, route or remember commands: they are used as they are
+# other clients route or remember commands (a Cluster's, one with a cache): they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
 
-# before Redis 7 what a command inside a script is refused with stands at the end of a sentence about the script
+# before Redis 7 a refusal inside a script stands at the end of a sentence about the script
 _READ_ONLY_IN_A_SCRIPT = re.compile(r"^Error running script .*?: -READONLY ")
 
 _of_thread = threading.local()
 
 
 class PipelinedConnection:
-    """See the module. Raises what redis-py raises: `RedisError`, which leaves the line ready for the next command.
+    """Connection of one thread. Raises redis-py's errors, and is ready for the next command afterwards.
+
+    Use `send_nowait` only where a lost command costs time and never correctness (the marker after a commit).
 
     Attributes:
-        pool: whose settings it has.
+        pool: source of its settings.
         known: digests of the scripts that its server has run for it.
     """
 
@@ -65,34 +67,34 @@ class PipelinedConnection:
         self._readable = select.poll()
 
     def belongs_to(self, pool: Any) -> bool:
-        """Whether it still leads where `pool` does, and was not brought along by a fork."""
+        """Return whether it still leads where `pool` does, and was not inherited by a fork."""
         return self.pool is pool and self._process == os.getpid()
 
     def ask(self, *command: Any) -> Any:
-        """Send, and wait for the answer: bytes, numbers or None."""
+        """Send, wait, and return the reply: bytes, numbers or None."""
         self._settle()
-        self._send(command, _nobody)
+        self._send(command, _ignore)
         return self._read()
 
     def send_nowait(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
-        """Send, and do not wait. An error that comes back later only says that it was not done.
+        """Send without waiting for the reply; an error in it is logged.
 
         Args:
-            then: called with the answer, by whoever uses the line when it is read; never, if it is lost.
+            then: called with the reply, by the next user of the connection; never, if it is lost.
         """
         if len(self._pending) >= PENDING_MAX:
             self._settle()
-        self._send(command, then or _nobody)
+        self._send(command, then or _ignore)
 
     def _send(self, command: tuple[Any, ...], then: Callable[[Any], None]) -> None:
-        # noted first: whatever interrupts us, no answer is ever taken for that of another question
+        # noted first: after any interrupt, no reply is taken for that of another question
         self._pending.append(then)
         try:
             if not self._open:
                 self._connect()
-            # redis-py's own does the same, and looks at each argument first for types that we never send
+            # as redis-py's own does, without its look at each argument for types that we never send
             packed = self._connection.pack_command(*command) if pack_command is None else [pack_command(command)]
-            # its PING would read the reply that is owed, and ours would go to the next question: `_check_health`
+            # its own PING would read a pending reply, and shift all later ones: see `_check_health`
             self._connection.send_packed_command(packed, check_health=False)
         except BaseException:
             self.close()
@@ -108,7 +110,7 @@ class PipelinedConnection:
     def _read(self) -> Any:
         try:
             answer = self._connection.read_response(disable_decoding=True)
-        except ResponseError as error:  # an answer like any other, but for one
+        except ResponseError as error:  # a reply like any other
             self._pending.popleft()
             if is_of_a_replica(error):
                 self.close()  # behind the same address there may be a new master by now
@@ -120,30 +122,30 @@ class PipelinedConnection:
         return answer
 
     def _settle(self) -> None:
-        """Read the answers that are owed; and see whether the server closed the line while nobody used it."""
+        """Read pending replies, and notice a connection that the server closed while nobody used it."""
         try:
             while self._pending:
                 self._read_pending()
             if self._open and self._may_have_ended():
                 self.close()
         except RedisConnectionError:
-            self.close()  # what was told is lost, which a marker may be; the next command opens the line again
+            self.close()  # pending commands are lost, as they may be; the next command connects again
         if self._open:
             self._check_health()
 
     def _check_health(self) -> None:
-        """Send the PING of redis-py's health check when it is due, while no reply is owed."""
+        """Send the PING of redis-py's health check when it is due, while no reply is pending."""
         connection = self._connection
         if not connection.health_check_interval or time.monotonic() <= connection.next_health_check:
             return
-        # an error is a reply too; where there is none, the line is closed now, and the next command opens it
+        # an error is a reply too; without any, it is closed by now, and the next command connects again
         with contextlib.suppress(RedisConnectionError, RedisTimeoutError, ResponseError):
-            self._send(("PING",), _nobody)
+            self._send(("PING",), _ignore)
             self._read()
 
     def _may_have_ended(self) -> bool:
-        """Whether there is something to be read; nothing is due, so it is the end."""
-        # asked of a `poll` that is kept: redis-py's `can_read` makes one each time
+        """Return whether there is something to read: no reply is due, so it is the end."""
+        # one `poll` for all times: redis-py's `can_read` makes one each time
         return self._connection._sock is not self._socket or bool(self._readable.poll(0))
 
     def _read_pending(self) -> None:
@@ -153,45 +155,45 @@ class PipelinedConnection:
         except NoScriptError:
             self.known.clear()  # a fresh or flushed server
         except ResponseError as error:
-            log.info("Redis did not do what it was told: %s", error)
+            log.info("Redis refused a command that was not waited for: %s", error)
         else:
             try:
                 then(answer)
-            except Exception:  # of another one's work: who happens to read it has nothing to do with that
-                log.exception("What was to be done with an answer of Redis failed")
+            except Exception:  # of other work: the reader of this reply has nothing to do with it
+                log.exception("A callback for a reply of Redis failed")
 
     def close(self) -> None:
-        """Hang up; the next command opens it again."""
+        """Disconnect; the next command connects again."""
         self._open = False
-        self.known.clear()  # it may be another server that answers next
+        self.known.clear()  # the next server may be another one
         self._pending.clear()
         self._connection.disconnect()
 
 
 def connection_beside(pool: Any) -> Any:
-    """A connection as `pool` makes them, which never retries: who asks on it knows how long to try."""
+    """Make a connection as `pool` does, which never retries: its user knows how long to try."""
     return pool.connection_class(**pool.connection_kwargs | {"retry": Retry(NoBackoff(), 0)})
 
 
 def hang_up(connection: Any) -> None:
-    """Have the thread that reads this connection of redis-py (or None) find it closed, from another thread."""
+    """Shut a connection of redis-py (or None) down, so that the thread that reads it finds it closed."""
     if (its_socket := getattr(connection, "_sock", None)) is not None:
         connection.retry.update_retries(0)  # a `PubSub` would connect it again
         with contextlib.suppress(OSError):  # it is closed already
             its_socket.shutdown(socket.SHUT_RDWR)
 
 
-def _nobody(answer: Any) -> None:
-    """Waits for it."""
+def _ignore(reply: Any) -> None:
+    pass
 
 
 def is_of_a_replica(error: ResponseError) -> bool:
-    """Whether a server refused it because it is no master, or not any more."""
+    """Return whether the server refused because it is no master, or not any more."""
     return isinstance(error, ReadOnlyError) or _READ_ONLY_IN_A_SCRIPT.match(str(error)) is not None
 
 
 def plain_pool(client: Any) -> Any:
-    """The pool of a client that sends commands as they are; None where only the client itself knows the way."""
+    """Return the pool of a client that sends commands as they are; None if only the client knows the way."""
     pool: Any = getattr(client, "connection_pool", None)
     return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
 

@@ -1,7 +1,7 @@
-"""Redis, as long as it answers: every use of it in this package goes through `attempt`.
+"""Access to Redis for as long as it replies: every use of it in this package goes through `attempt`.
 
-Nothing here decides anything. A command is answered within the client's time-outs; after a failure the breaker
-keeps this process away from Redis for `BREAKER_SECONDS`, and the caller does without.
+A command is bounded by the client's time-outs. After a failure the breaker keeps this process away from Redis for
+`BREAKER_SECONDS`, and the caller does without.
 """
 
 import logging
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 breaker = Breaker()
 
-# what a client raises whose servers do not serve; of a Cluster's own errors some are no RedisError
+# errors of a client whose servers do not serve; some of a Cluster's own are no RedisError
 FAILURES = (RedisError, RedisClusterException, OSError)
 
 T = TypeVar("T")
 
 
 def client() -> Any:
-    """The redis-py client that the settings name; raises whatever making it raises."""
+    """Return the redis-py client that the settings name, or raise what making it raises."""
     settings = config()
     if settings.redis_client is not None:
         return _client_of(settings.redis_client)
@@ -36,13 +36,13 @@ def client() -> Any:
 
 
 def may_ask() -> bool:
-    """Whether Redis is to be asked at all: it is switched on, and the breaker does not keep this process away."""
+    """Return whether to ask Redis: it is switched on, and the breaker does not keep this process away."""
     settings = config()
     return settings.uses_redis and breaker.allows(open_seconds=settings.breaker_seconds)
 
 
 def attempt(command: Callable[[Any], T]) -> T | None:
-    """Run `command` on a client, within its time-outs; None when Redis is switched off, away or talks nonsense."""
+    """Run `command` on a client, within its time-outs; None when Redis is off, away or holds nonsense."""
     if not may_ask():
         return None
     probing = not breaker.is_closed
@@ -54,7 +54,7 @@ def attempt(command: Callable[[Any], T]) -> T | None:
     except (ValueError, KeyError, TypeError):
         log.warning("A value in Redis is not ours to read; working without it.")
         return None
-    if probing:  # else it may only have been told, while another thread found that nobody answers
+    if probing:  # else a send without a reply would close it, while another thread finds the server away
         breaker.succeeded()
     return result
 
@@ -68,11 +68,11 @@ def failed(error: Exception) -> None:
 
 
 def ping() -> bool:
-    """Whether Redis answers."""
+    """Return whether Redis replies."""
     return attempt(lambda redis: bool(redis.ping())) is True
 
 
 @lru_cache(maxsize=4)
 def _client_of(path: str) -> Any:
-    """Made once a process; redis-py's pools see a fork by themselves."""
+    # once a process: redis-py's pools notice a fork themselves
     return import_string(path)()

@@ -1,11 +1,11 @@
-"""Tell a signal handler's exception from a client's: `TimeoutError` may be either, and redis-py wraps it."""
+"""Exceptions of signal handlers, which redis-py wraps; a `TimeoutError` may be theirs or the client's."""
 
 import signal
 from traceback import walk_tb
 
 
 def interruption(error: BaseException) -> BaseException | None:
-    """Return what one of the signal handlers in force raised, if `error` is that or was raised on its account.
+    """Return the exception of a signal handler in force, if `error` is that or was raised because of it.
 
     A handler is a function, a method or a `partial`; one of another class is not recognised.
     """

@@ -1,13 +1,12 @@
-"""The Redis marker in front of the ledger: holds off a running call's twins, and replays finished answers.
+"""Redis marker in front of the ledger: holds off concurrent duplicates, and replays finished answers.
 
-It never decides. Flushed, paused, stopped, lagging or lying, the worst it can do is to let a twin run as far as
-the unique constraint of the ledger. With Redis away every function returns at once (`idempotency.redis.fastpath`),
-and the caller works on the ledger alone.
+It never decides. Flushed, paused, stopped, lagging or lying, the worst it can do is to let a duplicate run as far
+as the unique constraint of the ledger. With Redis away every function returns at once (`fastpath.attempt`).
 
 Values: ``R<fingerprint hex>:<owner>`` while running; ``F<json>\\n<bytes of the answer>`` when finished. Where
-`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.response.encryption`), and one without a seal is
-no answer: the ledger is asked. Keys carry a hash tag, so that a script's keys always live in one slot of a Redis
-Cluster; a marker's key is also the channel on which its end is published.
+`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.response.vault`), and one without a seal is no
+answer: the ledger is asked. Keys carry a hash tag, so that a script's keys share one slot of a Redis Cluster; a
+marker's key is also the channel on which its end is published.
 """
 
 import json
@@ -21,7 +20,7 @@ from idempotency.redis.script import Script
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
-_encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make it anew for every answer
+_encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make one for every answer
 
 _claim_script = Script("claim", package="idempotency.redis")
 _finish_script = Script("finish", package="idempotency.redis")
@@ -30,21 +29,21 @@ _release_script = Script("release", package="idempotency.redis")
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The marker is ours; `value` releases it."""
+    """Marker taken by this call; `value` releases it."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A twin is running, with this fingerprint."""
+    """Marker of a concurrent duplicate that is running."""
 
     fingerprint: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer is known, made for this fingerprint."""
+    """Marker of a call that was answered."""
 
     fingerprint: bytes
     answer: StoredResponse
@@ -54,7 +53,7 @@ Found = Claimed | Running | Finished
 
 
 def key_of(digest: str) -> str:
-    """Name a marker, and the channel on which its end is published, for the ledger of now.
+    """Name a marker and its channel, for the ledger's current epoch.
 
     Raises:
         django.db.Error: as `ledger.redis_prefix`.
@@ -63,7 +62,7 @@ def key_of(digest: str) -> str:
 
 
 def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> Found | None:
-    """`SET key value NX PX ttl`, or what is there instead: one command.
+    """Take a marker, or return the one that is there: one command.
 
     Args:
         name: of the marker (`key_of`), as for the others here.
@@ -81,18 +80,17 @@ def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> F
 
 
 def look(name: str) -> Running | Finished | None:
-    """What stands at the marker; None if nothing, or Redis is unavailable."""
+    """Read a marker; None if there is none, or Redis is unavailable."""
     return attempt(lambda redis: _read(connection_of(redis).ask("GET", name), name=name))
 
 
 def finish(
     name: str, *, fingerprint: bytes, answer: StoredResponse, ttl_seconds: float, wait: bool = True
 ) -> None:
-    """Let replays be answered from here. Only after `answer`, here without its seal, was committed to the ledger.
+    """Let replays be answered from here. Call it only after `answer`, not sealed yet, was committed.
 
-    Written over whatever stands there: the ledger has decided, so a twin's running marker is stale. Whoever has
-    just claimed here need not `wait` for it: Redis was there and knew our scripts, and if it lost them since, only
-    a marker is lost.
+    Overwrites any marker: the ledger has decided, so a duplicate's running marker is stale. A caller that has just
+    claimed here need not `wait`: Redis knew our scripts, and if it lost them since, only a marker is lost.
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
@@ -102,12 +100,12 @@ def finish(
 
 
 def release(name: str, claimed: Claimed) -> None:
-    """Compare-and-delete: let the same key try again at once."""
+    """Delete a marker that is still ours, so that the same key may try again at once."""
     attempt(lambda redis: _release_script.run(connection_of(redis), [name], [claimed.value]))
 
 
 def ring(name: str) -> None:
-    """Wake who waits for this key: its phased run has ended, without an answer to keep here."""
+    """Wake waiters of this key: its phased run has ended, without an answer to store here."""
     attempt(lambda redis: redis.publish(name, b"ended"))
 
 

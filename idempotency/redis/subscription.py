@@ -1,7 +1,7 @@
-"""A subscriber's connection, read by one thread at a time, its leader; others may tell it what to subscribe to.
+"""Subscriber's connection, read by one thread at a time, its leader; others may send subscriptions on it.
 
-redis-py's own would connect again by itself and not say so, and whoever waits must know that messages may be lost;
-and a message passes through fewer hands here, which is time that a lock is held by nobody.
+redis-py's own reconnects without saying so, and a waiter must learn that messages may be lost. A message also
+passes through fewer layers here, and until it has passed nobody holds the lock.
 """
 
 import os
@@ -13,16 +13,16 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from idempotency.redis.connection import connection_beside
 
-REST_SECONDS = 2.0  # for what is left of a message that has begun to come
+REST_SECONDS = 2.0  # for the rest of a message that has begun to arrive
 
 
 class Subscription:
-    """Made as `pool` makes its connections, beside them. Raises what redis-py raises, and is useless then.
+    """Connection beside those of `pool`. Raises what redis-py raises, and is useless then.
 
     Attributes:
         connection: of redis-py, with a socket.
-        leader: who reads it now, or None. Only he gives that back, by setting it to None: one store, so that an
-            interrupt comes before it or after it.
+        leader: the current reader, or None. Only the leader gives the lead back, by setting None: one store, so
+            that an interrupt comes before it or after it.
         broken: messages may have been lost, so nobody reads it any more.
     """
 
@@ -34,29 +34,30 @@ class Subscription:
         self.broken = False
         self.connection.connect()
         self.connection._sock.settimeout(REST_SECONDS)
-        # it is read past the connection, which is for answers and would connect again where it has been closed
+        # the parser is read past the connection, which would connect again where it has been closed
         self._reader = self.connection._parser
         self._pushes: dict[str, bool] = {}
         if str(self.connection.protocol) == "3":
             self._pushes["push_request"] = True
             self._reader.set_pubsub_push_handler(_as_it_is)  # redis-py's own prints each message for a log
-        # a number of our own for the socket: redis-py may close it at any time, and its number become another's
+        # a descriptor of our own: redis-py may close its one at any time, and another socket get the number
         self._number = os.dup(self.connection._sock.fileno())
         self._readable = select.poll()
         self._readable.register(self._number, select.POLLIN)
 
     def lead(self, who: Any) -> bool:
-        """Whether `who` reads from now on: nobody else does, and there is something to be read."""
+        """Return whether `who` reads from now on: nobody else does, and it is not broken."""
         with self._choosing:
             if self.leader is None and not self.broken:
                 self.leader = who
         return self.leader is who
 
     def subscribe(self, *channels: str) -> None:
-        """Have their messages, each after one of type ``subscribe``."""
+        """Ask for the messages of channels, each after one of type ``subscribe``."""
         self._send("SUBSCRIBE", *channels)
 
     def unsubscribe(self, *channels: str) -> None:
+        """Ask for no more messages of channels."""
         self._send("UNSUBSCRIBE", *channels)
 
     def _send(self, *command: str) -> None:
@@ -69,21 +70,21 @@ class Subscription:
                 raise
 
     def get_message(self, *, timeout: float) -> dict[str, Any] | None:
-        """The next one as redis-py tells it: type, channel and data; None if none came in `timeout` seconds."""
+        """Return the next message with type, channel and data; None if none came in `timeout` seconds."""
         self._refuse_if_broken()
-        # what came together with the last one is not in the socket any more; asked first, while there is time
+        # what came together with the last one has left the socket; looked at first, while there is time
         if not self._reader.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
             return None
-        told = self._reader.read_response(disable_decoding=True, **self._pushes)
-        if told is None:  # pushed by the server of its own accord, and no message
+        reply = self._reader.read_response(disable_decoding=True, **self._pushes)
+        if reply is None:  # pushed by the server of its own accord, and no message
             return None
-        if isinstance(told, Exception):
-            raise told
-        kind, channel, data = told
+        if isinstance(reply, Exception):
+            raise reply
+        kind, channel, data = reply
         return {"type": kind.decode(), "channel": channel, "data": data}
 
     def close(self) -> None:
-        """By its leader, or when it is broken."""
+        """Close; for the leader, or when it is broken."""
         with self._sending:
             self.broken = True
             self.connection.disconnect()
