@@ -1,7 +1,7 @@
-"""The client's half of exactly-once: a key per intent, kept before it is sent, and retries that reuse it.
+"""Client's half of exactly-once: a key per intent, stored before it is sent, and retries that reuse it.
 
 httpx transports for any service that speaks the Idempotency-Key header of
-draft-ietf-httpapi-idempotency-key-header-07. They need httpx and nothing else, no Django either:
+draft-ietf-httpapi-idempotency-key-header-07. They need httpx and nothing else, no Django and no other room either:
 
     keys = FileKeys("/var/lib/shop/keys.sqlite3")
     with httpx.Client(transport=IdempotentTransport(keys=keys)) as client:

@@ -1,19 +1,19 @@
-"""What the client raises beside httpx's own errors."""
+"""Errors of the client, beside httpx's own."""
 
 import httpx
 
 
 class GaveUp(httpx.TransportError):
-    """No final answer came. The outcome is unknown: the effect may have happened once, or not at all.
+    """No final answer came: the effect may have happened once, or not at all.
 
-    `__cause__` is the last error, where the last attempt ended in one.
+    `__cause__` is the error of the last attempt, if it ended in one.
 
     Args:
-        reason: why there was no further attempt.
+        reason: for making no further attempt.
         header: the header that carried the key, `Idempotency-Key` or `Idempotency-Token`.
-        key: the header's value exactly as it was sent, quotes included; send it again as it is.
+        key: the header's value as it was sent, quotes included; send it again as it is.
         intent: the caller's name for the call, None if there was none.
-        attempts: how many were made.
+        attempts: their number.
         last_response: the answer to the last attempt, its body read; None if the attempt ended in an error.
         request: the request that was sent.
     """
@@ -47,4 +47,4 @@ class IntentBoundElsewhere(ValueError):
 
 
 class BodyTooLarge(ValueError):
-    """The body is a stream that would have to be kept for a retry, and is larger than `body_max_bytes`."""
+    """The body is a stream, to be kept for a retry, and larger than `body_max_bytes`."""

@@ -1,4 +1,4 @@
-"""Which key an intent has: the same one for ever, also after the process was killed and started again.
+"""Stores of keys: an intent has the same key for ever, even after the process was killed and started again.
 
 A key is the header's value as it is sent, quotes included: the draft asks for a string of RFC 8941, and a service
 that compares the bytes must see the same ones each time.
@@ -30,18 +30,18 @@ _creating = threading.Lock()
 
 
 def new_key() -> str:
-    """A key that nobody else has, 122 random bits, as the quoted string that the header takes."""
+    """Make a unique key of 122 random bits, as the quoted string that the header takes."""
     return f'"{uuid.uuid4()}"'
 
 
 class Keys(Protocol):
-    """What the transports need of a store; every method may be called by several threads at once."""
+    """Store of keys, as the transports use it; several threads may call a method at once."""
 
     def obtain(self, intent: str, *, target: str) -> str:
-        """The intent's key, made and kept now if it has none.
+        """Return the intent's key; make and store one if it has none.
 
         Args:
-            intent: the caller's name for what shall happen once.
+            intent: the caller's name for an effect that shall happen once.
             target: method and URL.
 
         Raises:
@@ -50,23 +50,23 @@ class Keys(Protocol):
         ...
 
     def forget(self, intent: str) -> bool:
-        """Drop the intent's key: used again, the intent is a new one. Returns whether there was one."""
+        """Drop the intent's key: used again, the intent is a new one. Return whether there was one."""
         ...
 
     def prune(self, *, older_than_seconds: float) -> int:
-        """Drop the intents that nobody has used for longer than this. Returns their number."""
+        """Drop the intents that were not used for longer than this; return their number."""
         ...
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Stored:
     target: str
     key: str
     used_at: float
 
 
 class MemoryKeys:
-    """Keys for as long as the process lives.
+    """Keys in memory, for as long as the process lives.
 
     Args:
         clock: seconds since the epoch.
@@ -75,36 +75,36 @@ class MemoryKeys:
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._stored: dict[str, _Stored] = {}
 
     def obtain(self, intent: str, *, target: str) -> str:
         """See `Keys`."""
         with self._lock:
-            kept = self._kept.setdefault(intent, _Kept(target, new_key(), 0.0))
-            _refuse_another(intent, kept.target, target)
-            kept.used_at = self._clock()
-            return kept.key
+            stored = self._stored.setdefault(intent, _Stored(target, new_key(), 0.0))
+            _refuse_another(intent, stored.target, target)
+            stored.used_at = self._clock()
+            return stored.key
 
     def forget(self, intent: str) -> bool:
         """See `Keys`."""
         with self._lock:
-            return self._kept.pop(intent, None) is not None
+            return self._stored.pop(intent, None) is not None
 
     def prune(self, *, older_than_seconds: float) -> int:
         """See `Keys`."""
         with self._lock:
             limit = self._clock() - older_than_seconds
-            old = [intent for intent, kept in self._kept.items() if kept.used_at < limit]
+            old = [intent for intent, stored in self._stored.items() if stored.used_at < limit]
             for intent in old:
-                del self._kept[intent]
+                del self._stored[intent]
             return len(old)
 
 
 class FileKeys:
     """Keys in one SQLite file: for threads and processes of one machine, readable by its owner alone.
 
-    A key is on the disk, synced, before `obtain` returns it. Each call opens the file anew, so nothing is to be
-    closed, and a fork is no danger. Not for a network file system, where locks are a matter of luck.
+    A key is on the disk, synced, before `obtain` returns it. Each call opens the file, so there is nothing to
+    close, and a fork is safe. Not for a network file system, whose locks are unreliable.
 
     Args:
         path: the file; it is created, its folder is not.
@@ -113,7 +113,7 @@ class FileKeys:
 
     Raises:
         OSError: the file cannot be created.
-        sqlite3.Error: it is no such file, or cannot be written; so does every method.
+        sqlite3.Error: it is no such file, or cannot be written; every method may raise it.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class FileKeys:
         """See `Keys`."""
         with self._transaction() as database:
             row = database.execute("SELECT target, key FROM intents WHERE intent = ?", (intent,)).fetchone()
-            kept, key = row or (target, new_key())
-            _refuse_another(intent, kept, target)
+            stored, key = row or (target, new_key())
+            _refuse_another(intent, stored, target)
             database.execute(
                 "INSERT INTO intents VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (intent) DO UPDATE SET used_at = excluded.used_at",
@@ -155,7 +155,7 @@ class FileKeys:
             return database.execute("DELETE FROM intents WHERE used_at < ?", (limit,)).rowcount
 
     def _create(self) -> None:
-        """An empty file of mode 0600; SQLite would take the umask's mode.
+        """Create an empty file of mode 0600; SQLite would take the umask's mode.
 
         Under a lock of the process: closing a file drops the POSIX locks that any thread of the process has on
         it, so no thread may be in SQLite with this file before it is closed here.
@@ -165,7 +165,7 @@ class FileKeys:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        # mode=rw: a file that was taken away is an error; a new, empty one in its place would forget every key
+        # mode=rw: a file that was removed is an error; a new, empty one in its place would forget every key
         with closing(
             sqlite3.connect(
                 f"{self._path.as_uri()}?mode=rw",
@@ -189,9 +189,9 @@ class FileKeys:
                 raise
 
 
-def _refuse_another(intent: str, kept: str, target: str) -> None:
-    if kept != target:
+def _refuse_another(intent: str, stored: str, target: str) -> None:
+    if stored != target:
         raise IntentBoundElsewhere(
-            f"The intent {intent!r} was used for {kept!r} before and cannot be used for {target!r}. "
+            f"The intent {intent!r} was used for {stored!r} before and cannot be used for {target!r}. "
             "Give each call its own intent."
         )

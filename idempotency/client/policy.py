@@ -1,4 +1,4 @@
-"""What to do after an attempt: return its outcome, send again, or give up. Pure: no clock, no I/O, no chance."""
+"""Retry policy: return an outcome, send again, or give up. Pure: no clock, no I/O, no chance."""
 
 import json
 import math
@@ -10,9 +10,9 @@ import httpx
 
 from idempotency.client.errors import GaveUp
 
-# 501 and 505 say that it will never work
+# 501 and 505 are not: a retry will not help
 _TRANSIENT = frozenset({425, 429, 500, 502, 503, 504})
-# mistakes of the program, and a transport like ours inside ours that has retried enough
+# mistakes of the program, and a transport like ours inside ours that has given up
 _NOT_TRANSIENT = (httpx.UnsupportedProtocol, httpx.LocalProtocolError, GaveUp)
 # 2**62 times any wait is beyond `wait_max_seconds`, and still a float
 _DOUBLINGS_MAX = 62
@@ -20,26 +20,26 @@ _DOUBLINGS_MAX = 62
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The outcome is the caller's: return the answer, raise the error."""
+    """Decision to return the answer, or raise the error, to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Send again after `wait_seconds`."""
+    """Decision to send again after `wait_seconds`."""
 
     wait_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """No further attempt, for `reason`, and nobody knows the outcome."""
+    """Decision to make no further attempt, for `reason`; the outcome is unknown."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When to retry and for how long.
+    """Limits of retries.
 
     The wait before attempt n+1 is drawn from 0 to `wait_first_seconds` * 2**(n-1), that bound capped at
     `wait_max_seconds` ("full jitter"), and never shorter than the answer's Retry-After.
@@ -79,7 +79,7 @@ class Policy:
         draw: float,
         now: float,
     ) -> Final | Again | Stop:
-        """The decision after an attempt.
+        """Decide after an attempt.
 
         Args:
             outcome: the answer, its body at hand, or the error.
@@ -90,7 +90,7 @@ class Policy:
         """
         if not _transient(outcome):
             if isinstance(outcome, Exception) and attempt > 1:
-                # raised as it is, it would hide that an earlier attempt may have had its effect
+                # the error alone would hide that an earlier attempt may have had its effect
                 return Stop("the last one failed in a way that a retry does not mend")
             return Final()
         if attempt >= self.attempts_max:
@@ -102,7 +102,7 @@ class Policy:
         return Again(wait)
 
     def remaining_seconds(self, elapsed_seconds: float) -> float:
-        """Time left for an attempt that starts now; above 0, since 0 means "do not block" to a socket."""
+        """Return the time left for an attempt that starts now; above 0, since sockets do not block at 0."""
         return max(self.deadline_seconds - elapsed_seconds, 0.001)
 
     def _drawn_wait(self, attempt: int, draw: float) -> float:
@@ -111,7 +111,7 @@ class Policy:
 
 
 def retry_after_seconds(headers: httpx.Headers, *, now: float) -> float:
-    """How long an answer's Retry-After asks to wait; 0 if it has none, one in the past or an unreadable one.
+    """Read how long Retry-After asks to wait; 0 if it is missing, in the past or unreadable.
 
     A date is measured from the answer's own Date where it has one, so that our clock need not be right.
 
@@ -147,7 +147,7 @@ def _transient(outcome: httpx.Response | Exception) -> bool:
 
 
 def _in_progress(answer: httpx.Response) -> bool:
-    """Whether it says that the first request with this key is still running; any other 409 is an answer."""
+    """Return whether a 409 says that the first request with this key is still running; any other is an answer."""
     if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/problem+json":
         return False
     try:

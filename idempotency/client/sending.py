@@ -1,4 +1,4 @@
-"""One request and its attempts, without I/O: what both transports do between their sends."""
+"""Attempts of one request, without I/O: everything that both transports do between their sends."""
 
 import time
 from collections.abc import Callable
@@ -33,10 +33,10 @@ class Options(TypedDict, total=False):
 
 
 class Sender:
-    """What all requests of a transport share.
+    """Settings and keys that all requests of a transport share.
 
     Args:
-        keys: where the keys of intents are kept; in this process's memory if None.
+        keys: store of the intents' keys; in this process's memory if None.
         attempts_max, wait_first_seconds, wait_max_seconds, deadline_seconds: see `Policy`.
         body_max_bytes: the largest streamed body that is kept for a retry.
         random: draws from 0 up to 1.
@@ -65,7 +65,7 @@ class Sender:
         self.now = now
 
     def body_of(self, request: httpx.Request) -> "Body | None":
-        """Where to put the request's streamed body; None if it can be sent again as it is.
+        """Make a buffer for the request's streamed body; None if it can be sent again as it is.
 
         Raises:
             BodyTooLarge: its Content-Length says so.
@@ -95,14 +95,14 @@ class Sender:
 
 
 class Body:
-    """A streamed body on its way into memory, `max_bytes` at most."""
+    """Buffer of a streamed body, `max_bytes` at most."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._content = bytearray()
 
     def add(self, part: bytes) -> None:
-        """The next part of it.
+        """Add the next part.
 
         Raises:
             BodyTooLarge: there is more than allowed.
@@ -119,12 +119,12 @@ class Body:
             )
 
     def stream(self) -> httpx.ByteStream:
-        """The whole, to be sent any number of times."""
+        """Return the whole body, to be sent any number of times."""
         return httpx.ByteStream(bytes(self._content))
 
 
 class Sending:
-    """The attempts of one request that has its key."""
+    """Attempts of one request that has its key."""
 
     def __init__(self, sender: Sender, request: httpx.Request) -> None:
         self._sender = sender
@@ -134,7 +134,7 @@ class Sending:
         self._attempts = 0
 
     def begin_attempt(self) -> None:
-        """Count it, and let no time-out of the request reach beyond the deadline."""
+        """Count an attempt, and let none of its time-outs reach beyond the deadline."""
         self._attempts += 1
         remaining = self._sender.policy.remaining_seconds(self._elapsed_seconds())
         timeouts = self._extensions.get("timeout", {})
@@ -143,17 +143,18 @@ class Sending:
         self._request.extensions = {**self._extensions, "timeout": limited}
 
     def end(self) -> None:
-        """Give the request its own time-outs back; it may be sent once more, for a redirect say."""
+        """Restore the request's own time-outs; it may be sent once more, for a redirect say."""
         self._request.extensions = self._extensions
 
     def wait_after(self, outcome: httpx.Response | Exception) -> float | None:
-        """Seconds to wait before the next attempt; None if the outcome is the caller's.
+        """Return the seconds to wait before the next attempt; None if the answer is the caller's.
 
         Args:
             outcome: the error, or the answer with a `ByteStream`, which is left unread.
 
         Raises:
             GaveUp: there is no next attempt.
+            Exception: the outcome, if it is an error for the caller.
         """
         answer = self._copy(outcome) if isinstance(outcome, httpx.Response) else None
         decision = self._sender.policy.after(
@@ -164,6 +165,8 @@ class Sending:
             now=self._sender.now(),
         )
         if isinstance(decision, Final):
+            if isinstance(outcome, Exception):
+                raise outcome
             return None
         if isinstance(decision, Again):
             return decision.wait_seconds
@@ -179,7 +182,7 @@ class Sending:
         ) from (outcome if isinstance(outcome, Exception) else None)
 
     def _copy(self, response: httpx.Response) -> httpx.Response:
-        """The same answer, to be read here: one that has been read has no raw bytes for the caller any more."""
+        """Copy an answer, to be read here: reading the original would leave the caller no raw bytes."""
         return httpx.Response(
             response.status_code, headers=response.headers, stream=response.stream, request=self._request
         )
@@ -189,12 +192,12 @@ class Sending:
 
 
 def is_unsafe(request: httpx.Request) -> bool:
-    """Whether it takes a key and retries; any other method passes as it is."""
+    """Return whether a request takes a key and retries; any other method passes as it is."""
     return request.method in _UNSAFE
 
 
 def intent_of(request: httpx.Request) -> str | None:
-    """The caller's name for the call.
+    """Return the caller's name for the call, if any.
 
     Raises:
         TypeError: not a text, or empty.
@@ -206,7 +209,7 @@ def intent_of(request: httpx.Request) -> str | None:
 
 
 def _target_of(request: httpx.Request) -> str:
-    # without the password that a URL may carry: this text is kept in a file and shown in an error
+    # without the password that a URL may carry: this text is stored in a file and shown in an error
     return f"{request.method} {request.url.copy_with(userinfo=b'', fragment=None)}"
 
 

@@ -1,4 +1,4 @@
-"""The two transports: I/O and nothing else. What to send and what to do after it is decided in `sending`."""
+"""Transports, sync and async: I/O and nothing else. `sending` decides on each attempt."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -12,13 +12,13 @@ from idempotency.client.sending import Options, Sender, Sending, is_unsafe
 
 
 class IdempotentTransport(httpx.BaseTransport):
-    """Sends POST, PUT, PATCH and DELETE with an Idempotency-Key, again with the same one until there is an answer.
+    """Transport that sends POST, PUT, PATCH and DELETE with an Idempotency-Key, and retries with the same one.
 
-    The answer to these is read whole before it is returned, so that one that breaks off is asked for again.
+    The answer to these is read whole before it is returned, so that one that breaks off is retried too.
 
     Args:
         inner: sends each attempt; `httpx.HTTPTransport()` if None. Closed together with this one.
-        sleep: waits for so many seconds.
+        sleep: called with the seconds between two attempts.
         options: see `Sender`.
 
     Raises:
@@ -38,7 +38,7 @@ class IdempotentTransport(httpx.BaseTransport):
         self._sender = Sender(**options)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Called by `httpx.Client`."""
+        """Send a request; called by `httpx.Client`."""
         if not is_unsafe(request):
             return self._inner.handle_request(request)
         body = self._sender.body_of(request)
@@ -51,16 +51,10 @@ class IdempotentTransport(httpx.BaseTransport):
         try:
             while True:
                 sending.begin_attempt()
-                try:
-                    response = self._attempt(request)
-                except Exception as error:
-                    wait = sending.wait_after(error)
-                    if wait is None:
-                        raise
-                else:
-                    wait = sending.wait_after(response)
-                    if wait is None:
-                        return response
+                outcome = self._attempt(request)
+                wait = sending.wait_after(outcome)
+                if wait is None:
+                    return cast(httpx.Response, outcome)
                 self._sleep(wait)
         finally:
             sending.end()
@@ -69,27 +63,29 @@ class IdempotentTransport(httpx.BaseTransport):
         """Close the inner transport."""
         self._inner.close()
 
-    def _attempt(self, request: httpx.Request) -> httpx.Response:
-        response = self._inner.handle_request(request)
-        stream = cast(httpx.SyncByteStream, response.stream)
+    def _attempt(self, request: httpx.Request) -> httpx.Response | Exception:
         try:
-            response.stream = httpx.ByteStream(b"".join(stream))
-        finally:
-            stream.close()
+            response = self._inner.handle_request(request)
+            stream = cast(httpx.SyncByteStream, response.stream)
+            try:
+                response.stream = httpx.ByteStream(b"".join(stream))
+            finally:
+                stream.close()
+        except Exception as error:
+            return error
         return response
 
 
 class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
-    """`IdempotentTransport` for `httpx.AsyncClient`, under asyncio and trio; the keys are kept by a thread.
+    """`IdempotentTransport` for `httpx.AsyncClient`, under asyncio and trio; a thread stores the keys.
 
     Args:
         inner: sends each attempt; `httpx.AsyncHTTPTransport()` if None. Closed together with this one.
-        sleep: waits for so many seconds.
+        sleep: called with the seconds between two attempts.
         options: see `Sender`.
 
     Raises:
-        GaveUp: no final answer came.
-        IntentBoundElsewhere, BodyTooLarge, TypeError: before anything was sent.
+        GaveUp, IntentBoundElsewhere, BodyTooLarge, TypeError: as of `IdempotentTransport`.
     """
 
     def __init__(
@@ -104,7 +100,7 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
         self._sender = Sender(**options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Called by `httpx.AsyncClient`."""
+        """Send a request; called by `httpx.AsyncClient`."""
         if not is_unsafe(request):
             return await self._inner.handle_async_request(request)
         body = self._sender.body_of(request)
@@ -118,16 +114,10 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
         try:
             while True:
                 sending.begin_attempt()
-                try:
-                    response = await self._attempt(request)
-                except Exception as error:
-                    wait = sending.wait_after(error)
-                    if wait is None:
-                        raise
-                else:
-                    wait = sending.wait_after(response)
-                    if wait is None:
-                        return response
+                outcome = await self._attempt(request)
+                wait = sending.wait_after(outcome)
+                if wait is None:
+                    return cast(httpx.Response, outcome)
                 await self._sleep(wait)
         finally:
             sending.end()
@@ -136,11 +126,14 @@ class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
         """Close the inner transport."""
         await self._inner.aclose()
 
-    async def _attempt(self, request: httpx.Request) -> httpx.Response:
-        response = await self._inner.handle_async_request(request)
-        stream = cast(httpx.AsyncByteStream, response.stream)
+    async def _attempt(self, request: httpx.Request) -> httpx.Response | Exception:
         try:
-            response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
-        finally:
-            await stream.aclose()
+            response = await self._inner.handle_async_request(request)
+            stream = cast(httpx.AsyncByteStream, response.stream)
+            try:
+                response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
+            finally:
+                await stream.aclose()
+        except Exception as error:
+            return error
         return response
