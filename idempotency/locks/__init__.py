@@ -1,6 +1,7 @@
-"""Distributed locks and their kin. See docs/reference/locks.md for what each promises, and what none of them can.
+"""Distributed locks, semaphores, limits and topics; docs/reference/locks.md says what each promises.
 
-For asyncio the same names stand in `idempotency.locks.aio`; ZooKeeper and PostgreSQL have modules of their own.
+Public, a kind a module; `aio` has the same names for asyncio, `postgres` and `zookeeper` have locks of their own.
+Never keeps a promise about money: constraints do. `engine` is private to the kinds.
 """
 
 from idempotency.locks.errors import (

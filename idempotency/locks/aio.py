@@ -1,6 +1,6 @@
-"""The locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`.
+"""Locks of `idempotency.locks` for asyncio, under the same names. A client is one of `redis.asyncio`.
 
-`close` ends what the running loop has of them, and gives back the connections that they made, before it ends.
+Call `close` before a loop ends: it ends their tasks there, and closes their connections.
 """
 
 from idempotency.locks.engine.tasks import close

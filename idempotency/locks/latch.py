@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from idempotency.locks.engine.holds import bounded
-from idempotency.locks.engine.hub import Hub, script, tagged
+from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.places import RELEASE_SECONDS
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
 from idempotency.locks.engine.tasks import OnTasks
@@ -15,41 +15,29 @@ from idempotency.redis.mailbox import READY_SECONDS
 
 _LATCH = script("latch")
 LIFE_SECONDS = 86_400.0
-LOOK_SECONDS = 2.0  # how often a waiter looks by itself, for a message that was lost
+LOOK_SECONDS = 2.0  # after which a waiter looks by itself, in case a message was lost
 
 
-class Latch:
-    """The source of both faces.
+class Latch(Resource):
+    """Source of both faces; see `Resource` for its arguments."""
 
-    Args:
-        name: any text; the same name is the same latch everywhere.
-        client: as of `Lock`.
-    """
-
-    def __init__(self, name: str, *, client: Any = None) -> None:
-        self.name = name
-        self.client = client
-        tagged("latch", name)  # refuses a bad name here
-
-    def hub(self) -> Hub:
-        """Where it is asked for."""
-        raise NotImplementedError
+    _kind = "latch"
 
     @property
     def _keys(self) -> list[str]:
-        key = tagged("latch", self.name)
+        key = self._key
         return [key, f"{key}:waiters", f"{key}:told"]
 
     @operation
     def open(self, count: int, *, life_seconds: float = LIFE_SECONDS) -> Steps[bool]:
-        """Set what it counts down from, if it is not open already.
+        """Set the count, if it is not open already.
 
         Args:
             count: at least 1.
-            life_seconds: after which it is nothing again, whatever is left; at most 1e9, which is 31 years.
+            life_seconds: after which it is closed, whatever is left; at most 1e9, which is 31 years.
 
         Returns:
-            Whether this call opened it.
+            True if this call opened it.
         """
         if count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
@@ -58,26 +46,26 @@ class Latch:
 
     @operation
     def count_down(self) -> Steps[int]:
-        """One less; wakes who waits when it was the last. Returns what is left; 0 for one that is not open."""
+        """Count one less, and wake the waiters at the last; return the rest, 0 for one that is not open."""
         return int((yield from self._insist("down", self.hub().new_request())))
 
     @operation
     def count(self) -> Steps[int]:
-        """What is left; 0 for one that is not open."""
+        """Return the rest; 0 for one that is not open."""
         return int((yield from self._insist("look", "")))
 
     @operation
     def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
-        """Until nothing is left.
+        """Wait until nothing is left.
 
         Args:
             wait_seconds: None waits for ever, 0 looks once.
 
         Returns:
-            Whether nothing is left.
+            True if nothing is left.
 
         Raises:
-            LockUnavailable: Redis did not answer, and the time is over.
+            LockUnavailable: Redis did not reply, and the time is over.
         """
         hub = self.hub()
         request = hub.new_request()
@@ -87,7 +75,7 @@ class Latch:
         try:
             yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
             while True:
-                hub.mail.expect(request)  # what was told is looked at now, and must not ring the next bell
+                hub.mail.expect(request)  # an earlier message leads to this look, and must not ring the next bell
                 stay = time.monotonic() < deadline
                 try:
                     looking = ["look", waiter if stay else ""]
@@ -118,7 +106,7 @@ class Latch:
 
 
 class CountDownLatch(OnThreads, Latch):
-    """A latch for threads and processes; see `Latch` for its arguments."""
+    """Latch for threads and processes; see `Resource` for its arguments."""
 
 
 class AsyncCountDownLatch(OnTasks, Latch):

@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 from typing import Any, Self
 
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.steps import Finish, On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockError, LockTimeout
-from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
+from idempotency.locks.errors import LockError
+from idempotency.locks.mutex import AsyncLock, Lock, Mutex
 
 
-class SeveralLocks:
-    """The source of both faces.
+class SeveralLocks(Entered):
+    """Source of both faces.
 
     Args:
         locks: any of `Lock`, `FairLock`, `WriteLock` and their like, of different names; their own waiting times
@@ -24,24 +24,32 @@ class SeveralLocks:
         wait_seconds: for all of them together: None for ever, 0 not at all.
     """
 
+    _lock: type[Any]
+
     def __init__(self, locks: Sequence[Any], *, wait_seconds: float | None = None) -> None:
         if not locks:
             raise ValueError("a MultiLock needs at least one lock")
         self.locks = sorted(locks, key=lambda lock: lock.name)
+        self.name = ", ".join(lock.name for lock in self.locks)
         self.client = self.locks[0].client
         self._wait_seconds = wait_seconds
+
+    @classmethod
+    def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:
+        """Make one of plain locks with these names; one named twice counts once."""
+        return cls([cls._lock(name, client=client) for name in set(names)], wait_seconds=wait_seconds)
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
         """Take them all.
 
         Returns:
-            Whether all are held now; if not, none of them is held by this call.
+            True if all are held now; if not, none of them is held by this call.
 
         Raises:
-            LockUnavailable: a server did not answer; none is held by this call.
+            LockUnavailable: a server did not reply; none is held by this call.
         """
-        seconds = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        seconds = self._limit(wait_seconds)
         deadline = None if seconds is None else time.monotonic() + seconds
         while (yield from self._each(deadline)):
             if not self.lost:
@@ -53,7 +61,7 @@ class SeveralLocks:
         return False
 
     def _each(self, deadline: float | None) -> Steps[bool]:
-        """One lock after another; if one is not free in time, none."""
+        """Take one lock after another; if one is not free in time, none."""
         taken: list[Any] = []
         try:
             for lock in self.locks:
@@ -79,26 +87,19 @@ class SeveralLocks:
         if error := (yield Finish(_released(self.locks))):
             raise error
 
-    @operation
-    def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`: what `with` does."""
-        if not (yield from SeveralLocks.acquire.steps(self)):
-            names = ", ".join(repr(lock.name) for lock in self.locks)
-            raise LockTimeout(f"{names} were not all free within {self._wait_seconds} s.")
-
     @property
     def held(self) -> bool:
-        """Whether the caller holds all of them."""
+        """True while the caller holds all of them."""
         return all(lock.held for lock in self.locks)
 
     @property
     def lost(self) -> bool:
-        """Whether the caller has lost any of them."""
+        """True if the caller has lost any of them."""
         return any(lock.lost for lock in self.locks)
 
 
 def _released(locks: list[Any]) -> Steps[LockError | None]:
-    """Give `locks` back, the last one first; the first error, if any."""
+    """Give `locks` back, the last one first; return the first error, if any."""
     first: LockError | None = None
     for lock in reversed(locks):
         try:
@@ -111,16 +112,10 @@ def _released(locks: list[Any]) -> Steps[LockError | None]:
 class MultiLock(OnThreads, WithStatement, SeveralLocks):
     """Several locks as one, for threads; see `SeveralLocks` for its arguments."""
 
-    @classmethod
-    def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:
-        """Of plain locks with these names; one named twice counts once."""
-        return cls([Lock(name, client=client) for name in set(names)], wait_seconds=wait_seconds)
+    _lock = Lock
 
 
 class AsyncMultiLock(OnTasks, AsyncWithStatement, SeveralLocks):
     """`MultiLock` for asyncio."""
 
-    @classmethod
-    def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:
-        """Of plain locks with these names; one named twice counts once."""
-        return cls([AsyncLock(name, client=client) for name in set(names)], wait_seconds=wait_seconds)
+    _lock = AsyncLock

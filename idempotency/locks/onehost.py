@@ -1,7 +1,7 @@
 """`HostSemaphore`: the processes of one machine share n permits. Files and the kernel, no server.
 
 A permit is an exclusive `flock` on one of n files; the kernel gives it back when the process ends, however it
-ends. Who waits stands in line behind one more lock, and only the head of that line looks at the permits.
+ends. A waiter queues behind one more lock, and only the head of that queue looks at the permits.
 """
 
 import fcntl
@@ -13,20 +13,19 @@ from pathlib import Path
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.steps import Pause, Steps, operation
-from idempotency.locks.errors import LockTimeout, NotHeld
-from idempotency.locks.mutex import DEFAULT
+from idempotency.locks.errors import NotHeld
 
-LOOK_SECONDS = 0.002  # how often the head of the line looks; flock cannot wait for one of several
+LOOK_SECONDS = 0.002  # between looks of the queue's head; flock cannot wait for one of several
 
 
-class PermitsOfOneHost:
-    """The source of both faces.
+class PermitsOfOneHost(Entered):
+    """Source of both faces.
 
     Args:
         name: any text; the same name, folder and user is the same semaphore.
-        permits: how many there are.
+        permits: their number.
         folder: on a local disk, where the users of it may write; None: one of this user's in the temporary folder.
         wait_seconds: None for ever, 0 not at all.
     """
@@ -49,27 +48,27 @@ class PermitsOfOneHost:
         """Take one permit.
 
         Returns:
-            Whether it is held now; False when the time was over.
+            True if it is held now; False when the time was over.
 
         Raises:
             OSError: the folder cannot be written.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        seconds = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        seconds = self._limit(wait_seconds)
         deadline = float("inf") if seconds is None else time.monotonic() + seconds
-        line, process = None, os.getpid()
+        head, process = None, os.getpid()
         try:
             while True:
-                line = self._locked("line") if line is None else line
-                if line is not None and (permit := self._any_permit()) is not None:
+                head = self._locked("line") if head is None else head
+                if head is not None and (permit := self._any_permit()) is not None:
                     self._own().append(permit)
                     return True
                 if time.monotonic() >= deadline:
                     return False
                 yield Pause(LOOK_SECONDS)
         finally:
-            if line is not None:
-                _unlocked(line, process=process)
+            if head is not None:
+                _unlocked(head, process=process)
 
     @operation
     def release(self) -> Steps[None]:
@@ -84,15 +83,9 @@ class PermitsOfOneHost:
         return
         yield  # an operation without a step
 
-    @operation
-    def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`: what `with` does."""
-        if not (yield from PermitsOfOneHost.acquire.steps(self)):
-            raise LockTimeout(f"No permit of {self.name!r} was free within {self._wait_seconds} s.")
-
     @property
     def held(self) -> int:
-        """How many permits the caller has."""
+        """Number of permits that the caller has."""
         return len(self._own())
 
     def _own(self) -> list[int]:
@@ -108,7 +101,7 @@ class PermitsOfOneHost:
         return next((file for file in locked if file is not None), None)
 
     def _locked(self, part: str) -> int | None:
-        """The file, open and locked; None if another has it."""
+        """Open and lock a file; None if another has it."""
         file = os.open(self._folder / f"{self._stem}.{part}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,10 +112,10 @@ class PermitsOfOneHost:
 
 
 def _unlocked(file: int, *, process: int) -> None:
-    """Give a locked file back. A child that was forked has it too: closed alone, it would stay locked.
+    """Unlock and close a file. A forked child has it too: closed alone, it would stay locked.
 
     Args:
-        process: that locked it; in any other one it is closed only.
+        process: that locked it; any other one closes it only.
     """
     if os.getpid() == process:
         fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,9 +1,9 @@
-"""PostgreSQL's locks: by name for a session or a transaction, on rows; and the fence that refuses a stale holder.
+"""Locks of PostgreSQL: by name for a session or a transaction, on rows; and a fence against stale holders.
 
-Nothing is needed but the database, and no lease: a lock ends with its transaction or its connection, which the
+They need nothing but the database, and no lease: a lock ends with its transaction or its connection, which the
 server sees end when a process dies, and within `session.DEAD_PEER_SECONDS` when a machine does. `transaction_lock`
-and `locked` are for work that is one transaction. `AdvisoryLock` is for work that is not; its holder may stand
-still while its connection ends, so what it writes goes through `write_fenced`.
+and `locked` are for work that is one transaction. `AdvisoryLock` is for work that is not; its holder may be
+stopped while its connection ends, so it writes through `write_fenced`.
 
 Never polls, never retries, never holds a lock on Django's own connection beyond its transaction.
 """
@@ -24,7 +24,7 @@ __all__ = ["AdvisoryLock", "AsyncAdvisoryLock", "StaleToken", "locked", "transac
 
 Row = TypeVar("Row", bound=Model)
 
-QUERY_CANCELED = "57014"  # what statement_timeout does
+QUERY_CANCELED = "57014"  # by statement_timeout
 
 
 class StaleToken(LockLost):
@@ -32,7 +32,7 @@ class StaleToken(LockLost):
 
 
 def transaction_lock(name: str, *, using: str = "default", wait_seconds: float | None = None) -> None:
-    """Lock `name` until the caller's transaction ends: the commit itself releases it, with or without a pooler.
+    """Lock `name` until the caller's transaction ends: the commit releases it, with or without a pooler.
 
     A rollback to a savepoint that is older than the lock releases it too. The same name as an `AdvisoryLock` is
     the same lock, and another holder.
@@ -59,16 +59,16 @@ def transaction_lock(name: str, *, using: str = "default", wait_seconds: float |
 
 
 def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_locked: bool = False) -> list[Row]:
-    """The rows of `queryset`, locked FOR UPDATE until the caller's transaction ends.
+    """Lock the rows of `queryset` FOR UPDATE until the caller's transaction ends, and return them.
 
-    Always in the order of their primary keys, and no row of another table with them, so callers who want the same
-    rows wait for each other and do not deadlock.
+    Always in the order of their primary keys, and no row of another table with them, so callers of the same rows
+    wait for each other and do not deadlock.
 
     Args:
         queryset: a slice of it must be ordered by ``pk`` before it is taken.
         wait_seconds: for each row that is locked: None for as long as the connection's own limits let it, 0 not at
             all.
-        skip_locked: leave out what others have locked, and do not wait.
+        skip_locked: leave out rows that others have locked, and do not wait.
 
     Raises:
         LockError: no transaction is open.
@@ -80,7 +80,7 @@ def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_l
     if skip_locked and wait_seconds is not None:
         raise ValueError("skip_locked does not wait: wait_seconds must be None")
     at_once = wait_seconds is not None and wait_seconds <= 0
-    # only its own rows: those of joined tables would be locked in an order that is nobody's
+    # only its own rows: those of joined tables would be locked in no defined order
     rows = queryset.select_for_update(nowait=at_once, skip_locked=skip_locked, of=("self",))
     if not queryset.query.is_sliced:
         rows = rows.order_by("pk")
@@ -112,7 +112,7 @@ def write_fenced(queryset: QuerySet[Any], *, token: int, fence_field: str = "fen
 
 @contextlib.contextmanager
 def _within(using: str, wait_seconds: float | None, what: str) -> Iterator[None]:
-    """A savepoint in which locks are waited for at most so long, and a failed wait breaks nothing outside."""
+    """Open a savepoint that bounds waits for locks; a failed wait breaks nothing outside."""
     connection = connections[using]
     if connection.get_autocommit():
         raise LockError(f"{what}: no transaction is open. A lock released before commit protects nothing.")
@@ -130,7 +130,7 @@ def _within(using: str, wait_seconds: float | None, what: str) -> Iterator[None]
 
 
 def _set_lock_timeout(using: str, value: str) -> str:
-    """For the rest of the transaction; what it was."""
+    """Set it for the rest of the transaction, and return its value before."""
     with connections[using].cursor() as cursor:
         cursor.execute(
             "WITH before AS MATERIALIZED (SELECT current_setting('lock_timeout') AS value) "

@@ -1,13 +1,13 @@
 """`RateLimiter`: n permits an interval over all processes, overall and for each client; exact, in one command.
 
-In no span of the interval's length more than n permits are given. Who waits is given its time at once and sleeps
-until then: nobody polls, and nobody who came later passes.
+In no span of the interval's length more than n permits are given. A caller that waits gets its time at once and
+sleeps until then: nobody polls, and no later caller passes.
 """
 
 from typing import Any
 
 from idempotency.locks.engine.holds import MICROSECONDS, bounded
-from idempotency.locks.engine.hub import Hub, script, tagged
+from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.steps import Ask, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
@@ -18,10 +18,10 @@ FOR_EVER = 2**53 - 1  # microseconds; the script's numbers are doubles
 
 
 class RateExceeded(LockTimeout):
-    """No permit within the time that the caller would wait.
+    """No permit was free within the time that the caller would wait.
 
     Attributes:
-        retry_after_seconds: after which one could be had, if nobody else came.
+        retry_after_seconds: time to the next permit, if nobody else comes.
     """
 
     def __init__(self, name: str, retry_after_seconds: float) -> None:
@@ -29,16 +29,17 @@ class RateExceeded(LockTimeout):
         self.retry_after_seconds = retry_after_seconds
 
 
-class Limiter:
-    """The source of both faces.
+class Limiter(Resource):
+    """Source of both faces.
 
     Args:
-        name: any text; the same name is the same limit everywhere.
-        permits: how many an interval.
+        name, client: as of `Resource`.
+        permits: number of permits an interval.
         interval_seconds: its length; at most 1e9, which is 31 years.
-        permits_per_client: how many of them one client may have; None: as many as there are.
-        client: a redis-py client, as of `Lock`.
+        permits_per_client: share of one caller; None: all of them.
     """
+
+    _kind = "rate"
 
     def __init__(
         self,
@@ -51,16 +52,10 @@ class Limiter:
     ) -> None:
         if permits < 1 or (permits_per_client is not None and permits_per_client < 1):
             raise ValueError("permits and permits_per_client must be at least 1")
-        self.name = name
-        self.client = client
+        super().__init__(name, client=client)
         self._permits = permits
         self._per_client = permits_per_client
         self._interval = round(bounded("interval_seconds", interval_seconds) * MICROSECONDS)
-        tagged("rate", name)  # refuses a bad name here
-
-    def hub(self) -> Hub:
-        """Where it is asked for."""
-        raise NotImplementedError
 
     @operation
     def acquire(
@@ -69,13 +64,13 @@ class Limiter:
         """Take permits, and sleep until they are valid.
 
         Args:
-            permits: how many, at once.
-            caller: whose share it counts to, for `permits_per_client`.
-            wait_seconds: how long the caller would sleep at most; None: as long as it takes.
+            permits: number of permits, taken together.
+            caller: owner of the share that they count to, for `permits_per_client`.
+            wait_seconds: the longest that the caller would sleep; None: as long as it takes.
 
         Raises:
             RateExceeded: it would be longer; nothing was taken.
-            LockUnavailable: Redis did not answer; who limits for protection decides what that means.
+            LockUnavailable: Redis did not reply; the caller decides what that means.
         """
         limits = self._limits(caller)
         if not 1 <= permits <= min(limits.values()):
@@ -90,19 +85,19 @@ class Limiter:
 
     @operation
     def give_back(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:
-        """Take the newest permits back, because what they were for does not count after all.
+        """Return the newest permits, because their use does not count after all.
 
         Args:
-            permits, caller: as `acquire` was given them.
+            permits, caller: as of `acquire`.
 
         Raises:
-            LockUnavailable: Redis did not answer; they count until their interval is over.
+            LockUnavailable: Redis did not reply; they count until their interval is over.
         """
         yield Ask(_GIVE_BACK, list(self._limits(caller)), [permits])
 
     def _limits(self, caller: str | None) -> dict[str, int]:
-        """Key -> permits an interval, of everybody and of this caller."""
-        key = tagged("rate", self.name)
+        """Return permits an interval by key, of everybody and of this caller."""
+        key = self._key
         limits = {key: self._permits}
         if caller is not None and self._per_client is not None:
             limits[f"{key}:{caller}"] = self._per_client
@@ -110,7 +105,7 @@ class Limiter:
 
 
 class RateLimiter(OnThreads, Limiter):
-    """A limit for threads and processes; see `Limiter` for its arguments."""
+    """Limit for threads and processes; see `Limiter` for its arguments."""
 
 
 class AsyncRateLimiter(OnTasks, Limiter):

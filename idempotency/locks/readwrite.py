@@ -4,35 +4,31 @@ A writer may read as well, and go on reading when it has stopped writing. A read
 two of them would wait for each other for ever.
 """
 
-from typing import Any
+from typing import Unpack
 
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.owned import Settings
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.mutex import Mutex
 
-READERS_MAX = 2**31
-
-
-class _Reading(Mutex):
-    _kind = "readwrite"
-    _capacity = READERS_MAX
-    _fair = True
-    _shared, _exclusive = 1, 0
-
 
 class _Writing(Mutex):
     _kind = "readwrite"
-    _capacity = READERS_MAX
+    _capacity = 2**31  # readers at most
     _fair = True
 
 
+class _Reading(_Writing):
+    _shared, _exclusive = 1, 0
+
+
 class ReadLock(OnThreads, WithStatement, _Reading):
-    """The side of the readers; a lock like `Lock`."""
+    """Side of the readers; a lock like `Lock`."""
 
 
 class WriteLock(OnThreads, WithStatement, _Writing):
-    """The side of the writer; a lock like `Lock`."""
+    """Side of the writer; a lock like `Lock`."""
 
 
 class AsyncReadLock(OnTasks, AsyncWithStatement, _Reading):
@@ -44,7 +40,7 @@ class AsyncWriteLock(OnTasks, AsyncWithStatement, _Writing):
 
 
 class ReadWriteLock:
-    """A pair of locks of one name.
+    """Pair of locks of one name.
 
     Args:
         name: any text.
@@ -55,7 +51,7 @@ class ReadWriteLock:
         write: excludes everyone else.
     """
 
-    def __init__(self, name: str, **settings: Any) -> None:
+    def __init__(self, name: str, **settings: Unpack[Settings]) -> None:
         self.read = ReadLock(name, **settings)
         self.write = WriteLock(name, **settings)
 
@@ -63,6 +59,6 @@ class ReadWriteLock:
 class AsyncReadWriteLock:
     """`ReadWriteLock` for asyncio."""
 
-    def __init__(self, name: str, **settings: Any) -> None:
+    def __init__(self, name: str, **settings: Unpack[Settings]) -> None:
         self.read = AsyncReadLock(name, **settings)
         self.write = AsyncWriteLock(name, **settings)

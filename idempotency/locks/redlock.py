@@ -1,8 +1,8 @@
 """`RedLock`: one lock over several independent servers of Redis, held while a majority of them says so.
 
-It survives the loss of a minority. It has no fencing token, because no server sees every acquisition, so a holder
-that is paused past its lease cannot be told from the next one by what it writes to: for that, use `Lock` with its
-token, or a constraint. It has no queue either: who waits tries again after a random while.
+It survives the loss of a minority. It has no fencing token, because no server sees every acquisition, so nothing
+can refuse the write of a holder that is paused past its lease: for that, use `Lock` with its token, or a
+constraint. It has no queue either: a waiter tries again after a random while.
 
 Source: redis.io, "Distributed Locks with Redis" (read 2026-11): majority, validity, release on all servers.
 """
@@ -12,21 +12,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
 from idempotency.locks.engine.steps import Finish, On, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
-from idempotency.locks.mutex import DEFAULT, AsyncLock, Lock, Mutex
+from idempotency.locks.errors import LockError, LockLost, LockUnavailable, NotHeld
+from idempotency.locks.mutex import AsyncLock, Lock, Mutex
 
-DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # by which clocks may differ over a lease
+DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # difference of clocks over a lease
 TRY_AGAIN_SECONDS = (0.02, 0.2)
 
 
-class Majority:
-    """The source of both faces.
+class Majority(Entered):
+    """Source of both faces.
 
     Args:
         name: any text; the same name is the same lock.
@@ -66,14 +66,14 @@ class Majority:
         """Take it on a majority of the servers.
 
         Returns:
-            Whether it is held now; if not, no server keeps it for this call.
+            True if it is held now; if not, no server holds it for this call.
 
         Raises:
             LockLost: the caller held it already and a majority lost it since, not by a lease of its own: release
                 it first.
-            LockUnavailable: a majority did not answer, until the time was over or for UNAVAILABLE_SECONDS.
+            LockUnavailable: a majority did not reply, until the time was over or for UNAVAILABLE_SECONDS.
         """
-        wait = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        wait = self._limit(wait_seconds)
         lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
         deadline = float("inf") if wait is None else time.monotonic() + wait
         answered_at = time.monotonic()
@@ -94,7 +94,7 @@ class Majority:
             yield Pause(min(pause, deadline - now))
 
     def _round(self, lease_seconds: float | None) -> Steps[int | None]:
-        """One try on every server; None if it is held, else how many did not answer."""
+        """Try once on every server; return None if it is held, else the number of servers without a reply."""
         taken: list[Any] = []
         away = 0
         try:
@@ -105,7 +105,7 @@ class Majority:
                         taken.append(node)
                 except LockUnavailable:
                     away += 1
-                except LockLost:  # this server forgot what the caller held already; the others decide
+                except LockLost:  # this server forgot the caller's earlier hold; the others decide
                     continue
             if len(taken) >= self.majority and self.held:
                 return None
@@ -136,17 +136,14 @@ class Majority:
     def _lost(self) -> LockLost:
         return LockLost(f"{self.name!r} was lost while it was held: a majority of its leases ended.")
 
-    @operation
-    def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`: what `with` does. Here any loss before a release is `LockLost`."""
+    def _entering(self) -> Steps[bool]:
         if self.lost:
             raise self._lost()
-        if not (yield from Majority.acquire.steps(self)):
-            raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
+        return (yield from Majority.acquire.steps(self))
 
     @property
     def valid_seconds(self) -> float:
-        """How long the caller may rely on it if nothing is renewed: lease − elapsed − drift; 0 if not held."""
+        """Time that it is certainly held without a renewal: lease − elapsed − drift; 0 if not held."""
         ends = [one.ends_at - _drift_seconds(one.lease_seconds) for one in self._holds() if not one.gone]
         if len(ends) < self.majority:
             return 0.0
@@ -157,12 +154,12 @@ class Majority:
 
     @property
     def held(self) -> bool:
-        """Whether the caller holds it on a majority, as far as this process knows."""
+        """True while the caller holds it on a majority, as far as this process knows."""
         return self.valid_seconds > 0
 
     @property
     def lost(self) -> bool:
-        """Whether the caller held it and a majority has ended it."""
+        """True if the caller held it and a majority has ended it."""
         return any(node.token is not None for node in self._nodes) and not self.held
 
 
@@ -171,7 +168,7 @@ def _drift_seconds(lease_seconds: float) -> float:
 
 
 def _released(nodes: list[Any]) -> Steps[int]:
-    """Give it back on `nodes`; how many of them had forgotten it. One that is away ends it by its lease."""
+    """Give it back on `nodes`; return how many had forgotten it. One that is away ends it by its lease."""
     forgot = 0
     for node in nodes:
         try:
@@ -184,7 +181,7 @@ def _released(nodes: list[Any]) -> Steps[int]:
 
 
 class RedLock(OnThreads, WithStatement, Majority):
-    """A lock over several servers, for threads; see `Majority` for its arguments."""
+    """Lock over several servers, for threads; see `Majority` for its arguments."""
 
     _lock = Lock
 

@@ -6,67 +6,39 @@ migration, and while two versions run, each goes by its own number.
 
 import threading
 import weakref
-from typing import Any
+from typing import Any, Unpack
 
-from idempotency.locks.engine import holder
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import MICROSECONDS, Hold, bounded
-from idempotency.locks.engine.hub import Hub, script
-from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
+from idempotency.locks.engine.hub import Hub, Resource, script
+from idempotency.locks.engine.owned import Owned, Settings
+from idempotency.locks.engine.places import RELEASE_SECONDS, Places
 from idempotency.locks.engine.steps import Ask, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waiting import insist
-from idempotency.locks.errors import LockTimeout, NotHeld
-from idempotency.locks.mutex import DEFAULT
+from idempotency.locks.errors import NotHeld
 
 _RENEW = script("renew")
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last
 
 
-class Permits:
-    """The source of both faces of `Semaphore`.
+class Permits(Owned):
+    """Source of both faces of `Semaphore`.
 
     Args:
         name: any text; the same name is the same semaphore everywhere.
-        permits: how many there are.
-        client, owner, wait_seconds, lease_seconds, hold_seconds_max, release_seconds: as of `Lock`, but an owner's
-            permits are known to its process alone. A permit is renewed while its holder lives, so a killed process
-            gives its permits back.
+        permits: their number.
+        settings: as of `Lock`, but an owner's permits are known to its process alone. A permit is renewed while
+            its holder lives, so a killed process gives its permits back.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        permits: int,
-        client: Any = None,
-        owner: str | None = None,
-        wait_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        hold_seconds_max: float = HOLD_SECONDS_MAX,
-        release_seconds: float = RELEASE_SECONDS,
-    ) -> None:
-        if permits < 1:
-            raise ValueError(f"permits must be at least 1, not {permits}")
-        self.name = name
-        self.client = client
-        self.permits = permits
-        self._owner = None if owner is None else holder.named(owner)
-        self._wait_seconds = wait_seconds
-        self._lease_seconds = lease_seconds
-        self._places = Places(
-            kind="semaphore",
-            name=name,
-            capacity=permits,
-            hold_seconds_max=hold_seconds_max,
-            release_seconds=release_seconds,
-        )
+    _kind = "semaphore"
 
-    def hub(self) -> Hub:
-        """Where permits are held."""
-        raise NotImplementedError
+    def __init__(self, name: str, *, permits: int, **settings: Unpack[Settings]) -> None:
+        self.permits = self._capacity = _at_least_one(permits)
+        super().__init__(name, **settings)
 
     @operation
     def acquire(
@@ -75,14 +47,14 @@ class Permits:
         """Take `permits` at once; every acquire takes more, and wants a release.
 
         Returns:
-            Whether they are held now; False when the time was over.
+            True if they are held now; False when the time was over.
 
         Raises:
-            LockUnavailable: Redis did not answer.
+            LockUnavailable: Redis did not reply.
         """
         if not 1 <= permits <= self.permits:
             raise ValueError(f"permits must be 1 to {self.permits}, not {permits}")
-        hub, own = self.hub(), self._owner or holder.current()
+        hub, own = self.hub(), self._holder()
         slots = _slots_of(hub)
         slot = Holder(slots.name(hub), own.alive)
         hold = yield from self._places.take(
@@ -90,60 +62,54 @@ class Permits:
             slot,
             shared=permits,
             exclusive=0,
-            wait_seconds=self._wait_seconds if wait_seconds is DEFAULT else wait_seconds,
-            lease_seconds=self._lease_seconds if lease_seconds is DEFAULT else lease_seconds,
+            wait_seconds=self._limit(wait_seconds),
+            lease_seconds=self._lease(lease_seconds),
         )
         if hold is None:
-            slots.holds_nothing(slot.name)
+            slots.free(slot.name)
         else:
             slots.add(hub, own.name, hold)
         return hold is not None
 
     @operation
     def release(self) -> Steps[None]:
-        """Give back what the caller acquired last.
+        """Give back the permits of the caller's last acquire.
 
         Raises:
             NotHeld: the caller has no permit.
             LockLost: it had, but the lease ended before.
-            LockUnavailable: Redis did not answer; the lease ends it.
+            LockUnavailable: Redis did not reply; the lease ends it.
         """
         holds = self._holds()
         if not holds:
             raise NotHeld(f"The caller has no permit of {self.name!r}.")
         hold = holds[-1]
         yield from self._places.give(self.hub(), hold.holder, shared=hold.shared, exclusive=0, token=hold.token)
-        _slots_of(self.hub()).holds_nothing(hold.owner)
-
-    @operation
-    def enter(self) -> Steps[None]:
-        """Acquire one, or raise `LockTimeout`: what `with` does."""
-        if not (yield from Permits.acquire.steps(self)):
-            raise LockTimeout(f"No permit of {self.name!r} was free within {self._wait_seconds} s.")
+        _slots_of(self.hub()).free(hold.owner)
 
     @property
     def held(self) -> int:
-        """How many permits the caller has, as far as this process knows without asking."""
+        """Number of permits that the caller has, as far as this process knows without asking."""
         return sum(hold.shared for hold in self._holds() if not hold.lost)
 
     @property
     def lost(self) -> bool:
-        """Whether a permit of the caller has ended without a release."""
+        """True if a permit of the caller has ended without a release."""
         return any(hold.lost for hold in self._holds())
 
     def _holds(self) -> list[Hold]:
-        """The caller's, in the order of their acquires."""
-        hub, own = self.hub(), self._owner or holder.current()
-        return _slots_of(hub).of(hub, self._places.keys[0], own.name)
+        """Return the caller's holds, in the order of their acquires."""
+        hub = self.hub()
+        return _slots_of(hub).of(hub, self._places.keys[0], self._holder().name)
 
 
 class _Slots:
-    """Which permits the owners at one hub have. Thread-safe.
+    """Permits of the owners at one hub. Thread-safe.
 
-    Each acquire is a holder of its own on the server. The name that it has there is used again, so that the server
-    has few to remember, but only once the server has said that nothing is held under it. After a release or an
-    acquire that went unanswered something may be, and an acquire under it would count as the same holder's second
-    one, for which nothing needs to be free.
+    Each acquire is a holder of its own on the server. Its name there is used again, so that the server has few to
+    remember, but only once the server has said that nothing is held under it. After a release or an acquire that
+    went unanswered something may be, and an acquire under it would count as the same holder's second one, for
+    which nothing needs to be free.
     """
 
     def __init__(self) -> None:
@@ -153,22 +119,22 @@ class _Slots:
         self._sweep_at = SWEEP_AT
 
     def name(self, hub: Hub) -> str:
-        """One under which nothing is held; whoever gets it is the only one."""
+        """Return a name under which nothing is held, to one caller only."""
         try:
             return self._names.pop()
         except IndexError:
             return hub.new_request()
 
-    def holds_nothing(self, name: str) -> None:
-        """The server has said so."""
+    def free(self, name: str) -> None:
+        """Note that the server holds nothing under `name`."""
         self._names.append(name)
 
     def of(self, hub: Hub, key: str, owner: str) -> list[Hold]:
-        """What `owner` has of the semaphore of `key`, in the order of the acquires."""
+        """Return the holds of `owner` at the semaphore of `key`, in the order of the acquires."""
         return [hold for hold in self._taken.get((key, owner), ()) if hub.holds.get(key, hold.owner) is hold]
 
     def add(self, hub: Hub, owner: str, hold: Hold) -> None:
-        """`owner` has acquired it; the hub knows until when."""
+        """Note that `owner` has acquired a hold; the hub knows until when."""
         with self._lock:
             self._taken[hold.key, owner] = [*self.of(hub, hold.key, owner), hold]
             if len(self._taken) >= self._sweep_at:
@@ -193,27 +159,23 @@ class AsyncSemaphore(OnTasks, AsyncWithStatement, Permits):
     """`Semaphore` for asyncio."""
 
 
-class ExpirablePermits:
-    """The source of both faces of `PermitExpirableSemaphore`.
+class ExpirablePermits(Resource):
+    """Source of both faces of `PermitExpirableSemaphore`.
 
     Args:
         name: any text; another kind of resource than a `Semaphore` of that name.
-        permits: how many there are.
+        permits: their number.
         client, release_seconds: as of `Lock`.
     """
+
+    _kind = "permits"
 
     def __init__(
         self, name: str, *, permits: int, client: Any = None, release_seconds: float = RELEASE_SECONDS
     ) -> None:
-        if permits < 1:
-            raise ValueError(f"permits must be at least 1, not {permits}")
-        self.name = name
-        self.client = client
-        self._places = Places(kind="permits", name=name, capacity=permits, release_seconds=release_seconds)
-
-    def hub(self) -> Hub:
-        """Where it is asked for."""
-        raise NotImplementedError
+        super().__init__(name, client=client)
+        self.permits = _at_least_one(permits)
+        self._places = Places(kind=self._kind, name=name, capacity=permits, release_seconds=release_seconds)
 
     @operation
     def acquire(self, *, lease_seconds: float, wait_seconds: float | None = None) -> Steps[str | None]:
@@ -223,7 +185,7 @@ class ExpirablePermits:
             Its name, with which anyone may give it back or prolong it; None when the time was over.
 
         Raises:
-            LockUnavailable: Redis did not answer.
+            LockUnavailable: Redis did not reply.
         """
         hub = self.hub()
         permit = Holder(hub.new_request(), lambda: True)
@@ -240,24 +202,24 @@ class ExpirablePermits:
 
     @operation
     def release(self, permit: str) -> Steps[None]:
-        """Give it back.
+        """Give a permit back.
 
         Raises:
             NotHeld: it has ended, or never was.
-            LockUnavailable: Redis did not answer; the lease ends it.
+            LockUnavailable: Redis did not reply; the lease ends it.
         """
-        owner, token = _taken_apart(permit)
+        owner, token = _parsed(permit)
         yield from self._places.give(self.hub(), Holder(owner, lambda: True), shared=1, exclusive=0, token=token)
 
     @operation
     def prolong(self, permit: str, *, lease_seconds: float) -> Steps[None]:
-        """Let it last `lease_seconds` (at most 1e9) from now on, if it does not anyway.
+        """Let a permit last for `lease_seconds` (at most 1e9) from now on, if it does not anyway.
 
         Raises:
             NotHeld: it has ended, or never was.
-            LockUnavailable: Redis did not answer.
+            LockUnavailable: Redis did not reply.
         """
-        owner, token = _taken_apart(permit)
+        owner, token = _parsed(permit)
         lease = round(bounded("lease_seconds", lease_seconds) * MICROSECONDS)
         ask = Ask(_RENEW, self._places.keys[:1], [owner, token, lease])
         end, _ = yield from insist(ask, seconds=RELEASE_SECONDS)
@@ -273,7 +235,13 @@ class AsyncPermitExpirableSemaphore(OnTasks, ExpirablePermits):
     """`PermitExpirableSemaphore` for asyncio."""
 
 
-def _taken_apart(permit: str) -> tuple[str, int]:
+def _at_least_one(permits: int) -> int:
+    if permits < 1:
+        raise ValueError(f"permits must be at least 1, not {permits}")
+    return permits
+
+
+def _parsed(permit: str) -> tuple[str, int]:
     owner, _, token = permit.rpartition("@")
     if not owner or not token.isdigit():
         raise NotHeld(f"{permit!r} is no permit.")

@@ -1,8 +1,8 @@
-"""`Topic`: tell all processes that something has changed. One subscriber connection a process for all its topics.
+"""`Topic`: notify all processes of a change. One subscriber connection a process for all its topics.
 
 A message is a hint and not a record: it may be lost while a connection is away, or come twice where a client
-repeats a command. So a listener that may have missed some is told that (None), and looks for himself. The first
-that it hears is None: from then on it hears everything.
+repeats a command. A listener that may have missed some gets None, and looks for itself. So is its first message:
+from then on it hears everything.
 """
 
 import asyncio
@@ -11,67 +11,55 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from idempotency.locks.engine.hub import Hub, script, tagged
-from idempotency.locks.engine.steps import Ask, Listen, Steps, Tell, operation
+from idempotency.locks.engine.hub import Resource, script
+from idempotency.locks.engine.steps import Ask, Listen, SendNowait, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.redis.mailbox import READY_SECONDS
 
-_TELL = script("tell")
-KEPT_MAX = 1000  # messages that a slow listener may be behind; then it is told that it missed some
+_PUBLISH = script("publish")
+KEPT_MAX = 1000  # messages that a slow listener may be behind; then it gets None, for it missed some
 
 
-class Telling:
-    """The source of what both faces share.
+class Publishing(Resource):
+    """Source of both faces; see `Resource` for its arguments."""
 
-    Args:
-        name: any text; the same name is the same topic everywhere.
-        client: as of `Lock`.
-    """
-
-    def __init__(self, name: str, *, client: Any = None) -> None:
-        self.name = name
-        self.client = client
-        tagged("topic", name)  # refuses a bad name here
+    _kind = "topic"
 
     @property
     def channel(self) -> str:
-        """Where it is heard here and now."""
-        return tagged("topic", self.name)
-
-    def hub(self) -> Hub:
-        """Where it is heard."""
-        raise NotImplementedError
+        """Channel of its messages, for the current tenant."""
+        return self._key
 
     @operation
     def tell(self, message: str) -> Steps[None]:
-        """Have every listener hear `message`. After the commit of what it is about, or they look too early.
+        """Send `message` to every listener. Call it after the commit, or they look too early.
 
         Raises:
-            LockUnavailable: Redis did not answer.
+            LockUnavailable: Redis did not reply.
         """
-        yield Ask(_TELL, [self.channel], [message])
+        yield Ask(_PUBLISH, [self.channel], [message])
 
     @operation
     def hint(self, message: str) -> Steps[None]:
-        """As `tell`, for who has no time: a thread waits for no answer, and a message may be lost unnoticed.
+        """Send as `tell` does, without waiting for the reply on a thread; a message may be lost unnoticed.
 
         Raises:
-            LockUnavailable: Redis could not be told.
+            LockUnavailable: Redis could not be reached.
         """
-        yield Tell(_TELL, [self.channel], [message])
+        yield SendNowait(_PUBLISH, [self.channel], [message])
 
     @operation
     def _connected(self) -> Steps[bool]:
         return (yield Listen(READY_SECONDS))  # type: ignore[no-any-return]
 
 
-class Topic(OnThreads, Telling):
-    """A topic for threads and processes; see `Telling` for its arguments."""
+class Topic(OnThreads, Publishing):
+    """Topic for threads and processes; see `Resource` for its arguments."""
 
     @contextlib.contextmanager
     def listen(self) -> Iterator["Messages"]:
-        """Hear what is told from now on."""
+        """Receive messages from now on."""
         messages = Messages()
         with self.hub().subscriber.joined(self.channel, messages.put):
             self._connected()
@@ -79,36 +67,37 @@ class Topic(OnThreads, Telling):
 
 
 class Messages:
-    """What a thread has heard and not yet taken."""
+    """Messages that a thread has received and not yet taken."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._queue: Any = queue.SimpleQueue()
 
     def put(self, message: str | None) -> None:
-        """The subscriber's side."""
+        """Add a message; called by the subscriber."""
         if self._queue.qsize() < KEPT_MAX:
-            self._queue.put(message)
+            self._queue.put_nowait(message)
         elif self._queue.qsize() == KEPT_MAX:
-            self._queue.put(None)
+            self._queue.put_nowait(None)
 
     def take(self, *, wait_seconds: float) -> str | None:
-        """The next message; None if some may have been missed.
+        """Return the next message; None if some may have been missed.
 
         Raises:
             TimeoutError: none came within `wait_seconds`.
         """
         try:
-            return self._queue.get(timeout=wait_seconds)
+            message: str | None = self._queue.get(timeout=wait_seconds)
         except queue.Empty:
             raise TimeoutError from None
+        return message
 
 
-class AsyncTopic(OnTasks, Telling):
+class AsyncTopic(OnTasks, Publishing):
     """`Topic` for asyncio."""
 
     @contextlib.asynccontextmanager
     async def listen(self) -> AsyncIterator["AsyncMessages"]:
-        """Hear what is told from now on."""
+        """Receive messages from now on."""
         hub, channel, messages = self.hub(), self.channel, AsyncMessages()
         await hub.join(channel, messages.put)
         try:
@@ -118,24 +107,18 @@ class AsyncTopic(OnTasks, Telling):
             await hub.leave(channel, messages.put)
 
 
-class AsyncMessages:
-    """What a task has heard and not yet taken."""
+class AsyncMessages(Messages):
+    """Messages that a task has received and not yet taken."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._queue: Any = asyncio.Queue()
 
-    def put(self, message: str | None) -> None:
-        """The subscriber's side."""
-        if self._queue.qsize() < KEPT_MAX:
-            self._queue.put_nowait(message)
-        elif self._queue.qsize() == KEPT_MAX:
-            self._queue.put_nowait(None)
-
-    async def take(self, *, wait_seconds: float) -> str | None:
-        """The next message; None if some may have been missed.
+    async def take(self, *, wait_seconds: float) -> str | None:  # type: ignore[override]
+        """Return the next message; None if some may have been missed.
 
         Raises:
             TimeoutError: none came within `wait_seconds`.
         """
         async with asyncio.timeout(wait_seconds):
-            return await self._queue.get()
+            message: str | None = await self._queue.get()
+            return message

@@ -1,10 +1,10 @@
-"""Locks that ZooKeeper keeps, through kazoo: who is first in a name's queue of nodes holds.
+"""Locks of ZooKeeper, through kazoo: the first in a name's queue of nodes holds.
 
 There is no lease to choose and nothing to renew: the session is the lease. kazoo keeps it alive by heartbeats;
 when they stay away for its time-out (`KazooClient(timeout=…)`, seconds), the server deletes the node. A holder
-that stood still for longer, and goes on, is told apart by its `token`: give it to whatever the lock protects.
+that was stopped for longer, and goes on, is known by its `token`: give it to the resource that the lock protects.
 
-Never waits in a thread of asyncio's executor, where waiters could leave none for who releases.
+Never waits in a thread of asyncio's executor, where waiters could leave none for a release.
 
 Limits: the empty folder of a name stays, so names should be few (kazoo makes no container nodes). A forked child
 needs a client of its own. Do not call the face of threads from kazoo's callbacks: they would wait for themselves.
@@ -18,30 +18,29 @@ from urllib.parse import quote
 from kazoo.client import KazooClient
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
+from idempotency.locks.engine.nodes import Place, Queue, desk_of, session_ended
 from idempotency.locks.engine.steps import Step, Steps, Tasked, Threaded, Wait, operation, perform, perform_async
 from idempotency.locks.engine.tasks import TaskBell
-from idempotency.locks.errors import LockLost, LockTimeout, NotHeld
-from idempotency.locks.zookeeper_queue import Place, Queue, desk_of, session_ended
+from idempotency.locks.errors import LockLost, NotHeld
 from idempotency.redis.mailbox import Bell
 
 T = TypeVar("T")
 
 ROOT = "/idempotency/locks"
-DEFAULT: Any = object()  # as the constructor said
 
 
-class QueueLock:
-    """The source of `ZooKeeperLock` and `AsyncZooKeeperLock`: exclusive, in the order of arrival, reentrant.
+class QueueLock(Entered):
+    """Source of `ZooKeeperLock` and `AsyncZooKeeperLock`: exclusive, in the order of arrival, reentrant.
 
-    A thread or task that ended without a release leaves it locked until the session ends, or anything is locked
+    A thread or task that ends without a release leaves it locked until the session ends, or anything is locked
     here with the same client.
 
     Args:
         name: any text; the same name is the same lock everywhere below the client's chroot.
         client: a started KazooClient; its session is the lease.
-        owner: who holds, for code that acquires in one thread and releases in another of this process; unique. Two
-            threads of one owner that ask at the same moment queue behind each other. None: the thread or task.
+        owner: holder's name, for code that acquires in one thread and releases in another of this process; unique.
+            Two threads of one owner that ask at the same moment queue behind each other. None: the thread or task.
         wait_seconds: how long `with` and `acquire` wait: None for ever, 0 not at all.
     """
 
@@ -62,13 +61,13 @@ class QueueLock:
         """Take it, once more if the caller holds it already.
 
         Args:
-            wait_seconds: instead of the constructor's. A server that is silent may take `ANSWER_SECONDS` more.
+            wait_seconds: instead of the constructor's. A silent server may take `ANSWER_SECONDS` more.
 
         Returns:
-            Whether it is held now. If not, and on any error, no node is left.
+            True if it is held now. If not, and on any error, no node is left.
 
         Raises:
-            LockLost: the caller held it already, and its session ended since; it is still to be released.
+            LockLost: the caller held it already, and its session ended since; release it first.
             LockUnavailable: no server for `ANSWER_SECONDS`, or the client is stopped; the lock is not held.
             kazoo.exceptions.KazooException: the server refuses, as without rights to the nodes.
         """
@@ -80,7 +79,7 @@ class QueueLock:
                     raise LockLost(f"{self.name!r}: its session ended.")
                 hold.count += 1
                 return True
-        limit = self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+        limit = self._limit(wait_seconds)
         place = Place(self._folder, self._owner or holder.current())
         try:
             won = yield from self._queue.first(place, math.inf if limit is None else time.monotonic() + limit)
@@ -104,13 +103,13 @@ class QueueLock:
         Raises:
             NotHeld: the caller does not hold it; nothing changed.
             LockLost: the caller held it, but its session ended or its node went before.
-            LockUnavailable: the server did not answer; the node goes when it does again, or with the session.
+            LockUnavailable: the server did not reply; the node goes when it does again, or with the session.
         """
         desk, key = desk_of(self._client), self._key()
         with desk.guard:
             hold = desk.holds.get(key)
             if hold is None:
-                raise NotHeld(f"{self.name!r} is not held by who releases it.")
+                raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
             hold.count -= 1
             last = hold.count == 0
             if last:
@@ -120,21 +119,15 @@ class QueueLock:
         if last:
             yield from self._queue.give_back(hold)
 
-    @operation
-    def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`: what `with` does."""
-        if not (yield from QueueLock.acquire.steps(self)):
-            raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
-
     @property
     def held(self) -> bool:
-        """Whether the caller holds it, as far as this process knows without asking."""
+        """True while the caller holds it, as far as this process knows without asking."""
         hold = self._hold()
         return hold is not None and not self._lost(hold)
 
     @property
     def lost(self) -> bool:
-        """Whether another may hold what the caller acquired: the session ended, or is not connected right now.
+        """True if another may hold it: the caller's session ended, or is not connected right now.
 
         The second may pass: the server has not given it away if the connection comes back in time.
         """
@@ -143,10 +136,10 @@ class QueueLock:
 
     @property
     def token(self) -> int | None:
-        """The fencing token of the caller's hold: higher than every earlier holder's. None if not held.
+        """Fencing token of the caller's hold: higher than every earlier holder's. None if not held.
 
-        It is the ensemble's number of the transaction that made the caller's node (its czxid). These only grow,
-        and the queue is in the order of making. They start anew only if the ensemble's data are lost.
+        It is the transaction that made the caller's node (its czxid). These numbers only grow, and the queue is in
+        the order of making. They start again only if the ensemble's data are lost.
         """
         hold = self._hold()
         return None if hold is None else hold.token
@@ -161,7 +154,7 @@ class QueueLock:
         return desk_of(self._client).holds.get(self._key())
 
     def _drop_those_of_the_dead(self) -> None:
-        """A thread or task that is gone cannot release."""
+        """Delete the nodes of threads and tasks that are gone."""
         desk = desk_of(self._client)
         with desk.guard:
             gone = [key for key, hold in desk.holds.items() if not hold.holder.alive()]
@@ -171,14 +164,14 @@ class QueueLock:
 
 
 def _wait(step: Step) -> Any:
-    """Every step of this protocol is to wait until a callback of kazoo's rings."""
+    """Perform a step: a wait until a callback of kazoo rings."""
     if not isinstance(step, Wait):
         raise TypeError(f"{step!r} is no step of this protocol")
     return step.bell.wait(step.seconds)
 
 
 class ZooKeeperLock(WithStatement, QueueLock, Threaded):
-    """A lock for threads and processes; see `QueueLock` for its arguments."""
+    """Lock for threads and processes; see `QueueLock` for its arguments."""
 
     _bell = Bell
 

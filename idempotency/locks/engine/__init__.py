@@ -1,0 +1,5 @@
+"""Machinery that the kinds of locks share: holders, holds, places, steps, and the hubs that perform steps.
+
+Private: the kinds next door are its only callers. Never decides for a kind, never knows a setting of a project
+beyond its Redis. `steps` says how one source serves threads and asyncio; `places` is the protocol with Redis.
+"""

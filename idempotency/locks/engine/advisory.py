@@ -1,4 +1,4 @@
-"""Advisory locks of a session, by name; the public way to them is `idempotency.locks.postgres`.
+"""Advisory locks of a session, by name; public in `idempotency.locks.postgres`.
 
 Never polls, never retries, never uses Django's own connection.
 """
@@ -13,16 +13,14 @@ from typing import Any, TypeVar
 from django.db import connections
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
+from idempotency.locks.engine.blocking import BesideTheLoop, Blocking, answer, answer_beside
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.session import Session
 from idempotency.locks.engine.steps import Step, Steps, Wait, Work, operation, perform, perform_async
-from idempotency.locks.errors import LockLost, LockTimeout, NotHeld
+from idempotency.locks.errors import LockLost, NotHeld
 from idempotency.names import schema
 
 T = TypeVar("T")
-
-DEFAULT: Any = object()  # as the constructor said
 
 # by process (a fork's child holds nothing), database, schema, lock and holder
 _sessions: dict[tuple[str, str, str, str, str], Session] = {}
@@ -30,18 +28,18 @@ _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
 
 
-class Advisory:
-    """The source of `AdvisoryLock` and `AsyncAdvisoryLock`.
+class Advisory(Entered):
+    """Source of `AdvisoryLock` and `AsyncAdvisoryLock`.
 
-    A thread or task that ended without a release leaves it locked until its process ends, or locks anything here.
+    A thread or task that ends without a release leaves it locked until its process ends, or locks anything here.
     Two sessions that wait for each other crosswise are no deadlock that PostgreSQL sees: set `wait_seconds`.
 
     Args:
         name: any text; the same name is the same lock in the whole database, or schema of a tenant, for
             `transaction_lock` too.
         using: alias of the database. It must lead to PostgreSQL itself, not to a pooler.
-        owner: who holds, for code that acquires in one thread and releases in another of this process; unique, or
-            two callers are taken for one. None: the running thread or task.
+        owner: holder's name, for code that acquires in one thread and releases in another of this process; unique,
+            or two callers are taken for one. None: the running thread or task.
         wait_seconds: how long `with` and `acquire` wait, connecting not counted: None for ever, 0 not at all.
 
     Transaction: apart from the caller's; each holder has a connection of its own while it waits and holds.
@@ -63,7 +61,7 @@ class Advisory:
             wait_seconds: instead of the constructor's.
 
         Returns:
-            Whether it is held now; False when the time was over.
+            True if it is held now; False when the time was over.
 
         Raises:
             LockError: a connection pooler stands before the database.
@@ -81,7 +79,7 @@ class Advisory:
         parameters = connections[self._using].get_connection_params()
         session = Session(self.name, self._holder(), parameters, schema=schema(self._using))
         try:
-            yield Work(partial(session.ask, self._wait_seconds if wait_seconds is DEFAULT else wait_seconds))
+            yield Work(partial(session.ask, self._limit(wait_seconds)))
             while session.busy():
                 yield Wait(session, math.inf)  # the server counts the time
             taken: bool = yield Work(session.answer)
@@ -107,7 +105,7 @@ class Advisory:
         with _guard:
             session = _sessions.get(place)
             if session is None:
-                raise NotHeld(f"{self.name!r} is not held by who releases it.")
+                raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
             session.depth -= 1
             last = session.depth == 0
             if last:
@@ -116,27 +114,21 @@ class Advisory:
         if not whole:
             raise self._lost()
 
-    @operation
-    def enter(self) -> Steps[None]:
-        """Acquire, or raise `LockTimeout`: what `with` does."""
-        if not (yield from Advisory.acquire.steps(self)):
-            raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
-
     @property
     def held(self) -> bool:
-        """Whether the caller holds it, as far as this machine knows without asking."""
+        """True while the caller holds it, as far as this machine knows without asking."""
         session = _sessions.get(self._place())
         return session is not None and not session.dead()
 
     @property
     def lost(self) -> bool:
-        """Whether the caller's connection ended without a release: stop what you do."""
+        """True if the caller's connection ended without a release: stop the work."""
         session = _sessions.get(self._place())
         return session is not None and session.dead()
 
     @property
     def token(self) -> int | None:
-        """The fencing token of the caller's hold: higher than every earlier holder's. None if not held.
+        """Fencing token of the caller's hold: higher than every earlier holder's. None if not held.
 
         It grows as long as the database cluster lives. Rows brought to another cluster (dump and restore, a
         replica promoted that lagged) may have fences above its tokens.
@@ -155,44 +147,40 @@ class Advisory:
 
 
 class AdvisoryLock(WithStatement, Advisory, Blocking):
-    """A lock for threads and processes; see `Advisory` for its arguments."""
+    """Lock for threads and processes; see `Advisory` for its arguments."""
 
     def run(self, steps: Steps[T]) -> T:
         return perform(steps, self._perform)
 
     def _perform(self, step: Step) -> Any:
-        return step.bell.readable(seconds=None) if isinstance(step, Wait) else super().run(_only(step))
+        return step.bell.readable(seconds=None) if isinstance(step, Wait) else answer(step)
 
 
 class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
     """`AdvisoryLock` for asyncio, on loops that watch sockets (`add_reader`).
 
-    It waits in the loop: the threads beside it are few, and waiters could leave none to who releases.
+    It waits in the loop: the threads beside it are few, and waiters could leave none for a release.
     """
 
     async def run(self, steps: Steps[T]) -> T:
         return await perform_async(steps, self._perform)
 
     async def _perform(self, step: Step) -> Any:
-        return await _readable(step.bell) if isinstance(step, Wait) else await super().run(_only(step))
-
-
-def _only(step: Step) -> Steps[Any]:
-    return (yield step)
+        return await (_readable(step.bell) if isinstance(step, Wait) else answer_beside(step))
 
 
 async def _readable(session: Session) -> None:
     loop = asyncio.get_running_loop()
-    news = asyncio.Event()
-    loop.add_reader(session.fileno(), news.set)
+    readable = asyncio.Event()
+    loop.add_reader(session.fileno(), readable.set)
     try:
-        await news.wait()
+        await readable.wait()
     finally:
         loop.remove_reader(session.fileno())
 
 
 def _drop_those_of_the_dead() -> None:
-    """A holder that is gone cannot release; a fork's child leaves its parent's connections alone."""
+    """Abandon the sessions of holders that are gone; a fork's child leaves its parent's alone."""
     with _guard:
         ours = [place for place in _sessions if place[0] == holder.process()]
         gone = [_sessions.pop(place) for place in ours if not _sessions[place].holder.alive()]

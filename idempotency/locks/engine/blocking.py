@@ -1,4 +1,4 @@
-"""Runners for servers whose client blocks: in the calling thread, or, for asyncio, in a thread beside the loop."""
+"""Runners for clients that block: in the calling thread, or, for asyncio, in a thread beside the loop."""
 
 import asyncio
 import contextlib
@@ -12,24 +12,25 @@ T = TypeVar("T")
 
 
 class Blocking(Threaded):
-    """Performs `Work` and `Pause` where it is called."""
+    """Runner of `Work` and `Pause` in the calling thread."""
 
     def run(self, steps: Steps[T]) -> T:
-        return perform(steps, _answer)
+        return perform(steps, answer)
 
 
 class BesideTheLoop(Tasked):
-    """Performs `Work` in a thread, `Pause` in the loop.
+    """Runner of `Work` in a thread and of `Pause` in the loop.
 
-    A thread cannot be stopped: a cancelled task is told only when the work it began has ended, so that the
-    protocol knows what to undo.
+    A thread cannot be stopped: a task is cancelled only when its work has ended, so that the protocol knows what
+    to undo.
     """
 
     async def run(self, steps: Steps[T]) -> T:
-        return await perform_async(steps, _answer_beside)
+        return await perform_async(steps, answer_beside)
 
 
-def _answer(step: Step) -> Any:
+def answer(step: Step) -> Any:
+    """Perform one step in this thread."""
     match step:
         case Work(function):
             return function()
@@ -39,18 +40,15 @@ def _answer(step: Step) -> Any:
             raise TypeError(f"{step!r} needs a server of Redis")
 
 
-async def _answer_beside(step: Step) -> Any:
-    match step:
-        case Work(function):
-            return await whole(asyncio.to_thread(function))
-        case Pause(seconds):
-            return await asyncio.sleep(seconds)
-        case _:
-            raise TypeError(f"{step!r} needs a server of Redis")
+async def answer_beside(step: Step) -> Any:
+    """Perform one step in a thread beside the loop, a pause in the loop."""
+    if isinstance(step, Pause):
+        return await asyncio.sleep(step.seconds)
+    return await whole(asyncio.to_thread(answer, step))
 
 
 async def whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Run `work` to its end even if we are cancelled, and only then say so: nothing overtakes a command."""
+    """Run `work` to its end even if we are cancelled, and only then raise that: nothing overtakes a command."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -59,5 +57,5 @@ async def whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # seen: the cancellation is what is told
+            task.exception()  # seen: the cancellation is raised instead
         raise

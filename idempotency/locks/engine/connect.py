@@ -1,4 +1,4 @@
-"""An asyncio client of the Redis that the settings of `IDEMPOTENCY` name, one a loop."""
+"""asyncio clients of the Redis that the settings of `IDEMPOTENCY` name, one a loop."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ _clients: dict[asyncio.AbstractEventLoop, Any] = {}
 
 
 def async_client() -> Any:
-    """The client of the running loop; its connections last as long as the loop, or until `close_client`.
+    """Return the client of the running loop; its connections last as long as the loop, or until `close_client`.
 
     Raises:
         ImproperlyConfigured: no Redis is configured, or only one that needs a function to be reached.
@@ -23,25 +23,25 @@ def async_client() -> Any:
     loop = asyncio.get_running_loop()
     if loop not in _clients:
         drop_closed(_clients)
-        _clients[loop] = _made()
+        _clients[loop] = _make_client()
     return _clients[loop]
 
 
 async def close_client() -> None:
-    """Give back the connections of the running loop's client, before the loop ends."""
+    """Close the connections of the running loop's client, before the loop ends."""
     client = _clients.pop(asyncio.get_running_loop(), None)
     if client is not None:
         await client.aclose()
 
 
 def drop_closed(of_loops: dict[asyncio.AbstractEventLoop, Any]) -> None:
-    """Forget what belongs to loops that are closed. It leads to its loop, so a weak key would never go."""
+    """Forget the values of closed loops. They lead to their loops, so weak keys would never go."""
     for loop in list(of_loops):
         if loop.is_closed():
             of_loops.pop(loop, None)
 
 
-def _made() -> Any:
+def _make_client() -> Any:
     path, alias = config().redis_async_client, config().redis_alias
     if path is not None:
         return import_string(path)()
@@ -53,5 +53,5 @@ def _made() -> Any:
     cache: Any = settings.CACHES[alias]
     location = cache["LOCATION"]
     options = cache.get("OPTIONS", {})
-    settled = {name.lower(): options[name] for name in _OPTIONS if options.get(name)}
-    return Redis.from_url(location if isinstance(location, str) else location[0], **settled)
+    given = {name.lower(): options[name] for name in _OPTIONS if options.get(name)}
+    return Redis.from_url(location if isinstance(location, str) else location[0], **given)

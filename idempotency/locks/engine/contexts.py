@@ -1,16 +1,40 @@
-"""`with` and `async with` for what has `enter` and `release`."""
+"""Entering: `enter`, `with` and `async with` for everything that has `acquire` and `release`."""
 
 import logging
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from idempotency.locks.errors import LockError
+from idempotency.locks.engine.steps import Steps, operation
+from idempotency.locks.errors import LockError, LockTimeout
 
 log = logging.getLogger(__name__)
 
+DEFAULT: Any = object()  # the constructor's value
+
+
+class Entered:
+    """Base of what is acquired within a time and released."""
+
+    name: str
+    acquire: Any
+    _wait_seconds: float | None = None
+
+    @operation
+    def enter(self) -> Steps[None]:
+        """Acquire, or raise `LockTimeout`, as `with` does. Any loss before a release is `LockLost` here."""
+        if not (yield from self._entering()):
+            raise LockTimeout(f"{self.name!r} was not free within {self._wait_seconds} s.")
+
+    def _entering(self) -> Steps[bool]:
+        return type(self).acquire.steps(self)  # type: ignore[no-any-return]
+
+    def _limit(self, wait_seconds: float | None) -> float | None:
+        """Return how long to wait: the argument, or the constructor's value."""
+        return self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+
 
 class WithStatement:
-    """`with lock:`, for faces of threads that have `enter` and `release`."""
+    """`with` statement, for faces of threads."""
 
     def __enter__(self) -> Self:
         self.enter()  # type: ignore[attr-defined]
@@ -22,13 +46,11 @@ class WithStatement:
         try:
             self.release()  # type: ignore[attr-defined]
         except LockError as lost:
-            if error is None:
-                raise
-            log.warning("While an error is on its way: %s", lost)  # which says more
+            _raise_or_log(lost, error)
 
 
 class AsyncWithStatement:
-    """`async with lock:`, for faces of asyncio that have `enter` and `release`."""
+    """`async with` statement, for faces of asyncio."""
 
     async def __aenter__(self) -> Self:
         await self.enter()  # type: ignore[attr-defined]
@@ -40,6 +62,11 @@ class AsyncWithStatement:
         try:
             await self.release()  # type: ignore[attr-defined]
         except LockError as lost:
-            if error is None:
-                raise
-            log.warning("While an error is on its way: %s", lost)  # which says more
+            _raise_or_log(lost, error)
+
+
+def _raise_or_log(lost: LockError, error: BaseException | None) -> None:
+    """Raise the failure of a release, unless the block's own error, which says more, is on its way."""
+    if error is None:
+        raise lost
+    log.warning("While an error is on its way: %s", lost)

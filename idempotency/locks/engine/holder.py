@@ -1,4 +1,4 @@
-"""Who holds: this process, and in it one thread or one asyncio task. Never shared, never used twice.
+"""Holders: this process, and in it one thread or one asyncio task. Never shared, never used twice.
 
 A thread's or task's own numbers are given to a successor when it has ended, so each gets one of ours at its first
 lock. A child task is another holder than its parent. A forked child is another process than its parent.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 class Holder:
     """Attributes:
     name: unique over all machines.
-    alive: whether it still can release; a lock of a holder that is gone is renewed no more.
+    alive: returns False once it cannot release any more; then its locks are renewed no more.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Holder:
 
 
 class _Life:
-    """What a thread or a greenlet of gevent keeps in its `threading.local`, and takes along when it ends."""
+    """Object in the `threading.local` of a thread or gevent greenlet, which goes when that ends."""
 
 
 class _Numbers(threading.local):
@@ -44,12 +44,12 @@ _process = uuid.uuid4().hex
 
 
 def process() -> str:
-    """This process's own name; another one after a fork."""
+    """Return this process's own name; another one after a fork."""
     return _process
 
 
 def current() -> Holder:
-    """The running asyncio task, or else the running thread; or for whom they act."""
+    """Return the running asyncio task, or else the running thread, or the holder it acts for."""
     if acting := _acting.get():
         return acting
     task = _running_task()
@@ -63,13 +63,13 @@ def current() -> Holder:
     found = _of_task.get(task)
     if found is None:
         reference = weakref.ref(task)
-        found = _of_task[task] = Holder(_next_name(), lambda: _goes_on(reference()))
+        found = _of_task[task] = Holder(_next_name(), lambda: _is_running(reference()))
     return found
 
 
 @contextlib.contextmanager
 def acting_for(holder: Holder) -> Iterator[None]:
-    """A task that is made inside finishes what `holder` began, in its name."""
+    """Let tasks that are made inside the block finish in the name of `holder`."""
     token = _acting.set(holder)
     try:
         yield
@@ -78,7 +78,7 @@ def acting_for(holder: Holder) -> Iterator[None]:
 
 
 def named(owner: str) -> Holder:
-    """A holder that the caller names himself, for code that crosses threads; alive as long as the process."""
+    """Make a holder with the caller's name, for code that crosses threads; alive as long as the process."""
     return Holder(f"named:{owner}", lambda: True)
 
 
@@ -91,7 +91,7 @@ def _running_task() -> "asyncio.Task[object] | None":
     return None if asyncio._get_running_loop() is None else asyncio.current_task()
 
 
-def _goes_on(task: "asyncio.Task[object] | None") -> bool:
+def _is_running(task: "asyncio.Task[object] | None") -> bool:
     return task is not None and not task.done()
 
 

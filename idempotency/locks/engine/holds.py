@@ -1,7 +1,7 @@
-"""What this process holds, and what it waits for. Pure bookkeeping: no socket, no thread of its own.
+"""Holds of this process. Pure bookkeeping: no socket, no thread of its own.
 
-The clock is `time.monotonic`. A server's time is turned into ours by a pair of both, taken so that our reckoning
-of a lease's end is never later than the server's.
+The clock is `time.monotonic`. A server's time is converted by a pair of both, taken so that our end of a lease is
+never later than the server's.
 """
 
 import threading
@@ -14,13 +14,13 @@ from idempotency.locks.engine.holder import Holder
 MICROSECONDS = 1_000_000
 RENEW_AFTER = 1 / 3  # of a lease
 CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
-TELL_SECONDS = 3600.0  # for which a holder that lives can still be told that it lost
+LOSS_SECONDS = 3600.0  # for which a holder that lives can still learn that it lost
 SWEEP_AT = 100  # holds, beyond twice as many as were left when they were looked through last
 LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
 
 
 def bounded(name: str, seconds: float) -> float:
-    """Return `seconds`, the argument `name`, if a server can keep something for so long.
+    """Return `seconds`, the argument `name`, if a server can store something for so long.
 
     Raises:
         ValueError: it is not above 0, or above LONGEST_SECONDS.
@@ -32,17 +32,17 @@ def bounded(name: str, seconds: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """Places that a holder has now.
+    """Places that a holder has now. Times are of our clock.
 
     Attributes:
-        key: of the resource's holders, as the scripts know it.
+        key: of the resource's holders, as the scripts name it.
         owner: the field there.
         token: grows with every acquisition of the resource.
-        shared, exclusive: how many places, and how often all of them, this process has taken under it.
-        lease_seconds: what a renewal prolongs it to.
-        ends_at: our clock; after it the server may have given it to another.
-        due_at: our clock, of the next renewal; None for one that ends by its own lease.
-        renew_until: our clock; it is not renewed after that.
+        shared, exclusive: places, and times all of them, that this process has taken under it.
+        lease_seconds: length of a renewal.
+        ends_at: after it the server may have given it to another.
+        due_at: of the next renewal; None for one that ends by its own lease.
+        renew_until: it is not renewed after that.
         confirmed: False while only granted: it has a short lease until its first renewal.
         gone: the server said that it is not held any more.
     """
@@ -63,23 +63,23 @@ class Hold:
 
     @property
     def lost(self) -> bool:
-        """Whether somebody else may hold it by now."""
+        """True once another holder is possible."""
         return self.gone or time.monotonic() >= self.ends_at
 
     @property
     def lapsed(self) -> bool:
-        """Whether it ended as its holder meant it to: by the lease that was asked for."""
+        """True if it ended as its holder meant it to: by the lease that was asked for."""
         return self.lost and not (self.renews or self.gone)
 
     def prolonged(self, ends_at: float, *, at: float) -> None:
-        """The server has prolonged it, asked at `at`."""
+        """Note that the server has prolonged it, asked at `at`."""
         self.ends_at = max(self.ends_at, ends_at)
         self.confirmed = True
         self.due_at = at + self.lease_seconds * RENEW_AFTER if self.renews else None
 
 
 class Holds:
-    """The holds of a process at one server, by (key, owner). Thread-safe.
+    """Holds of a process at one server, by (key, owner). Thread-safe.
 
     Args:
         stir: called when a renewal becomes due earlier than anyone waits for.
@@ -94,7 +94,7 @@ class Holds:
         self._sweep_at = SWEEP_AT
 
     def add(self, hold: Hold) -> None:
-        """Keep it in sight."""
+        """Add a hold, to be renewed."""
         with self._lock:
             if len(self._holds) >= self._sweep_at:  # those with leases of their own: no watchdog comes by
                 self.forget_ended()
@@ -109,24 +109,25 @@ class Holds:
             return
         try:
             self._stir()
-        except BaseException:  # no thread can be started: nobody renews it, so nobody shall hold it
+        except BaseException:  # no thread can be started: without renewals it must not be held
             self.remove(hold)
             self._next = float("inf")
             raise
 
     def get(self, key: str, owner: str) -> Hold | None:
+        """Return the hold of `owner`, if any."""
         return self._holds.get((key, owner))
 
     def remove(self, hold: Hold) -> None:
-        """No more renewals."""
+        """End the renewals of a hold."""
         with self._lock:
             if self._holds.get((hold.key, hold.owner)) is hold:
                 del self._holds[hold.key, hold.owner]
 
     def due(self, *, within_seconds: float) -> list[Hold]:
-        """Those to renew now; a little early is better than one by one.
+        """Return the holds to renew now; a little early is better than one by one.
 
-        A hold whose holder is gone, or which had its time, is renewed no more: it ends by its lease.
+        A hold whose holder is gone, or whose time is over, is renewed no more: it ends by its lease.
         """
         now = time.monotonic()
         found = []
@@ -142,10 +143,10 @@ class Holds:
         return found
 
     def next_due(self) -> float:
-        """When to look for the next renewal, on our clock; infinite if never. `stir` tells if one comes before it.
+        """Return when to look for the next renewal; infinite if never. `stir` is called if one comes before it.
 
-        After a grant there is one look more: the next one is mostly granted before it and due after it, so that
-        nobody is stirred in the middle of a hand-over.
+        After a grant there is one more look: the next hold is mostly granted before it and due after it, so that
+        the watchdog does not wake in the middle of a hand-over.
         """
         with self._lock:
             every = [hold.due_at for hold in self._holds.values()]
@@ -156,20 +157,20 @@ class Holds:
             return self._next
 
     def unwatched(self) -> None:
-        """Nobody looks any more: the next hold that is added stirs, whenever it is due."""
+        """Let the next hold that is added stir, whenever it is due: nobody looks any more."""
         self._next = float("inf")
 
     def forget_ended(self) -> None:
-        """Holds that ended by themselves and have nobody left to tell: the holder is gone, or does not ask."""
-        told_until = time.monotonic() - TELL_SECONDS
+        """Forget holds that ended by themselves, and whose holder is gone or does not ask."""
+        old = time.monotonic() - LOSS_SECONDS
         with self._lock:
             lost = [(at, hold) for at, hold in self._holds.items() if hold.lost]
-            ended = [at for at, hold in lost if hold.ends_at < told_until or not hold.holder.alive()]
+            ended = [at for at, hold in lost if hold.ends_at < old or not hold.holder.alive()]
             for at in ended:
                 del self._holds[at]
 
 
 def chunks(holds: Iterable[Hold], size: int) -> list[list[Hold]]:
-    """In groups of at most `size`."""
+    """Split into groups of at most `size`."""
     every = list(holds)
     return [every[at : at + size] for at in range(0, len(every), size)]

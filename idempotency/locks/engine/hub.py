@@ -1,13 +1,13 @@
-"""What a process has at one server of locks: its channel, its waiters, its holds, and how renewals are asked for.
+"""Hub of a process at one server: its channel, its waiters, its holds, and the commands that renew them.
 
-The two kinds, of threads and of asyncio, differ in how they wait; everything that decides is here.
+The hubs of threads and of asyncio differ in waiting only; everything that decides is here.
 """
 
 import itertools
 import re
 import time
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from redis.cluster import RedisCluster
 from redis.exceptions import (
@@ -30,7 +30,7 @@ from idempotency.redis.script import Script
 
 TICK_SECONDS = 1.0  # renewals due within a tick go in one batch
 BATCH = 1000  # of holds in one command
-ACL = "resetchannels ~*payonce:* &*payonce:* +@all -@dangerous"  # suffices for the user of a client
+ACL = "resetchannels ~*payonce:* &*payonce:* +@all -@dangerous"  # enough for a client's user
 
 
 def tagged(kind: str, name: str) -> str:
@@ -47,22 +47,22 @@ def tagged(kind: str, name: str) -> str:
 
 
 def script(*names: str) -> Script:
-    """Load a script of this package; its keys are those of one resource."""
+    """Load a script of this package. No script makes a key of its own."""
     return Script(*names, package="idempotency.locks.engine")
 
 
 _RENEW = script("renew")
 
 _PASSING = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
-# before Redis 7 what a command inside a script is refused with stands at the end of a sentence about the script
+# before Redis 7 a refusal inside a script stands at the end of a sentence about the script
 _OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
-# what a script's command is denied with: Redis 7 and Valkey, and Redis 6
+# a script's command is denied: by Redis 7 and Valkey, and by Redis 6
 _DENIED = re.compile(r"ACL failure in script|The user executing the script can't")
 _numbers = itertools.count(1)  # over all hubs of the process: two of them may lead to one server
 
 
 class Hub(ABC):
-    """See the module. One a process and client; a forked child makes its own.
+    """Hub of one client; a forked child makes its own.
 
     Args:
         client: of redis-py.
@@ -80,38 +80,38 @@ class Hub(ABC):
 
     @property
     def counted(self) -> bool:
-        """Whether PUBLISH tells if anyone listens: a Cluster's node counts its own subscribers alone."""
+        """True where PUBLISH counts all listeners; a Cluster's node counts its own subscribers alone."""
         return not self.cluster
 
     def new_request(self) -> str:
-        """A name for one acquire or release, however often it is sent."""
+        """Name one acquire or release, however often it is sent."""
         return f"{self.process}:{next(_numbers)}"
 
     @abstractmethod
     def bell(self) -> Any:
-        """Something to `Wait` for."""
+        """Make something to `Wait` for."""
 
     @abstractmethod
     def stir(self) -> None:
-        """A renewal is due earlier than the watchdog thinks."""
+        """Wake the watchdog: a renewal is due earlier than it thinks."""
 
     def batches(self) -> list[list[Hold]]:
-        """What the watchdog has to renew now, in commands."""
+        """Return the holds to renew now, a list for each command."""
         self.holds.forget_ended()
         return chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH)
 
     @staticmethod
     def renewal(batch: list[Hold]) -> Ask:
-        """The command that renews a batch."""
+        """Make the command that renews a batch."""
         arguments: list[Any] = []
         for hold in batch:
             arguments += [hold.owner, hold.token, round(hold.lease_seconds * MICROSECONDS)]
         return Ask(_RENEW, [hold.key for hold in batch], arguments)
 
     @staticmethod
-    def renewed(batch: list[Hold], answer: list[int], *, sent_at: float) -> None:
-        """Its answer: the new ends, 0 for what is not held any more, and the server's time."""
-        *ends, now = answer
+    def renewed(batch: list[Hold], reply: list[int], *, sent_at: float) -> None:
+        """Apply its reply: the new ends, 0 for a hold that is gone, and the server's time."""
+        *ends, now = reply
         for hold, end in zip(batch, ends, strict=True):
             if end:
                 hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
@@ -120,13 +120,38 @@ class Hub(ABC):
 
     @staticmethod
     def not_renewed(batch: list[Hold]) -> None:
-        """The server did not answer: once more, soon."""
+        """Schedule a batch again, soon: the server did not reply."""
         for hold in batch:
             hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
 
 
+class Resource:
+    """Base of everything that has a name at a server of Redis.
+
+    Args:
+        name: any text; the same name is the same resource everywhere.
+        client: a redis-py client (of `redis.asyncio` for asyncio); None takes the one of the settings.
+    """
+
+    _kind: ClassVar[str]
+    client: Any = None
+
+    def __init__(self, name: str, *, client: Any = None) -> None:
+        self.name = name
+        self.client = client
+        tagged(self._kind, name)  # refuses a bad name here
+
+    @property
+    def _key(self) -> str:
+        return tagged(self._kind, self.name)
+
+    def hub(self) -> Hub:
+        """Return the hub that performs its steps."""
+        raise NotImplementedError
+
+
 def lock_error(error: Exception) -> LockError | None:
-    """What a client's error means for a lock; None for a fault of ours, which is raised as it is."""
+    """Translate a client's error for a lock; None for a fault of ours, which is raised as it is."""
     if isinstance(error, NoPermissionError) or _DENIED.search(str(error)):
         return LockError(
             f"Redis refuses its user what locks need, mostly PUBLISH ({error}). Allow it: ACL SETUSER … {ACL}"
@@ -137,8 +162,8 @@ def lock_error(error: Exception) -> LockError | None:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether a server that is away, full, or no master any more explains it; else it is a fault of ours."""
-    # redis-py takes the first word away from what it has a class for; MOVED and MASTERDOWN are among their heirs
+    """Return whether the server is away, full, or no master any more; else it is a fault of ours."""
+    # redis-py drops the first word of errors that it has a class for; MOVED and MASTERDOWN are subclasses
     passing = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError, AskError)
     return not isinstance(error, ResponseError) or isinstance(error, passing) or _is_passing(str(error))
 
@@ -148,5 +173,5 @@ def _is_passing(text: str) -> bool:
 
 
 def is_cluster(client: Any) -> bool:
-    """Whether the client leads to a Redis Cluster."""
+    """Return whether the client leads to a Redis Cluster."""
     return isinstance(client, RedisCluster) or type(client).__module__ == "redis.asyncio.cluster"

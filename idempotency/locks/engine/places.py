@@ -1,10 +1,10 @@
-"""Taking places and giving them back: the one protocol under locks, read/write locks and semaphores.
+"""Places: the one protocol under locks, read/write locks and semaphores.
 
-A resource has a capacity. A holder has some places of it under a lease, or waits in a queue on the server. Whoever
-gives places back hands them to the queue's head in the same script and tells it on its process's channel, so that
-a contended lock changes hands in two commands and wakes nobody in vain. What is granted that way has a short lease
-until the winner's process confirms it, which the watchdog does for a hold that lasts; who dies in the queue costs
-its successors a moment, not a lease.
+A resource has a capacity. A holder has some places of it under a lease, or waits in a queue on the server. A
+release hands places to the queue's head in the same script and notifies its process on its channel, so that a
+contended lock changes hands in two commands and wakes nobody in vain. Such a grant has a short lease until the
+winner's process confirms it, which the watchdog does for a hold that lasts; a waiter that dies costs its
+successors a moment, not a lease.
 
 Every command may be sent twice and every message may be lost: a request has a name, a second copy of it changes
 nothing, and a waiter asks again by a deadline.
@@ -25,9 +25,9 @@ from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
 
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
-CLAIM_SECONDS = 1.0  # what a waiter is granted until its process has confirmed
+CLAIM_SECONDS = 1.0  # lease of a grant until the waiter's process has confirmed
 PATIENCE_SECONDS = 30.0  # a waiter that has not asked again for so long is taken for dead
-UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not answer
+UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not reply
 RELEASE_SECONDS = 2.0  # for which a release does; then the lease ends it
 FRONT = 8  # of the queue; these look when the holder's lease ends, the others more rarely
 
@@ -37,15 +37,15 @@ _RELEASE = script("places", "release")
 
 
 class Places:
-    """A named resource with `capacity` places.
+    """Named resource with `capacity` places.
 
     Args:
-        kind: what it is, such as ``lock``; part of its keys.
+        kind: such as ``lock``; part of its keys.
         name: any text; the same name and kind is the same resource everywhere.
-        capacity: how many places it has.
-        fair: whether nobody passes the queue, and a waiter keeps its place while its process reconnects.
-        hold_seconds_max: how long the watchdog renews one hold at most.
-        release_seconds: how long a release bears a server that does not answer.
+        capacity: number of its places.
+        fair: nobody passes the queue, and a waiter keeps its place while its process reconnects.
+        hold_seconds_max: the watchdog renews no hold for longer.
+        release_seconds: how long a release bears a server that does not reply.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Places:
 
     @property
     def keys(self) -> list[str]:
-        """Where its holders, its queue and its waiters are, here and now."""
+        """Keys of its holders, its queue and its waiters, for the current tenant."""
         key = tagged(self._kind, self.name)
         return [key, f"{key}:queue", f"{key}:waiters"]
 
@@ -90,16 +90,16 @@ class Places:
             wait_seconds: None waits for ever, 0 asks once.
             lease_seconds: None is renewed for as long as the holder lives; a number ends by itself.
             watched: False confirms at once and keeps nothing in sight, for places that another may give back.
-            within: for a `with`; around it may stand another that has to hear of its loss.
+            within: for a `with`, which may stand inside another that has to learn of its loss.
 
         Returns:
             The hold, or None if the time is over.
 
         Raises:
             UpgradeRefused: the holder has shared places and wants all.
-            LockLost: the holder had some, lost them, and has not released them yet. Not where their own lease was
-                meant to end them and this is no `with`: who lets a lease run out may take them anew.
-            LockUnavailable: the server did not answer for long.
+            LockLost: the holder had some, lost them, and has not released them yet. Not where a lease that it
+                asked for ended them and this is no `with`: then it may take them again.
+            LockUnavailable: the server did not reply for long.
             ValueError: a lease that is not above 0, or above LONGEST_SECONDS.
         """
         if lease_seconds is not None:
@@ -139,12 +139,12 @@ class Places:
         """Give places back.
 
         Args:
-            token: only those that are held under it; 0 for whichever.
+            token: only those that are held under it; 0 for any.
 
         Raises:
-            NotHeld: the holder has not got them.
+            NotHeld: the holder does not have them.
             LockLost: it had, and its lease ended or the server forgot it.
-            LockUnavailable: the server did not answer; no more renewals, so the lease ends it.
+            LockUnavailable: the server did not reply; no more renewals, so the lease ends it.
         """
         yield Finish(self._give(hub, holder, shared=shared, exclusive=exclusive, token=token))
 
@@ -152,17 +152,17 @@ class Places:
         hold = hub.holds.get(self.keys[0], holder.name)
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, token=token)
         try:
-            told = yield from insist(ask, seconds=self._release_seconds)
-        except BaseException:  # an interrupt too: who wants to be rid of it must not have it renewed
+            reply = yield from insist(ask, seconds=self._release_seconds)
+        except BaseException:  # an interrupt too: what is given back must not be renewed
             if hold is not None:
                 hub.holds.remove(hold)
             raise
-        if told[0] == 1:
+        if reply[0] == 1:
             if hold is not None:
                 hold.shared -= shared
                 hold.exclusive -= exclusive
-                # what is left there and not here is of a release that went unanswered: its lease ends it
-                if told[1] == 0 or hold.shared + hold.exclusive <= 0:
+                # places left there and not here are of a release that went unanswered: their lease ends them
+                if reply[1] == 0 or hold.shared + hold.exclusive <= 0:
                     hub.holds.remove(hold)
             return
         if hold is None or (hold.shared < shared or hold.exclusive < exclusive):
@@ -176,15 +176,15 @@ class Places:
     def _undo(
         self, hub: Hub, holder: Holder, request: str, *, shared: int, exclusive: int, before: Hold | None = None
     ) -> Steps[None]:
-        """Whatever became of `request`, it holds nothing and waits for nothing; what was held `before` is left."""
+        """Let `request` hold nothing and wait for nothing, whatever became of it; a hold `before` it stays."""
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, undone=request)
         ask.seconds = READY_SECONDS
         try:
-            told = yield ask
+            reply = yield ask
         except LockUnavailable:
             return  # its lease or its patience ends it
         hold = hub.holds.get(self.keys[0], holder.name)
-        if told == [1, 0] and hold is not None and hold is not before:
+        if reply == [1, 0] and hold is not None and hold is not before:
             hub.holds.remove(hold)
 
     def _release(
@@ -202,13 +202,13 @@ class Places:
         return Ask(_RELEASE, self.keys, [holder.name, request, terms, token, undone])
 
     def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
-        """What the scripts have to know of an acquire or a release."""
+        """Pack the arguments of an acquire or a release for the scripts."""
         claim_seconds = min(CLAIM_SECONDS, lease_seconds)
         return _packed(shared, exclusive, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
 
 
 class _Asking:
-    """One acquire, asked for as often as it needs."""
+    """Acquire that is sent as often as it needs."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _Asking:
         self._lease_seconds = LEASE_SECONDS if lease_seconds is None else lease_seconds
         terms = places.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=self._lease_seconds)
         self._arguments = [holder.name, request, hub.channel, terms]
-        # made before there is anything to hold: when it is granted, somebody waits behind
+        # made before it is granted, when somebody waits behind
         self._new = Hold(
             key=places.keys[0],
             owner=holder.name,
@@ -241,7 +241,7 @@ class _Asking:
         )
 
     def until(self, deadline: float) -> Steps[Hold | None]:
-        """Ask; where nothing is free, wait for a message or a while, and ask again."""
+        """Ask; where nothing is free, wait for a message or for a while, and ask again."""
         again = False
         failures, failing_since = 0, None
         while True:
@@ -264,7 +264,7 @@ class _Asking:
                 _, token, now, end = answer
                 return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
             if answer[0] == -2:
-                raise LockUnavailable(f"{self._places.name!r}: its holder did something else there meanwhile.")
+                raise LockUnavailable(f"{self._places.name!r}: its holder has sent a later request meanwhile.")
             if answer[0] == -1:
                 raise UpgradeRefused(f"{self._places.name!r}: release the read lock before you write.")
             if not stay:
@@ -277,16 +277,16 @@ class _Asking:
         return Ask(_ACQUIRE, self._places.keys, arguments, seconds=seconds)
 
     def _wait_turn(self, answer: list[int], deadline: float, sent_at: float) -> Steps[Hold | None]:
-        """Wait; the hold if it was granted by message and there is time to confirm it, else None: ask again."""
+        """Wait; return the hold if a message granted it in time to be confirmed, else None: ask again."""
         _, position, first_end, now = answer
         bell = self._hub.bell()
         self._hub.mail.hang(self._request, bell)
         seconds = _look_again_seconds(position, (first_end - now) / MICROSECONDS)
         yield Wait(bell, min(seconds, deadline - time.monotonic()))
-        told = self._hub.mail.received(self._request)
-        if not isinstance(told, tuple):
+        message = self._hub.mail.received(self._request)
+        if not isinstance(message, tuple):
             return None
-        token, ends = told
+        token, ends = message
         ends_at = sent_at + (ends - now) / MICROSECONDS
         woken_at = time.monotonic()
         if ends_at - woken_at < CLAIM_SECONDS / 2 or not self._watched:
@@ -296,7 +296,7 @@ class _Asking:
     def _hold(self, token: int, ends_at: float, *, confirmed: bool, sent_at: float) -> Hold:
         hold = self._hub.holds.get(self._new.key, self._new.owner)
         if hold is not None and hold.token != token and not hold.lapsed:
-            hold.gone = True  # it ended while this was asked for; its holder must hear that, and releases it first
+            hold.gone = True  # it ended meanwhile; its holder must learn that, and release it first
             raise self._places._lost()
         if hold is None or hold.token != token:
             hold = self._new
@@ -323,15 +323,15 @@ class _Asking:
 
 @lru_cache(maxsize=1000)
 def _packed(shared: int, exclusive: int, capacity: int, lease: float, claim: float, *flags: bool) -> bytes:
-    """`lease` and `claim` in seconds. Kept from call to call: a process has few kinds of them."""
+    """Pack terms, with `lease` and `claim` in seconds; cached, for a process has few kinds of them."""
     times = (seconds * MICROSECONDS for seconds in (lease, claim, PATIENCE_SECONDS))
     return _TERMS.pack(shared, exclusive, capacity, *times, *flags)
 
 
 def _look_again_seconds(position: int, left_seconds: float) -> float:
-    """How long to wait for a message: the queue's front until the lease could have ended, the rest for longer.
+    """Return how long to wait for a message: at the queue's front until the lease may have ended, else longer.
 
-    Who stands right behind the front does so for a second, in case that all before him died with the holder.
+    The waiter right behind the front looks after a second, in case all before it died with the holder.
     """
     if position == 0:
         return min(max(left_seconds, 0.0) + 0.01, 1.0)

@@ -1,7 +1,7 @@
-"""One connection to PostgreSQL that has one advisory lock, or waits for it. Used by `advisory`.
+"""Session: a connection to PostgreSQL that has one advisory lock, or waits for it. Used by `advisory`.
 
 Never Django's connection, and never in a transaction longer than a statement. Nothing here blocks for the lock:
-the question is sent, and who wants to know waits until the connection's socket can be read.
+the question is sent, and the caller waits until the connection's socket can be read.
 """
 
 import contextlib
@@ -50,19 +50,19 @@ def lock_key(name: str, *, schema: str = "") -> int:
     """Compute the advisory lock of `name`: 64 bits of a hash, signed as PostgreSQL's bigint is.
 
     Args:
-        schema: of the tenant whose lock it is (`names.schema`): all schemas of a database share advisory locks.
+        schema: of the lock's tenant (`names.schema`): all schemas of a database share advisory locks.
     """
     whole = f"{schema}\x00{name}" if schema else name
     return int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def milliseconds(wait_seconds: float | None) -> str:
-    """As `lock_timeout` takes it, where 0 is for ever."""
+    """Format a wait for `lock_timeout`, where 0 is for ever."""
     return "0" if wait_seconds is None else str(max(1, math.ceil(min(wait_seconds * 1000, MILLISECONDS_MAX))))
 
 
 class Session:
-    """A holder's connection for one lock. Its methods block for round trips.
+    """Connection of a holder for one lock. Its methods block for round trips.
 
     Args:
         name: of the lock.
@@ -84,10 +84,10 @@ class Session:
         self._name = name
         self._key = lock_key(name, schema=schema)
         self._parameters = _KEEPALIVES | parameters | {"application_name": f"lock {name}", "autocommit": True}
-        self._line = threading.Lock()
+        self._guard = threading.Lock()
 
     def ask(self, wait_seconds: float | None) -> None:
-        """Connect, and send the question whose answer is the lock.
+        """Connect, and ask for the lock without waiting for the reply.
 
         Raises:
             LockError: a connection pooler stands before the database.
@@ -102,20 +102,20 @@ class Session:
             server = self._connection.pgconn
             server.send_query_params(question, [b"%d" % self._key])
             while server.flush():
-                continue  # some bytes on an idle line are gone at once
+                continue  # few bytes on an idle socket: they leave at once
 
     def fileno(self) -> int:
-        """The socket that can be read when there is news."""
+        """Return the socket, readable when a reply or the end has come."""
         return self._connection.pgconn.socket
 
     def readable(self, *, seconds: float | None) -> bool:
-        """Wait for news; None: for ever."""
+        """Wait until the socket is readable; None: for ever."""
         with selectors.DefaultSelector() as selector:
             selector.register(self, selectors.EVENT_READ)
             return bool(selector.select(seconds))
 
     def busy(self) -> bool:
-        """Whether the answer has yet to come; waits for nothing.
+        """Return whether the reply is still to come, without waiting.
 
         Raises:
             LockUnavailable: the connection ended.
@@ -125,7 +125,7 @@ class Session:
             return bool(self._connection.pgconn.is_busy())
 
     def answer(self) -> bool:
-        """Whether we have the lock, and then its token; if not, the connection is closed.
+        """Read the reply: return whether we have the lock, and read its token; if not, close.
 
         Raises:
             LockUnavailable: neither is known.
@@ -151,7 +151,7 @@ class Session:
             return taken
 
     def abandon(self) -> None:
-        """Neither wait nor hold. The server would not see a waiter's connection end, so it is told."""
+        """Stop waiting or holding. A waiter is cancelled first: the server would not see its connection end."""
         connection = getattr(self, "_connection", None)
         if connection is not None:
             with contextlib.suppress(psycopg.Error):
@@ -160,8 +160,8 @@ class Session:
             connection.close()
 
     def let_go(self) -> bool:
-        """Unlock and close; whether it was held up to now."""
-        with self._line:
+        """Unlock and close; return whether it was held up to now."""
+        with self._guard:
             try:
                 row = self._connection.execute("SELECT pg_advisory_unlock(%s)", [self._key]).fetchone()
                 return row is not None and bool(row[0])
@@ -171,8 +171,8 @@ class Session:
                 self._connection.close()
 
     def dead(self) -> bool:
-        """Whether this machine knows that the connection has ended; asks nobody."""
-        with self._line:
+        """Return whether the connection is known to have ended, without asking the server."""
+        with self._guard:
             try:
                 while not self._connection.closed and self.readable(seconds=0):
                     self._connection.pgconn.consume_input()  # a notice, or the end
@@ -181,7 +181,7 @@ class Session:
             return bool(self._connection.closed)
 
     def _refuse_a_pooler(self) -> None:
-        """It may pool by transaction: the next client gets our session then, and our lock with it."""
+        """Raise behind a pooler: by transaction, the next client would get our session and our lock."""
         if is_pooled(self._connection):
             raise LockError(
                 f"{self._name!r}: a connection pooler (PgBouncer?) stands before PostgreSQL. It may strand a lock "

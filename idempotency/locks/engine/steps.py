@@ -1,7 +1,7 @@
-"""One source for threads and for asyncio: an operation is a generator of steps, and a runner performs them.
+"""Steps: one source for threads and for asyncio. An operation is a generator of steps, and a runner performs them.
 
 A protocol (acquire, wait, release) never touches a socket or a clock that sleeps. It yields a step and is sent the
-step's answer, or is thrown its error. `Threaded` performs steps by blocking the calling thread, `Tasked` by
+step's result, or is thrown its error. `Threaded` performs steps by blocking the calling thread, `Tasked` by
 awaiting; the decorated methods return a value in the one and a coroutine in the other.
 """
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Ask:
-    """Run a script on the server; answered with what it returns, or thrown the client's error.
+    """Run a script on the server; results in its reply, or in the client's error.
 
     Attributes:
         seconds: after which it counts as unanswered, where the client would still retry; None: the client decides.
@@ -29,11 +29,11 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Tell(Ask):
-    """An `Ask` whose answer, or that it failed, is not waited for where the runner can do without.
+class SendNowait(Ask):
+    """Run a script without waiting for its reply or its failure, where the runner can do without.
 
     Attributes:
-        then: called with the answer when it comes; never, if it is lost. It must not raise, nor ask anything.
+        then: called with the reply when it comes; never, if it is lost. It must not raise, nor ask anything.
     """
 
     then: Callable[[Any], None] | None = None
@@ -41,9 +41,9 @@ class Tell(Ask):
 
 @dataclass(slots=True)
 class Listen:
-    """See that the process's subscriber connection stands before anything is asked that it must hear.
+    """Connect the process's subscriber, for at most `seconds`; results in whether it is connected.
 
-    Answered with whether it does; it is not waited for longer than `seconds`.
+    It comes before a question whose messages it must hear.
     """
 
     seconds: float
@@ -51,7 +51,7 @@ class Listen:
 
 @dataclass(slots=True)
 class Wait:
-    """Until `bell` rings (True) or `seconds` are over (False)."""
+    """Wait until `bell` rings (True) or `seconds` are over (False)."""
 
     bell: Any
     seconds: float
@@ -66,14 +66,14 @@ class Pause:
 
 @dataclass(slots=True)
 class Finish:
-    """Perform these steps to their end, even if the caller is cancelled meanwhile; answered with their result."""
+    """Perform steps to their end, even if the caller is cancelled meanwhile; results in their result."""
 
     steps: "Steps[Any]"
 
 
 @dataclass(slots=True)
 class On:
-    """Perform `steps` on another face, whose server may be another one; answered with their result."""
+    """Perform steps on another face, whose server may be another one; results in their result."""
 
     face: Any
     steps: "Steps[Any]"
@@ -81,7 +81,7 @@ class On:
 
 @dataclass(slots=True)
 class Work:
-    """Call a function that blocks, in a thread where the runner must not; answered with its result."""
+    """Call a function that blocks, in a thread where the runner must not; results in its result."""
 
     function: Callable[[], Any]
 
@@ -91,23 +91,23 @@ Steps = Generator[Step, Any, T]
 
 
 class Threaded:
-    """A face whose operations block the calling thread."""
+    """Face whose operations block the calling thread."""
 
     def run(self, steps: Steps[T]) -> T:
-        """Perform every step of `steps`, and return its result."""
+        """Perform every step, and return the result."""
         raise NotImplementedError
 
 
 class Tasked:
-    """A face whose operations are awaited."""
+    """Face whose operations are awaited."""
 
     async def run(self, steps: Steps[T]) -> T:
-        """Perform every step of `steps`, and return its result."""
+        """Perform every step, and return the result."""
         raise NotImplementedError
 
 
 class operation(Generic[P, T]):  # noqa: N801  a decorator
-    """A method that is written as steps and called as a plain function, or awaited, by the face it is on.
+    """Method written as steps, and called as a plain function or awaited by the face it is on.
 
     Inside another operation its steps are `Class.name.steps(self, …)`.
     """
@@ -132,30 +132,30 @@ def _call(face: Any, steps: Callable[..., Steps[T]], *arguments: Any, **named: A
 
 
 def perform(steps: Steps[T], answer: Callable[[Step], Any]) -> T:
-    """Drive `steps` to its end with a function that blocks."""
+    """Drive `steps` to the end with a function that blocks."""
     try:
         step = next(steps)
         while True:
             try:
-                told = answer(step)
+                result = answer(step)
             except BaseException as error:  # an interrupt too: the protocol must clean up after it
                 step = steps.throw(error)
             else:
-                step = steps.send(told)
+                step = steps.send(result)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
 
 async def perform_async(steps: Steps[T], answer: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
-    """Drive `steps` to its end with a function that is awaited."""
+    """Drive `steps` to the end with a function that is awaited."""
     try:
         step = next(steps)
         while True:
             try:
-                told = await answer(step)
+                result = await answer(step)
             except BaseException as error:  # a cancellation too: the protocol must clean up after it
                 step = steps.throw(error)
             else:
-                step = steps.send(told)
+                step = steps.send(result)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]

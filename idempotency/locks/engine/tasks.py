@@ -1,4 +1,4 @@
-"""The face of asyncio: an operation is awaited. A loop has one subscriber and one watchdog task at a server."""
+"""Face of asyncio: an operation is awaited. A loop has one subscriber and one watchdog task at a server."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from redis.asyncio.client import PubSub
 from redis.asyncio.sentinel import SentinelConnectionPool
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.blocking import whole
+from idempotency.locks.engine.blocking import answer_beside, whole
 from idempotency.locks.engine.connect import async_client, close_client, drop_closed
 from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
 from idempotency.locks.engine.steps import (
@@ -20,13 +20,11 @@ from idempotency.locks.engine.steps import (
     Finish,
     Listen,
     On,
-    Pause,
+    SendNowait,
     Step,
     Steps,
     Tasked,
-    Tell,
     Wait,
-    Work,
     perform_async,
 )
 from idempotency.redis.fastpath import FAILURES
@@ -34,7 +32,7 @@ from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
 
 log = logging.getLogger(__name__)
 
-# other clients, such as a Cluster's, know themselves where to subscribe
+# other clients, such as a Cluster's, route subscriptions themselves
 _PLAIN_POOLS = (ConnectionPool, BlockingConnectionPool, SentinelConnectionPool)
 
 T = TypeVar("T")
@@ -69,7 +67,7 @@ class TaskBell:
 
 
 class TaskHub(Hub):
-    """A hub whose subscriber and watchdog are tasks of one loop, started when they are needed."""
+    """Hub whose subscriber and watchdog are tasks of one loop, started when they are needed."""
 
     def __init__(self, client: Any) -> None:
         self._reader: asyncio.Task[None] | None = None
@@ -83,7 +81,7 @@ class TaskHub(Hub):
     def bell(self) -> TaskBell:
         return TaskBell()
 
-    async def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
+    async def answer(self, step: Step) -> Any:
         """Perform one step."""
         match step:
             case Ask():
@@ -98,26 +96,24 @@ class TaskHub(Hub):
                 return await whole(finishing)
             case On(face, steps):
                 return await face.run(steps)
-            case Pause(seconds):
-                return await asyncio.sleep(seconds)
-            case Work(function):
-                return await whole(asyncio.to_thread(function))
+            case _:
+                return await answer_beside(step)
 
     async def _answer_in_a_task(self, step: Step) -> Any:
-        """Perform one step in a task of its own, which nobody cancels: a command needs no other."""
+        """Perform one step in a task that nobody cancels: a command needs no other."""
         return await (self._ask(step) if isinstance(step, Ask) else self.answer(step))
 
-    async def _ask(self, asked: Ask) -> Any:
+    async def _ask(self, step: Ask) -> Any:
         try:
-            async with asyncio.timeout(asked.seconds):
-                answer = await asked.script.run_async(self.client, asked.keys, asked.arguments)
+            async with asyncio.timeout(step.seconds):
+                reply = await step.script.run_async(self.client, step.keys, step.arguments)
         except FAILURES as error:
             if known := lock_error(error):
                 raise known from error
             raise
-        if isinstance(asked, Tell) and asked.then is not None:
-            asked.then(answer)
-        return answer
+        if isinstance(step, SendNowait) and step.then is not None:
+            step.then(reply)
+        return reply
 
     async def _listen(self, seconds: float) -> bool:
         if self._reader is None or self._reader.done():
@@ -130,7 +126,7 @@ class TaskHub(Hub):
     async def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         """Have `listener` called with each message of `channel`, and with None when some may be missed.
 
-        Who is cancelled meanwhile has left.
+        A task that is cancelled meanwhile has left.
         """
         try:
             await whole(self._join(channel, listener))
@@ -139,13 +135,13 @@ class TaskHub(Hub):
             raise
 
     async def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """No more calls, also for who is cancelled meanwhile."""
+        """End the calls, even if the task is cancelled meanwhile."""
         await whole(self._leave(channel, listener))
 
     async def _join(self, channel: str, listener: Callable[[str | None], None]) -> None:
         async with self._topics:
             if self.mailbox.add(channel, listener):
-                await self._tell_subscriber("subscribe", channel)
+                await self._change("subscribe", channel)
             else:
                 listener(None)
 
@@ -153,12 +149,12 @@ class TaskHub(Hub):
         async with self._topics:
             joined = self.mailbox.has(channel, listener)  # if not, `_join` was ended before that
             if joined and self.mailbox.remove(channel, listener):
-                await self._tell_subscriber("unsubscribe", channel)
+                await self._change("unsubscribe", channel)
 
-    async def _tell_subscriber(self, what: str, channel: str) -> None:
-        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins anew
-            if (pubsub := self._pubsub) is not None:  # if not, it will know when it begins
-                await getattr(pubsub, what)(channel)
+    async def _change(self, command: str, channel: str) -> None:
+        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins again
+            if (pubsub := self._pubsub) is not None:  # if not, it subscribes when it begins
+                await getattr(pubsub, command)(channel)
 
     async def _read(self) -> None:
         failures = 0
@@ -166,7 +162,7 @@ class TaskHub(Hub):
             try:
                 await self._read_messages()
                 failures = 0
-            except Exception as error:  # whatever it was, those who wait must be heard again
+            except Exception as error:  # of any kind: waiters must be heard again
                 log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
                 self.mail.ring_all()
                 await asyncio.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
@@ -218,12 +214,12 @@ class TaskHub(Hub):
             try:
                 self.renewed(batch, await self._ask(self.renewal(batch)), sent_at=sent_at)
             except Exception as error:
-                # whatever it was, the other holds and the next tick go on
+                # of any kind: the other holds and the next tick go on
                 log.warning("%d locks could not be renewed: %s", len(batch), error)
                 self.not_renewed(batch)
 
     async def end(self) -> None:
-        """No more messages, and no more renewals."""
+        """End messages and renewals."""
         tasks = [task for task in (self._reader, self._watchdog) if task is not None]
         for task in tasks:
             task.cancel()
@@ -231,7 +227,7 @@ class TaskHub(Hub):
 
 
 def _pubsub_of(client: Any) -> Any:
-    """A subscriber with a connection of its own beside the client's pool, which may have no second one to give."""
+    """Make a subscriber with a connection beside the client's pool, which may have no second one to give."""
     pool: Any = getattr(client, "connection_pool", None)
     if type(pool) not in _PLAIN_POOLS:
         return client.pubsub()
@@ -243,7 +239,7 @@ _hubs: dict[asyncio.AbstractEventLoop, dict[int, TaskHub]] = {}
 
 
 def hub_of(client: Any) -> TaskHub:
-    """The one hub of the running loop for `client`."""
+    """Return the one hub of the running loop for `client`."""
     loop = asyncio.get_running_loop()
     hubs = _hubs.get(loop)
     if hubs is None:
@@ -256,9 +252,10 @@ def hub_of(client: Any) -> TaskHub:
 
 
 async def close() -> None:
-    """Before the running loop ends: end its subscribers and watchdogs, and give back its client's connections.
+    """End the running loop's subscribers and watchdogs, and close its client's connections.
 
-    What is held then is renewed no more. A loop that ends without this is forgotten when a later one comes.
+    Call it before the loop ends. Holds are renewed no more. A loop that ends without this is forgotten when a
+    later one asks for a lock.
     """
     for hub in _hubs.pop(asyncio.get_running_loop(), {}).values():
         await hub.end()
@@ -266,16 +263,12 @@ async def close() -> None:
 
 
 class OnTasks(Tasked):
-    """What the lock classes of asyncio are made of, beside their protocol.
-
-    Attributes:
-        client: a client of `redis.asyncio`; None makes one of this loop from the settings of `IDEMPOTENCY`.
-    """
+    """Base of the lock classes of asyncio, beside their protocol."""
 
     client: Any = None
 
     def hub(self) -> TaskHub:
-        """Where its steps are performed: a hub of the running loop."""
+        """Return the hub of the running loop that performs its steps."""
         return hub_of(self.client if self.client is not None else async_client())
 
     async def run(self, steps: Steps[T]) -> T:

@@ -1,4 +1,4 @@
-"""The face of threads: an operation blocks its thread. A process has a subscriber and a watchdog at a server."""
+"""Face of threads: an operation blocks its thread. A process has a subscriber and a watchdog at a server."""
 
 import logging
 import os
@@ -8,19 +8,18 @@ from collections import deque
 from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
+from idempotency.locks.engine.blocking import answer
 from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
 from idempotency.locks.engine.steps import (
     Ask,
     Finish,
     Listen,
     On,
-    Pause,
+    SendNowait,
     Step,
     Steps,
-    Tell,
     Threaded,
     Wait,
-    Work,
     perform,
 )
 from idempotency.observability.background import Worker
@@ -31,14 +30,18 @@ from idempotency.redis.interrupts import interruption
 from idempotency.redis.mailbox import Bell
 from idempotency.redis.subscriber import Subscriber, subscriber_of
 
-CONNECTIONS_MAX = 16  # connections kept open for commands while nobody uses them
+CONNECTIONS_MAX = 16  # kept open for commands while nobody uses them
 LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it
 
 T = TypeVar("T")
 
 
 class ThreadHub(Hub):
-    """A hub whose subscriber and watchdog are daemon threads, started when they are needed."""
+    """Hub whose subscriber and watchdog are daemon threads, started when they are needed.
+
+    Attributes:
+        subscriber: of the process, which markers use too.
+    """
 
     def __init__(self, client: Any) -> None:
         self._guard = threading.Lock()
@@ -52,7 +55,7 @@ class ThreadHub(Hub):
     def bell(self) -> Bell:
         return Bell()
 
-    def answer(self, step: Step) -> Any:  # noqa: PLR0911  a line a step
+    def answer(self, step: Step) -> Any:
         """Perform one step."""
         match step:
             case Ask():
@@ -65,16 +68,14 @@ class ThreadHub(Hub):
                 return perform(steps, self.answer)
             case On(face, steps):
                 return face.run(steps)
-            case Pause(seconds):
-                return time.sleep(seconds)
-            case Work(function):
-                return function()
+            case _:
+                return answer(step)
 
     def _ask(self, step: Ask) -> Any:
-        """Run a script on a connection that is idle, and return its reply; None for a `Tell`."""
+        """Run a script on a connection that is idle, and return its reply; None if it is not waited for."""
         connection = self._take()
         try:
-            if isinstance(step, Tell):
+            if isinstance(step, SendNowait):
                 return step.script.send_nowait(connection, step.keys, step.arguments, then=step.then)
             return step.script.run(connection, step.keys, step.arguments)
         except FAILURES as error:
@@ -138,7 +139,7 @@ class ThreadHub(Hub):
             try:
                 self.renewed(batch, self._ask(self.renewal(batch)), sent_at=sent_at)
             except Exception as error:
-                # whatever it was, the other holds and the next tick go on
+                # of any kind: the other holds and the next tick go on
                 worker.met("%d locks could not be renewed: %s", len(batch), error, level=logging.WARNING)
                 self.not_renewed(batch)
 
@@ -155,17 +156,13 @@ def hub_of(client: Any) -> ThreadHub:
 
 
 class OnThreads(Threaded):
-    """What the lock classes of threads are made of, beside their protocol.
-
-    Attributes:
-        client: a redis-py client; None takes the one that the settings of `IDEMPOTENCY` name.
-    """
+    """Base of the lock classes of threads, beside their protocol."""
 
     client: Any = None
     _cached: ThreadHub | None = None
 
     def hub(self) -> ThreadHub:
-        """Where its steps are performed; another one after a fork."""
+        """Return the hub that performs its steps; another one after a fork."""
         if self._cached is None or self._cached.process != holder.process():
             self._cached = hub_of(self.client if self.client is not None else fastpath.client())
         return self._cached

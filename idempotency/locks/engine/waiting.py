@@ -1,4 +1,4 @@
-"""Deadlines: when a wait is over, and how long each command of it may take."""
+"""Deadlines: the end of a wait, and the time that each command of it may take."""
 
 import time
 from typing import Any
@@ -9,14 +9,14 @@ from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
 
 
 def deadline_of(wait_seconds: float | None) -> float:
-    """Return when a wait is over, on our clock: infinite for None, and 0.0 for one that asks only once."""
+    """Return the end of a wait, on our clock: infinite for None, and 0.0 for one that asks only once."""
     if wait_seconds is None:
         return float("inf")
     return time.monotonic() + wait_seconds if wait_seconds > 0 else 0.0
 
 
 def bound_of(deadline: float) -> float | None:
-    """Return how long a command of a wait may take; None where its deadline is infinite, or 0.0 to ask once."""
+    """Return the time for a command of a wait; None where its deadline is infinite, or 0.0 to ask once."""
     return None if deadline in {0.0, float("inf")} else max(deadline - time.monotonic(), READY_SECONDS)
 
 

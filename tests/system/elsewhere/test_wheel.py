@@ -83,7 +83,7 @@ def test_only_the_optional_parts_cannot_be_imported(python: Path) -> None:
     """Each module of the app is imported, in a process that has no extra."""
     project = ForeignProject(python, python.parents[2] / "importing", "with_redis")
     found = project.evaluate(IMPORT_EVERYTHING)
-    zookeeper = {"idempotency.locks.zookeeper", "idempotency.locks.zookeeper_queue"}
+    zookeeper = {"idempotency.locks.zookeeper", "idempotency.locks.engine.nodes"}
     assert found["lacking"].keys() == {"idempotency.client", "idempotency.drf"} | zookeeper
     assert "pip install 'payonce[client]'" in found["lacking"]["idempotency.client"]
     assert found["others"] == []

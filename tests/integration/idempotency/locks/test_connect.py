@@ -112,7 +112,7 @@ def test_it_has_the_name_and_the_password_of_the_alias() -> None:
     options = {"USERNAME": "shop", "PASSWORD": "secret", "SOCKET_TIMEOUT": 3}
     backend = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/2", "OPTIONS": options}
     with override_settings(CACHES={"default": backend}, IDEMPOTENCY={"REDIS_ALIAS": "default"}):
-        given = connect._made().connection_pool.connection_kwargs
+        given = connect._make_client().connection_pool.connection_kwargs
     assert (given["username"], given["password"], given["socket_timeout"]) == ("shop", "secret", 3)
 
 

@@ -129,7 +129,7 @@ class Interrupted(BaseException):
 def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, actor = one.make("Topic"), one.actor()
     other = Listener(one, one.make("Topic", "another"))  # there is a connection
-    tell, tell_async = Subscriber._change, TaskHub._tell_subscriber
+    tell, tell_async = Subscriber._change, TaskHub._change
 
     def interrupted(subscriber: Subscriber, what: str, channel: str) -> None:
         tell(subscriber, what, channel)
@@ -144,7 +144,7 @@ def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pyt
 
     with monkeypatch.context() as patched:
         patched.setattr(Subscriber, "_change", interrupted)
-        patched.setattr(TaskHub, "_tell_subscriber", cancelled)
+        patched.setattr(TaskHub, "_change", cancelled)
         with pytest.raises(Interrupted if one.loop is None else asyncio.CancelledError):
             actor.do(topic.listen().__enter__ if one.loop is None else topic.listen().__aenter__)
     assert topic.channel not in actor.do(topic.hub).mailbox.channels

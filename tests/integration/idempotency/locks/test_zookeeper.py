@@ -17,10 +17,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KazooState
 
-from idempotency.locks import zookeeper_queue
+from idempotency.locks.engine import nodes
+from idempotency.locks.engine.nodes import predecessor
 from idempotency.locks.errors import LockLost, LockTimeout, LockUnavailable, NotHeld
 from idempotency.locks.zookeeper import ROOT, AsyncZooKeeperLock, ZooKeeperLock
-from idempotency.locks.zookeeper_queue import predecessor
 from shop.devserver.guardian import Guardian
 from tests import zookeeper_server
 from tests.conftest import a_folder_of_its_own
@@ -517,7 +517,7 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(
     lock, held = ZooKeeperLock(NAME, client=client), ZooKeeperLock("held", client=client)
     client.ensure_path(FOLDER)
     held.acquire()
-    monkeypatch.setattr(zookeeper_queue, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(nodes, "ANSWER_SECONDS", 0.2)
     server.freeze()
     try:
         with pytest.raises(LockUnavailable):
@@ -536,7 +536,7 @@ def test_a_silent_server_is_waited_for_no_longer_than_that(
 def test_a_server_that_is_away_is_not_asked(
     client: Client, server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zookeeper_queue, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(nodes, "ANSWER_SECONDS", 0.05)
     monkeypatch.setattr(client, "state", KazooState.SUSPENDED)
     with pytest.raises(LockUnavailable, match="No connection"):
         ZooKeeperLock(NAME, client=client).acquire()

@@ -206,7 +206,7 @@ def test_leases_that_nobody_comes_to_release_are_forgotten(monkeypatch: pytest.M
     for number in range(20):
         hold = granted()
         hold.key, hold.due_at = f"lock {number}", None
-        hold.ends_at -= holds_module.TELL_SECONDS + 60
+        hold.ends_at -= holds_module.LOSS_SECONDS + 60
         holds.add(hold)
     assert len(holds._holds) <= 5
     lost = granted()

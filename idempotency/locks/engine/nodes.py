@@ -1,9 +1,13 @@
-"""A name's queue in ZooKeeper: ephemeral sequential nodes in one folder, on kazoo's raw calls. For `zookeeper`.
+"""Queue of a name in ZooKeeper: ephemeral sequential nodes in one folder. Used by `zookeeper`.
 
-Who comes makes a node, looks who is before it, and watches that one node and no other: a release wakes one waiter.
+A caller makes a node, looks for the one before it, and watches that one and no other: a release wakes one waiter.
 
-Never trusts an answer that did not come: a node is recognised by its unique prefix, and one that nobody wants any
-more is taken away as soon as the server can be asked again. Never knows who holds how often: `zookeeper` does.
+On kazoo's calls and not on its lock, which compares numbers as text (wrong once the server's counter wraps), takes
+a deleted node for a release, waits in a thread and for a silent server without end, and leaves a watch and, after
+an interrupt, a node behind.
+
+Never relies on a reply that did not come: a node is recognised by its unique prefix, and deleted in the background
+once nobody wants it. Never counts holds: `zookeeper` does.
 """
 
 import contextlib
@@ -33,22 +37,23 @@ from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.steps import Steps, Wait
 from idempotency.locks.errors import LockLost, LockUnavailable
 
-ANSWER_SECONDS = 10.0  # kazoo's own default for a session: a server silent for that long has forgotten us
-LOOK_SECONDS = 3600.0  # who waits for ever looks once in that time
+ANSWER_SECONDS = 10.0  # kazoo's default for a session: a server silent for that long has ended ours
+LOOK_SECONDS = 3600.0  # between looks of a wait without end
 NODE = re.compile(r"[0-9a-f]{32}_-?\d{9,10}")
 NUMBERS = 2**32  # the server counts in a signed 32-bit integer, and wraps around
-UNANSWERED = (ConnectionLoss, OperationTimeoutError, SessionMovedError)  # done or not, nobody told us
+UNANSWERED = (ConnectionLoss, OperationTimeoutError, SessionMovedError)  # may have been done or not
 
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """One place in a queue; who is first in it holds.
+    """Place in a queue; the first one holds.
 
     Attributes:
-        prefix: of the node's name, unique, so that it is found without the server's answer.
-        asked: whether a node was ever asked for: it may stand although nobody told us.
+        prefix: of the node's name, unique, so that it is found without the server's reply.
+        asked: a node was asked for, and may exist although no reply came.
         node: its name, once that is known.
-        token, session: of the node: the transaction that made it, and whose end is its own.
+        token: transaction that made the node.
+        session: its end is the node's end.
         count: acquires without their releases.
     """
 
@@ -61,44 +66,44 @@ class Place:
     session: int = 0
     count: int = 1
 
-    def stands(self, node: str, stat: Any) -> None:
-        """The server told us of the node."""
+    def found(self, node: str, stat: Any) -> None:
+        """Note the node that the server reported."""
         self.node, self.token, self.session = node, stat.czxid, stat.ephemeralOwner
 
 
 class Desk:
-    """What this process has at one client: its holds, by folder and holder, and who waits for which node."""
+    """Holds of this process at one client, by folder and holder, and its waiters' bells, by node."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()  # of the holds and their counts
         self.holds: dict[tuple[str, str], Place] = {}
         self.waiting: dict[Any, str] = {}
 
-    def told(self, event: Any) -> None:
-        """kazoo's watch fired: a node changed, or (without a path) the connection did."""
+    def watch(self, event: Any) -> None:
+        """Ring for a node that changed, or for all if (without a path) the connection did."""
         for bell, path in list(self.waiting.items()):
             if event.path in {None, path}:
                 bell.ring()
 
     def changed(self, state: Any) -> None:
-        """kazoo's connection is another: whoever waits looks again."""
+        """Ring for all: the state of kazoo's connection changed."""
         for bell in list(self.waiting):
             bell.ring()
 
 
 _desks: "weakref.WeakKeyDictionary[Any, Desk]" = weakref.WeakKeyDictionary()
-os.register_at_fork(after_in_child=_desks.clear)  # what the parent holds, under whatever name, the child does not
+os.register_at_fork(after_in_child=_desks.clear)  # the child does not hold what its parent does, under any name
 
 
 def desk_of(client: KazooClient) -> Desk:
-    """The one of this process for `client`."""
+    """Return the one desk of this process for `client`."""
     desk = _desks.setdefault(client, Desk())
     client.add_listener(desk.changed)  # kept in a set: once, however often
     return desk
 
 
 def session_ended(client: KazooClient, place: Place) -> bool:
-    """Whether the session of `place`, and its node with it, is known to be over."""
+    """Return whether the session of `place`, and its node with it, is known to be over."""
     if client.state == KazooState.LOST:
         return True
     session = client.client_id  # None while the connection is away
@@ -106,7 +111,7 @@ def session_ended(client: KazooClient, place: Place) -> bool:
 
 
 class Queue:
-    """One name's queue, asked through `client`; its methods are steps.
+    """Queue of one name, reached through `client`; its methods are steps.
 
     Args:
         bell: makes what the runner of the steps can wait for, and kazoo's threads can ring.
@@ -118,7 +123,7 @@ class Queue:
         self._bell = bell
 
     def first(self, place: Place, ends_at: float) -> Steps[bool]:
-        """Line up and wait until nobody is before us (True), or until it is too late (False).
+        """Queue and wait until nobody is before us (True), or until it is too late (False).
 
         Args:
             ends_at: on `time.monotonic`; infinite for ever.
@@ -126,7 +131,7 @@ class Queue:
         while True:
             try:
                 if place.node is None:
-                    yield from self._line_up(place)
+                    yield from self._queue_up(place)
                 children = yield from self._children()
                 if place.node not in children:
                     raise SessionExpiredError("our node is gone")
@@ -139,17 +144,17 @@ class Queue:
             except (*UNANSWERED, SessionExpiredError) as error:
                 if time.monotonic() >= ends_at:
                     raise LockUnavailable(f"The place in the queue is unknown: {type(error).__name__}.") from error
-                place.node = None  # stands still if the session does; if not, to the end of the queue
+                place.node = None  # is found again if the session lasts; if not, to the end of the queue
 
     def leave(self, place: Place) -> Steps[None]:
-        """Take away the node of one who gives up; where that cannot be had at once, in the background."""
+        """Delete the node of a waiter that gives up; where that is not possible at once, in the background."""
         try:
             if place.node is not None and self._client.connected:
                 with contextlib.suppress(NoNodeError):
                     yield from self._asked(self._client.delete_async, place.node)
                 place.asked = False
         except (KazooException, LockUnavailable):
-            pass  # why he gives up says more
+            pass  # the reason for giving up says more
         finally:
             self.sweep(place)
 
@@ -157,8 +162,8 @@ class Queue:
         """Delete the node of the holder.
 
         Raises:
-            LockLost: it did not stand any more.
-            LockUnavailable: no answer; it goes in the background.
+            LockLost: it did not exist any more.
+            LockUnavailable: no reply; it is deleted in the background.
         """
         repeated = False
         try:
@@ -176,29 +181,29 @@ class Queue:
             self.sweep(place)
 
     def sweep(self, place: Place) -> None:
-        """Take its node away in the background, if there may be one."""
+        """Delete its node in the background, if there may be one."""
         if place.asked:
             self._client.handler.spawn(_sweep, self._client, place)
 
-    def _line_up(self, place: Place) -> Steps[None]:
+    def _queue_up(self, place: Place) -> Steps[None]:
         """Find the node that an unanswered request made, or make it."""
         if place.asked:
-            # another server may be behind the one that we asked; after this it shows the node, or never will
+            # another server may lag behind the one that we asked; after this it shows the node, or never will
             yield from self._asked(self._client.sync_async)
             for child in (yield from self._children()):
                 if child.startswith(place.prefix):
                     stat = yield from self._asked(self._client.exists_async, child)
                     if stat is not None:
-                        return place.stands(child, stat)
+                        return place.found(child, stat)
         place.asked = True
         create = partial(self._client.create_async, ephemeral=True, sequence=True, include_data=True)
-        whose = place.holder.name.encode()  # for people who look at the queue
+        whose = place.holder.name.encode()  # for people that look at the queue
         try:
             path, stat = yield from self._asked(create, place.prefix, whose)
         except NoNodeError:  # the first of this name. Not `makepath`: it could create after we have given up
             yield from self._asked(self._client.ensure_path_async)
             path, stat = yield from self._asked(create, place.prefix, whose)
-        return place.stands(path.rpartition("/")[2], stat)
+        return place.found(path.rpartition("/")[2], stat)
 
     def _children(self) -> Steps[list[str]]:
         try:
@@ -212,8 +217,8 @@ class Queue:
         desk, bell = desk_of(self._client), self._bell()
         desk.waiting[bell] = f"{self._folder}/{node}"
         try:
-            # `told` is the same function each time: kazoo keeps one, however many come and give up
-            yield from self._asked(self._client.get_async, node, desk.told)
+            # the same method each time: kazoo keeps one watch, however many come and give up
+            yield from self._asked(self._client.get_async, node, desk.watch)
             yield Wait(bell, min(ends_at - time.monotonic(), LOOK_SECONDS))
         except NoNodeError:
             pass
@@ -221,13 +226,13 @@ class Queue:
             del desk.waiting[bell]
 
     def _asked(self, ask: Callable[..., Any], node: str | None = None, *arguments: Any) -> Steps[Any]:
-        """What the server says of a node, or of the folder.
+        """Make a call about a node, or about the folder, and return the server's reply.
 
-        One that is away is not asked: kazoo would keep the request, and nobody could take it back.
+        A server that is away is not asked: kazoo would keep the request, and nobody could take it back.
 
         Raises:
-            LockUnavailable: no answer in time; it may come later.
-            kazoo.exceptions.KazooException: as kazoo says.
+            LockUnavailable: no reply in time; it may come later.
+            kazoo.exceptions.KazooException: as kazoo raises it.
         """
         if self._client.state != KazooState.CONNECTED:
             yield from self._connected()
@@ -235,7 +240,7 @@ class Queue:
         answer = ask(self._folder if node is None else f"{self._folder}/{node}", *arguments)
         answer.rawlink(lambda _: bell.ring())
         if not (yield Wait(bell, ANSWER_SECONDS)):
-            raise LockUnavailable(f"ZooKeeper did not answer for {ANSWER_SECONDS:g} s.")
+            raise LockUnavailable(f"ZooKeeper did not reply for {ANSWER_SECONDS:g} s.")
         return answer.get_nowait()
 
     def _connected(self) -> Steps[None]:
@@ -253,7 +258,7 @@ class Queue:
 
 
 def predecessor(node: str, children: Iterable[str]) -> str | None:
-    """Who stands right before `node` in the queue, by the server's numbers; None if nobody does."""
+    """Return the node right before `node` in the queue, by the server's numbers; None if it is the first."""
     own = _number(node)
     distances = {(own - _number(child)) % NUMBERS: child for child in children if NODE.fullmatch(child)}
     nearest = min((distance for distance in distances if 0 < distance < NUMBERS // 2), default=None)
@@ -265,7 +270,7 @@ def _number(node: str) -> int:
 
 
 def _sweep(client: KazooClient, place: Place) -> None:
-    """Blocks until no node of `place` stands, however often the connection is lost; at most the session's life."""
+    """Delete the nodes of `place`, however often the connection is lost; at most for the session's life."""
     while True:
         try:
             client.sync(place.folder)
