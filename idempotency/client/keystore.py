@@ -78,7 +78,6 @@ class MemoryKeys:
         self._stored: dict[str, _Stored] = {}
 
     def obtain(self, intent: str, *, target: str) -> str:
-        """See `Keys`."""
         with self._lock:
             stored = self._stored.setdefault(intent, _Stored(target, new_key(), 0.0))
             _refuse_another(intent, stored.target, target)
@@ -86,12 +85,10 @@ class MemoryKeys:
             return stored.key
 
     def forget(self, intent: str) -> bool:
-        """See `Keys`."""
         with self._lock:
             return self._stored.pop(intent, None) is not None
 
     def prune(self, *, older_than_seconds: float) -> int:
-        """See `Keys`."""
         with self._lock:
             limit = self._clock() - older_than_seconds
             old = [intent for intent, stored in self._stored.items() if stored.used_at < limit]
@@ -131,7 +128,6 @@ class FileKeys:
             database.execute(_SCHEMA)
 
     def obtain(self, intent: str, *, target: str) -> str:
-        """See `Keys`."""
         with self._transaction() as database:
             row = database.execute("SELECT target, key FROM intents WHERE intent = ?", (intent,)).fetchone()
             stored, key = row or (target, new_key())
@@ -144,12 +140,10 @@ class FileKeys:
         return str(key)
 
     def forget(self, intent: str) -> bool:
-        """See `Keys`."""
         with self._transaction() as database:
             return database.execute("DELETE FROM intents WHERE intent = ?", (intent,)).rowcount > 0
 
     def prune(self, *, older_than_seconds: float) -> int:
-        """See `Keys`."""
         limit = self._clock() - older_than_seconds
         with self._transaction() as database:
             return database.execute("DELETE FROM intents WHERE used_at < ?", (limit,)).rowcount

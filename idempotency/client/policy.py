@@ -102,7 +102,7 @@ class Policy:
         return Again(wait)
 
     def remaining_seconds(self, elapsed_seconds: float) -> float:
-        """Return the time left for an attempt that starts now; above 0, since sockets do not block at 0."""
+        """Return the time left for an attempt that starts now. Above 0, since sockets do not block at 0."""
         return max(self.deadline_seconds - elapsed_seconds, 0.001)
 
     def _drawn_wait(self, attempt: int, draw: float) -> float:
@@ -147,7 +147,7 @@ def _transient(outcome: httpx.Response | Exception) -> bool:
 
 
 def _in_progress(answer: httpx.Response) -> bool:
-    """Return whether a 409 says that the first request with this key is still running; any other is an answer."""
+    """Return whether a 409 says that the first request with this key is still running. Any other is an answer."""
     if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/problem+json":
         return False
     try:

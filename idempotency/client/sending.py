@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import SystemRandom
 from typing import TypedDict
 
@@ -32,6 +33,7 @@ class Options(TypedDict, total=False):
     now: Callable[[], float]
 
 
+@dataclass(kw_only=True)
 class Sender:
     """Settings and keys that all requests of a transport share.
 
@@ -44,25 +46,21 @@ class Sender:
         now: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        *,
-        keys: Keys | None = None,
-        attempts_max: int = 6,
-        wait_first_seconds: float = 0.25,
-        wait_max_seconds: float = 20.0,
-        deadline_seconds: float = 120.0,
-        body_max_bytes: int = 10_000_000,
-        random: Callable[[], float] = _draw,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self.keys = MemoryKeys() if keys is None else keys
-        self.policy = Policy(attempts_max, wait_first_seconds, wait_max_seconds, deadline_seconds)
-        self.body_max_bytes = body_max_bytes
-        self.random = random
-        self.clock = clock
-        self.now = now
+    keys: Keys | None = None
+    attempts_max: int = 6
+    wait_first_seconds: float = 0.25
+    wait_max_seconds: float = 20.0
+    deadline_seconds: float = 120.0
+    body_max_bytes: int = 10_000_000
+    random: Callable[[], float] = _draw
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.store: Keys = MemoryKeys() if self.keys is None else self.keys
+        self.policy = Policy(
+            self.attempts_max, self.wait_first_seconds, self.wait_max_seconds, self.deadline_seconds
+        )
 
     def body_of(self, request: httpx.Request) -> "Body | None":
         """Make a buffer for the request's streamed body; None if it can be sent again as it is.
@@ -90,7 +88,7 @@ class Sender:
         intent = intent_of(request)
         if any(header in request.headers for header in _KEY_HEADERS):
             return
-        key = new_key() if intent is None else self.keys.obtain(intent, target=_target_of(request))
+        key = new_key() if intent is None else self.store.obtain(intent, target=_target_of(request))
         request.headers["Idempotency-Key"] = key
 
 

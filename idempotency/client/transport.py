@@ -12,7 +12,9 @@ from idempotency.client.sending import Options, Sender, Sending, is_unsafe
 
 
 class IdempotentTransport(httpx.BaseTransport):
-    """Transport that sends POST, PUT, PATCH and DELETE with an Idempotency-Key, and retries with the same one.
+    """Transport that sends unsafe requests with an Idempotency-Key, and retries with the same.
+
+    Unsafe are POST, PUT, PATCH and DELETE; any other request passes as it is.
 
     The answer to these is read whole before it is returned, so that one that breaks off is retried too.
 
@@ -77,7 +79,7 @@ class IdempotentTransport(httpx.BaseTransport):
 
 
 class AsyncIdempotentTransport(httpx.AsyncBaseTransport):
-    """`IdempotentTransport` for `httpx.AsyncClient`, under asyncio and trio; a thread stores the keys.
+    """`IdempotentTransport` for `httpx.AsyncClient`, under asyncio and trio. A thread stores the keys.
 
     Args:
         inner: sends each attempt; `httpx.AsyncHTTPTransport()` if None. Closed together with this one.
