@@ -13,7 +13,6 @@ once nobody wants it. Never counts holds: `zookeeper` does.
 import contextlib
 import os
 import re
-import threading
 import time
 import uuid
 import weakref
@@ -33,9 +32,10 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState, KeeperState
 
+from idempotency.locks.engine.counted import Desk
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.steps import Steps, Wait
-from idempotency.locks.errors import LockLost, LockUnavailable
+from idempotency.locks.errors import LockUnavailable
 
 ANSWER_SECONDS = 10.0  # kazoo's default for a session: a server silent for that long has ended ours
 LOOK_SECONDS = 3600.0  # between looks of a wait without end
@@ -71,33 +71,32 @@ class Place:
         self.node, self.token, self.session = node, stat.czxid, stat.ephemeralOwner
 
 
-class Desk:
-    """Holds of this process at one client, by folder and holder, and its waiters' bells, by node."""
+class QueueDesk(Desk):
+    """Desk of one client, with its waiters' bells by node."""
 
     def __init__(self) -> None:
-        self.guard = threading.Lock()  # of the holds and their counts
-        self.holds: dict[tuple[str, str], Place] = {}
+        super().__init__()
         self.waiting: dict[Any, str] = {}
 
     def watch(self, event: Any) -> None:
-        """Ring for a node that changed, or for all if (without a path) the connection did."""
+        """Notify the waiters of a node that changed, or all if (without a path) the connection did."""
         for bell, path in list(self.waiting.items()):
             if event.path in {None, path}:
                 bell.ring()
 
     def changed(self, state: Any) -> None:
-        """Ring for all: the state of kazoo's connection changed."""
+        """Notify all waiters: the state of kazoo's connection changed."""
         for bell in list(self.waiting):
             bell.ring()
 
 
-_desks: "weakref.WeakKeyDictionary[Any, Desk]" = weakref.WeakKeyDictionary()
+_desks: "weakref.WeakKeyDictionary[Any, QueueDesk]" = weakref.WeakKeyDictionary()
 os.register_at_fork(after_in_child=_desks.clear)  # the child does not hold what its parent does, under any name
 
 
-def desk_of(client: KazooClient) -> Desk:
+def desk_of(client: KazooClient) -> QueueDesk:
     """Return the one desk of this process for `client`."""
-    desk = _desks.setdefault(client, Desk())
+    desk = _desks.setdefault(client, QueueDesk())
     client.add_listener(desk.changed)  # kept in a set: once, however often
     return desk
 
@@ -147,7 +146,7 @@ class Queue:
                 place.node = None  # is found again if the session lasts; if not, to the end of the queue
 
     def leave(self, place: Place) -> Steps[None]:
-        """Delete the node of a waiter that gives up; where that is not possible at once, in the background."""
+        """Delete the node of a waiter that gives up. Where that is not possible at once, in the background."""
         try:
             if place.node is not None and self._client.connected:
                 with contextlib.suppress(NoNodeError):
@@ -158,11 +157,10 @@ class Queue:
         finally:
             self.sweep(place)
 
-    def give_back(self, place: Place) -> Steps[None]:
-        """Delete the node of the holder.
+    def give_back(self, place: Place) -> Steps[bool]:
+        """Delete the node of the holder; return False if it did not exist any more.
 
         Raises:
-            LockLost: it did not exist any more.
             LockUnavailable: no reply; it is deleted in the background.
         """
         repeated = False
@@ -173,12 +171,13 @@ class Queue:
                     place.asked = False
                 except UNANSWERED:
                     repeated = True
-                except (NoNodeError, SessionExpiredError) as error:
+                except (NoNodeError, SessionExpiredError):
                     place.asked = False
-                    if not repeated or session_ended(self._client, place):  # else our own first try deleted it
-                        raise LockLost(f"The node {place.node} was gone.") from error
+                    # after a repeat our own first try deleted it
+                    return repeated and not session_ended(self._client, place)
         finally:
             self.sweep(place)
+        return True
 
     def sweep(self, place: Place) -> None:
         """Delete its node in the background, if there may be one."""
@@ -213,7 +212,7 @@ class Queue:
         return children
 
     def _until_changed(self, node: str, ends_at: float) -> Steps[None]:
-        """Until `node` is gone, the connection is another, or it is too late."""
+        """Wait until `node` is gone, the connection is another, or it is too late."""
         desk, bell = desk_of(self._client), self._bell()
         desk.waiting[bell] = f"{self._folder}/{node}"
         try:
@@ -258,7 +257,7 @@ class Queue:
 
 
 def predecessor(node: str, children: Iterable[str]) -> str | None:
-    """Return the node right before `node` in the queue, by the server's numbers; None if it is the first."""
+    """Return the node right before `node` in the queue, by the server's numbers. None if it is the first."""
     own = _number(node)
     distances = {(own - _number(child)) % NUMBERS: child for child in children if NODE.fullmatch(child)}
     nearest = min((distance for distance in distances if 0 < distance < NUMBERS // 2), default=None)
@@ -270,7 +269,7 @@ def _number(node: str) -> int:
 
 
 def _sweep(client: KazooClient, place: Place) -> None:
-    """Delete the nodes of `place`, however often the connection is lost; at most for the session's life."""
+    """Delete the nodes of `place`, however often the connection is lost, until the session ends."""
     while True:
         try:
             client.sync(place.folder)

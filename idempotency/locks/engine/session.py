@@ -32,15 +32,15 @@ _KEEPALIVES = {
     "tcp_user_timeout": DEAD_PEER_SECONDS * 1000,
 }
 # Limits meant for requests must not end a session that waits, or holds and is idle. The keepalives here are the
-# server's, for the end of our machine. A setting that this version of the server does not know is left out.
-_SETTINGS = f"""
+# server's, for the end of our machine (DEAD_PEER_SECONDS). A setting that its version does not know is left out.
+_SETTINGS = """
 SELECT set_config(name, wanted.value, false)
 FROM (VALUES
     ('lock_timeout', %s), ('statement_timeout', '0'), ('transaction_timeout', '0'), ('idle_session_timeout', '0'),
     ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'),
-    ('tcp_user_timeout', '{DEAD_PEER_SECONDS * 1000}'), ('synchronous_commit', 'on')
+    ('tcp_user_timeout', '25000'), ('synchronous_commit', 'on')
 ) AS wanted (name, value) JOIN pg_settings USING (name)
-"""  # noqa: S608  the names in it are our own
+"""
 # Transaction ids only grow, and this one is given out while the lock is held: after every earlier holder's, before
 # every later one's. The message makes its commit durable; else a crash could give the same id out again.
 _TOKEN = "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(true, 'lock', '')"  # noqa: S105
@@ -71,7 +71,7 @@ class Session:
         schema: as of `lock_key`.
 
     Attributes:
-        depth: acquires without their releases.
+        count: acquires without their releases.
         token: transaction id of this hold.
     """
 
@@ -79,7 +79,7 @@ class Session:
 
     def __init__(self, name: str, mine: Holder, parameters: dict[str, Any], *, schema: str = "") -> None:
         self.holder = mine
-        self.depth = 1
+        self.count = 1
         self.token: int | None = None
         self._name = name
         self._key = lock_key(name, schema=schema)

@@ -89,12 +89,17 @@ def hall(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[Hal
             made.close()
 
 
+def abandon_the_dead() -> None:
+    for session in advisory._desk.pop_dead():
+        session.abandon()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left(transactional_db: None) -> Iterator[None]:
     """No test leaves a session behind, holding or waiting."""
     yield
-    advisory._drop_those_of_the_dead()
-    assert not advisory._sessions
+    abandon_the_dead()
+    assert not advisory._desk.holds
     until(lambda: not sessions(), "no lock's session is left")
 
 
@@ -164,7 +169,7 @@ def fork_while_holding() -> tuple[int, bool]:
             lock.release()
         except NotHeld:
             refused = True
-        advisory._sessions.clear()
+        advisory._desk.holds.clear()
         gc.collect()
         os._exit(0 if refused and not held and not taken else 1)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -373,7 +378,7 @@ def test_limits_for_requests_do_not_end_it_and_dead_peers_are_noticed(
     options = {**connection.settings_dict["OPTIONS"], "options": f"{limits} -c synchronous_commit=off"}
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
     with AdvisoryLock("till"):
-        (session,) = advisory._sessions.values()
+        (session,) = advisory._desk.holds.values()
         names = ["idle_session_timeout", "lock_timeout", "statement_timeout", "synchronous_commit"]
         rows = session._connection.execute(
             "SELECT name, setting FROM pg_settings WHERE name = ANY(%s) ORDER BY name", [names]
@@ -421,10 +426,10 @@ async def test_cancelled_anywhere_it_is_held_or_leaves_nothing(transactional_db:
         task.cancel()
         await asyncio.wait([task])
         if task.cancelled():
-            assert not advisory._sessions
+            assert not advisory._desk.holds
         else:
             assert await task is True
-            advisory._drop_those_of_the_dead()  # that task is a holder that ended
+            abandon_the_dead()  # that task is a holder that ended
 
 
 async def test_more_tasks_than_threads_wait_and_all_get_it(transactional_db: None) -> None:
