@@ -29,11 +29,7 @@ class Expiring(Resource):
 
     @operation
     def add(self, member: str) -> Steps[bool]:
-        """Remember `member`, and return whether it was new: for exactly one of many callers at once.
-
-        Raises:
-            LockUnavailable: Redis did not reply.
-        """
+        """Remember `member`, and return whether it was new: for exactly one of many callers at once."""
         return bool((yield Ask(_REMEMBER, *self._remembering(member))))
 
     @operation
@@ -43,9 +39,6 @@ class Expiring(Resource):
         Args:
             known: called, if it was not new, when the reply is read: by a later command of any thread, or never.
                 It must not raise.
-
-        Raises:
-            LockUnavailable: Redis could not be reached.
         """
 
         def then(is_new: int) -> None:

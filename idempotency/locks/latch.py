@@ -30,14 +30,11 @@ class Latch(Resource):
 
     @operation
     def open(self, count: int, *, life_seconds: float = LIFE_SECONDS) -> Steps[bool]:
-        """Set the count, if it is not open already.
+        """Set the count, if it is not open already; return whether this call opened it.
 
         Args:
             count: at least 1.
             life_seconds: after which it is closed, whatever is left; at most 1e9, which is 31 years.
-
-        Returns:
-            True if this call opened it.
         """
         if count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
@@ -46,7 +43,7 @@ class Latch(Resource):
 
     @operation
     def count_down(self) -> Steps[int]:
-        """Count one less, and wake the waiters at the last; return the rest, 0 for one that is not open."""
+        """Count one less, and wake the waiters at the last. Return the rest, 0 for one that is not open."""
         return int((yield from self._insist("down", self.hub().new_request())))
 
     @operation
@@ -56,16 +53,10 @@ class Latch(Resource):
 
     @operation
     def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
-        """Wait until nothing is left.
+        """Wait until nothing is left; return False when the time was over.
 
         Args:
             wait_seconds: None waits for ever, 0 looks once.
-
-        Returns:
-            True if nothing is left.
-
-        Raises:
-            LockUnavailable: Redis did not reply, and the time is over.
         """
         hub = self.hub()
         request = hub.new_request()

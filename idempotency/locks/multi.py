@@ -11,8 +11,7 @@ from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Enter
 from idempotency.locks.engine.steps import Finish, On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockError
-from idempotency.locks.mutex import AsyncLock, Lock, Mutex
+from idempotency.locks.mutex import AsyncLock, Lock, Mutex, released
 
 
 class SeveralLocks(Entered):
@@ -41,21 +40,14 @@ class SeveralLocks(Entered):
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
-        """Take them all.
-
-        Returns:
-            True if all are held now; if not, none of them is held by this call.
-
-        Raises:
-            LockUnavailable: a server did not reply; none is held by this call.
-        """
+        """Take them all, or none: return False when the time was over, or raise `LockUnavailable`."""
         seconds = self._limit(wait_seconds)
         deadline = None if seconds is None else time.monotonic() + seconds
         while (yield from self._each(deadline)):
             if not self.lost:
                 return True
             # a lease ended while the next lock was waited for
-            yield Finish(_released(self.locks))
+            yield Finish(released(self.locks))
             if deadline is not None and time.monotonic() >= deadline:
                 return False
         return False
@@ -67,25 +59,21 @@ class SeveralLocks(Entered):
             for lock in self.locks:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=left))):
-                    yield Finish(_released(taken))
+                    yield Finish(released(taken))
                     return False
                 taken.append(lock)
         except GeneratorExit:
             raise
         except BaseException:
-            yield Finish(_released(taken))
+            yield Finish(released(taken))
             raise
         return True
 
     @operation
     def release(self) -> Steps[None]:
-        """Give them all back, whatever happens to one; the first error is raised when all were tried.
-
-        Raises:
-            NotHeld, LockLost, LockUnavailable: as of `Lock`.
-        """
-        if error := (yield Finish(_released(self.locks))):
-            raise error
+        """Give them all back; the first error of one, as of `Lock`, is raised when all were tried."""
+        if errors := (yield Finish(released(self.locks))):
+            raise errors[0]
 
     @property
     def held(self) -> bool:
@@ -96,17 +84,6 @@ class SeveralLocks(Entered):
     def lost(self) -> bool:
         """True if the caller has lost any of them."""
         return any(lock.lost for lock in self.locks)
-
-
-def _released(locks: list[Any]) -> Steps[LockError | None]:
-    """Give `locks` back, the last one first; return the first error, if any."""
-    first: LockError | None = None
-    for lock in reversed(locks):
-        try:
-            yield On(lock, Mutex.release.steps(lock))
-        except LockError as error:
-            first = first or error
-    return first
 
 
 class MultiLock(OnThreads, WithStatement, SeveralLocks):

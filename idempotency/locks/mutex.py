@@ -1,11 +1,15 @@
 """`Lock` and `FairLock`: one holder at a time, reentrant, with a fencing token."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.owned import Owned
-from idempotency.locks.engine.steps import Steps, operation
+from idempotency.locks.engine.steps import On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
+from idempotency.locks.errors import LockError
 
 
 class Mutex(Owned):
@@ -20,17 +24,13 @@ class Mutex(Owned):
     def acquire(
         self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
-        """Take the lock, once more if the caller holds it already.
+        """Take the lock, once more if the caller holds it already. Return False when the time was over.
 
         Args:
             wait_seconds, lease_seconds: instead of the constructor's.
 
-        Returns:
-            True if it is held now; False when the time was over.
-
         Raises:
             LockLost: the caller held it already and lost it since, not by a lease of its own: release it first.
-            LockUnavailable: Redis did not reply.
         """
         return self._take(wait_seconds=wait_seconds, lease_seconds=lease_seconds)
 
@@ -90,6 +90,17 @@ class Mutex(Owned):
         return hold if mine else None
 
 
+def released(locks: Sequence[Any]) -> Steps[list[LockError]]:
+    """Release several locks, the last one first, whatever happens to one; return their errors."""
+    errors = []
+    for lock in reversed(locks):
+        try:
+            yield On(lock, Mutex.release.steps(lock))
+        except LockError as error:
+            errors.append(error)
+    return errors
+
+
 class Lock(OnThreads, WithStatement, Mutex):
     """Lock for threads and processes; see `Owned` for its arguments.
 
@@ -102,7 +113,7 @@ class AsyncLock(OnTasks, AsyncWithStatement, Mutex):
 
 
 class FairLock(OnThreads, WithStatement, Mutex):
-    """Lock in the order of arrival, over all processes; nobody passes the queue, not even by trying once."""
+    """Lock in the order of arrival, over all processes. Nobody passes the queue, not even by trying once."""
 
     _fair = True
 

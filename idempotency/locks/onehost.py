@@ -45,10 +45,7 @@ class PermitsOfOneHost(Entered):
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
-        """Take one permit.
-
-        Returns:
-            True if it is held now; False when the time was over.
+        """Take one permit; return False when the time was over.
 
         Raises:
             OSError: the folder cannot be written.
@@ -123,7 +120,7 @@ def _unlocked(file: int, *, process: int) -> None:
 
 
 class HostSemaphore(Blocking, WithStatement, PermitsOfOneHost):
-    """Permits of one machine, for threads and processes; see `PermitsOfOneHost` for its arguments."""
+    """Permits of one machine, for threads and processes. See `PermitsOfOneHost` for its arguments."""
 
 
 class AsyncHostSemaphore(BesideTheLoop, AsyncWithStatement, PermitsOfOneHost):

@@ -59,7 +59,7 @@ def transaction_lock(name: str, *, using: str = "default", wait_seconds: float |
 
 
 def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_locked: bool = False) -> list[Row]:
-    """Lock the rows of `queryset` FOR UPDATE until the caller's transaction ends, and return them.
+    """Lock rows FOR UPDATE until the caller's transaction ends, and return them.
 
     Always in the order of their primary keys, and no row of another table with them, so callers of the same rows
     wait for each other and do not deadlock.

@@ -18,8 +18,8 @@ from idempotency.locks.engine.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECOND
 from idempotency.locks.engine.steps import Finish, On, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockError, LockLost, LockUnavailable, NotHeld
-from idempotency.locks.mutex import AsyncLock, Lock, Mutex
+from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld
+from idempotency.locks.mutex import AsyncLock, Lock, Mutex, released
 
 DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # difference of clocks over a lease
 TRY_AGAIN_SECONDS = (0.02, 0.2)
@@ -63,10 +63,7 @@ class Majority(Entered):
     def acquire(
         self, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
-        """Take it on a majority of the servers.
-
-        Returns:
-            True if it is held now; if not, no server holds it for this call.
+        """Take it on a majority of the servers. Return False when the time was over, and no server holds it.
 
         Raises:
             LockLost: the caller held it already and a majority lost it since, not by a lease of its own: release
@@ -94,7 +91,7 @@ class Majority(Entered):
             yield Pause(min(pause, deadline - now))
 
     def _round(self, lease_seconds: float | None) -> Steps[int | None]:
-        """Try once on every server; return None if it is held, else the number of servers without a reply."""
+        """Try once on every server. Return None if it is held, else the number of servers without a reply."""
         taken: list[Any] = []
         away = 0
         try:
@@ -112,9 +109,9 @@ class Majority(Entered):
         except GeneratorExit:
             raise
         except BaseException:
-            yield Finish(_released(taken))
+            yield Finish(released(taken))
             raise
-        yield Finish(_released(taken))
+        yield Finish(released(taken))
         return away
 
     @operation
@@ -129,7 +126,8 @@ class Majority(Entered):
         if not held:
             raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
         lost = self.lost
-        forgot = yield Finish(_released(held))
+        errors = yield Finish(released(held))
+        forgot = sum(isinstance(error, NotHeld) for error in errors)  # one that is away ends it by its lease
         if lost or len(held) - forgot < self.majority:
             raise self._lost()
 
@@ -165,19 +163,6 @@ class Majority(Entered):
 
 def _drift_seconds(lease_seconds: float) -> float:
     return lease_seconds * DRIFT_PART + DRIFT_SECONDS
-
-
-def _released(nodes: list[Any]) -> Steps[int]:
-    """Give it back on `nodes`; return how many had forgotten it. One that is away ends it by its lease."""
-    forgot = 0
-    for node in nodes:
-        try:
-            yield On(node, Mutex.release.steps(node))
-        except NotHeld:
-            forgot += 1
-        except LockError:
-            continue
-    return forgot
 
 
 class RedLock(OnThreads, WithStatement, Majority):

@@ -10,17 +10,16 @@ from typing import Any, Unpack
 
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.holds import MICROSECONDS, Hold, bounded
-from idempotency.locks.engine.hub import Hub, Resource, script
+from idempotency.locks.engine.holds import Hold, bounded
+from idempotency.locks.engine.hub import Hub, Resource, renewal
 from idempotency.locks.engine.owned import Owned, Settings
 from idempotency.locks.engine.places import RELEASE_SECONDS, Places
-from idempotency.locks.engine.steps import Ask, Steps, operation
+from idempotency.locks.engine.steps import Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.waiting import insist
 from idempotency.locks.errors import NotHeld
 
-_RENEW = script("renew")
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last
 
 
@@ -44,14 +43,7 @@ class Permits(Owned):
     def acquire(
         self, permits: int = 1, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
-        """Take `permits` at once; every acquire takes more, and wants a release.
-
-        Returns:
-            True if they are held now; False when the time was over.
-
-        Raises:
-            LockUnavailable: Redis did not reply.
-        """
+        """Take `permits` at once; return False when the time was over. Every acquire wants a release."""
         if not 1 <= permits <= self.permits:
             raise ValueError(f"permits must be 1 to {self.permits}, not {permits}")
         hub, own = self.hub(), self._holder()
@@ -183,9 +175,6 @@ class ExpirablePermits(Resource):
 
         Returns:
             Its name, with which anyone may give it back or prolong it; None when the time was over.
-
-        Raises:
-            LockUnavailable: Redis did not reply.
         """
         hub = self.hub()
         permit = Holder(hub.new_request(), lambda: True)
@@ -217,18 +206,16 @@ class ExpirablePermits(Resource):
 
         Raises:
             NotHeld: it has ended, or never was.
-            LockUnavailable: Redis did not reply.
         """
         owner, token = _parsed(permit)
-        lease = round(bounded("lease_seconds", lease_seconds) * MICROSECONDS)
-        ask = Ask(_RENEW, self._places.keys[:1], [owner, token, lease])
+        ask = renewal([(self._places.keys[0], owner, token, bounded("lease_seconds", lease_seconds))])
         end, _ = yield from insist(ask, seconds=RELEASE_SECONDS)
         if not end:
             raise NotHeld(f"The permit of {self.name!r} has ended.")
 
 
 class PermitExpirableSemaphore(OnThreads, ExpirablePermits):
-    """Permits that end by themselves and can be given back by anyone; see `ExpirablePermits` for its arguments."""
+    """Permits that end by themselves and can be given back by anyone. See `ExpirablePermits` for its arguments."""
 
 
 class AsyncPermitExpirableSemaphore(OnTasks, ExpirablePermits):

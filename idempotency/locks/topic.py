@@ -33,20 +33,12 @@ class Publishing(Resource):
 
     @operation
     def tell(self, message: str) -> Steps[None]:
-        """Send `message` to every listener. Call it after the commit, or they look too early.
-
-        Raises:
-            LockUnavailable: Redis did not reply.
-        """
+        """Send `message` to every listener. Call it after the commit, or they look too early."""
         yield Ask(_PUBLISH, [self.channel], [message])
 
     @operation
     def hint(self, message: str) -> Steps[None]:
-        """Send as `tell` does, without waiting for the reply on a thread; a message may be lost unnoticed.
-
-        Raises:
-            LockUnavailable: Redis could not be reached.
-        """
+        """Send as `tell` does, without waiting for the reply on a thread. A message may be lost unnoticed."""
         yield SendNowait(_PUBLISH, [self.channel], [message])
 
     @operation

@@ -66,7 +66,7 @@ class AsyncWithStatement:
 
 
 def _raise_or_log(lost: LockError, error: BaseException | None) -> None:
-    """Raise the failure of a release, unless the block's own error, which says more, is on its way."""
+    """Raise the failure of a release, unless the block's own error is on its way: that says more."""
     if error is None:
         raise lost
     log.warning("While an error is on its way: %s", lost)

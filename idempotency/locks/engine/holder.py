@@ -78,7 +78,7 @@ def acting_for(holder: Holder) -> Iterator[None]:
 
 
 def named(owner: str) -> Holder:
-    """Make a holder with the caller's name, for code that crosses threads; alive as long as the process."""
+    """Make a holder with the caller's name, for code that crosses threads. Alive as long as the process."""
     return Holder(f"named:{owner}", lambda: True)
 
 

@@ -7,6 +7,7 @@ import itertools
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from redis.cluster import RedisCluster
@@ -21,8 +22,8 @@ from redis.exceptions import (
 )
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, chunks
-from idempotency.locks.engine.steps import Ask
+from idempotency.locks.engine.holds import MICROSECONDS, Holds, chunks
+from idempotency.locks.engine.steps import Ask, Steps
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import prefix
 from idempotency.redis.mailbox import Mailbox
@@ -80,7 +81,7 @@ class Hub(ABC):
 
     @property
     def counted(self) -> bool:
-        """True where PUBLISH counts all listeners; a Cluster's node counts its own subscribers alone."""
+        """True where PUBLISH counts all listeners. A Cluster's node counts its own subscribers alone."""
         return not self.cluster
 
     def new_request(self) -> str:
@@ -95,38 +96,47 @@ class Hub(ABC):
     def stir(self) -> None:
         """Wake the watchdog: a renewal is due earlier than it thinks."""
 
-    def batches(self) -> list[list[Hold]]:
-        """Return the holds to renew now, a list for each command."""
+    def renew(self, report: Callable[..., None]) -> Steps[None]:
+        """Renew the holds that are due, a command for each batch.
+
+        Args:
+            report: called with a message and its arguments for a batch that could not be renewed.
+        """
         self.holds.forget_ended()
-        return chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH)
+        for batch in chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH):
+            sent_at = time.monotonic()
+            try:
+                *ends, now = yield renewal(
+                    (hold.key, hold.owner, hold.token, hold.lease_seconds) for hold in batch
+                )
+                for hold, end in zip(batch, ends, strict=True):
+                    if end:
+                        hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
+                    else:
+                        hold.gone, hold.due_at = True, None
+            except Exception as error:  # of any kind: the other holds and the next tick go on
+                report("%d locks could not be renewed: %s", len(batch), error)
+                for hold in batch:
+                    hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
 
-    @staticmethod
-    def renewal(batch: list[Hold]) -> Ask:
-        """Make the command that renews a batch."""
-        arguments: list[Any] = []
-        for hold in batch:
-            arguments += [hold.owner, hold.token, round(hold.lease_seconds * MICROSECONDS)]
-        return Ask(_RENEW, [hold.key for hold in batch], arguments)
 
-    @staticmethod
-    def renewed(batch: list[Hold], reply: list[int], *, sent_at: float) -> None:
-        """Apply its reply: the new ends, 0 for a hold that is gone, and the server's time."""
-        *ends, now = reply
-        for hold, end in zip(batch, ends, strict=True):
-            if end:
-                hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
-            else:
-                hold.gone, hold.due_at = True, None
+def renewal(holds: Iterable[tuple[str, str, int, float]]) -> Ask:
+    """Make the command that renews holds, given as key, owner, token and lease in seconds.
 
-    @staticmethod
-    def not_renewed(batch: list[Hold]) -> None:
-        """Schedule a batch again, soon: the server did not reply."""
-        for hold in batch:
-            hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
+    Its reply: the new ends, 0 for a hold that is gone, and at last the server's time.
+    """
+    keys: list[str] = []
+    arguments: list[Any] = []
+    for key, owner, token, lease_seconds in holds:
+        keys.append(key)
+        arguments += [owner, token, round(lease_seconds * MICROSECONDS)]
+    return Ask(_RENEW, keys, arguments)
 
 
 class Resource:
     """Base of everything that has a name at a server of Redis.
+
+    Each operation raises `LockUnavailable` where the server does not reply in time.
 
     Args:
         name: any text; the same name is the same resource everywhere.
@@ -162,7 +172,7 @@ def lock_error(error: Exception) -> LockError | None:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the server is away, full, or no master any more; else it is a fault of ours."""
+    """Return whether the server is away, full, or no master any more. Else it is a fault of ours."""
     # redis-py drops the first word of errors that it has a class for; MOVED and MASTERDOWN are subclasses
     passing = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError, AskError)
     return not isinstance(error, ResponseError) or isinstance(error, passing) or _is_passing(str(error))

@@ -13,7 +13,9 @@ nothing, and a waiter asks again by a deadline.
 import random
 import struct
 import time
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold, bounded
@@ -176,7 +178,7 @@ class Places:
     def _undo(
         self, hub: Hub, holder: Holder, request: str, *, shared: int, exclusive: int, before: Hold | None = None
     ) -> Steps[None]:
-        """Let `request` hold nothing and wait for nothing, whatever became of it; a hold `before` it stays."""
+        """Let `request` hold nothing and wait for nothing, whatever became of it. A hold `before` it stays."""
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, undone=request)
         ask.seconds = READY_SECONDS
         try:
@@ -202,42 +204,43 @@ class Places:
         return Ask(_RELEASE, self.keys, [holder.name, request, terms, token, undone])
 
     def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
-        """Pack the arguments of an acquire or a release for the scripts."""
+        """Build the arguments of an acquire or a release for the scripts."""
         claim_seconds = min(CLAIM_SECONDS, lease_seconds)
         return _packed(shared, exclusive, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
 
 
+@dataclass(slots=True)
 class _Asking:
     """Acquire that is sent as often as it needs."""
 
-    def __init__(
-        self,
-        places: Places,
-        hub: Hub,
-        holder: Holder,
-        request: str,
-        *,
-        shared: int,
-        exclusive: int,
-        lease_seconds: float | None,
-        watched: bool,
-    ) -> None:
-        self._places, self._hub, self._holder, self._request = places, hub, holder, request
-        self._shared, self._exclusive, self._watched = shared, exclusive, watched
-        self._renews = lease_seconds is None
-        self._lease_seconds = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        terms = places.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=self._lease_seconds)
-        self._arguments = [holder.name, request, hub.channel, terms]
+    places: Places
+    hub: Hub
+    holder: Holder
+    request: str
+    _: KW_ONLY
+    shared: int
+    exclusive: int
+    lease_seconds: float | None
+    watched: bool
+    _arguments: list[Any] = field(init=False)
+    _new: Hold = field(init=False)
+
+    def __post_init__(self) -> None:
+        lease_seconds = LEASE_SECONDS if self.lease_seconds is None else self.lease_seconds
+        terms = self.places.terms(
+            self.hub, shared=self.shared, exclusive=self.exclusive, lease_seconds=lease_seconds
+        )
+        self._arguments = [self.holder.name, self.request, self.hub.channel, terms]
         # made before it is granted, when somebody waits behind
         self._new = Hold(
-            key=places.keys[0],
-            owner=holder.name,
+            key=self.places.keys[0],
+            owner=self.holder.name,
             token=0,
-            lease_seconds=self._lease_seconds,
+            lease_seconds=lease_seconds,
             ends_at=0.0,
-            holder=holder,
+            holder=self.holder,
             renew_until=0.0,
-            renews=self._renews,
+            renews=self.lease_seconds is None,
         )
 
     def until(self, deadline: float) -> Steps[Hold | None]:
@@ -248,7 +251,7 @@ class _Asking:
             sent_at = time.monotonic()
             stay = sent_at < deadline
             if stay:
-                self._hub.mail.expect(self._request)
+                self.hub.mail.expect(self.request)
             try:
                 answer = yield self._ask(stay=stay, again=again, seconds=bound_of(deadline))
             except LockUnavailable:
@@ -264,9 +267,9 @@ class _Asking:
                 _, token, now, end = answer
                 return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
             if answer[0] == -2:
-                raise LockUnavailable(f"{self._places.name!r}: its holder has sent a later request meanwhile.")
+                raise LockUnavailable(f"{self.places.name!r}: its holder has sent a later request meanwhile.")
             if answer[0] == -1:
-                raise UpgradeRefused(f"{self._places.name!r}: release the read lock before you write.")
+                raise UpgradeRefused(f"{self.places.name!r}: release the read lock before you write.")
             if not stay:
                 return None
             if hold := (yield from self._wait_turn(answer, deadline, sent_at)):
@@ -274,56 +277,56 @@ class _Asking:
 
     def _ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
         arguments = [*self._arguments, "1" if stay else "0", "1" if again else "0"]
-        return Ask(_ACQUIRE, self._places.keys, arguments, seconds=seconds)
+        return Ask(_ACQUIRE, self.places.keys, arguments, seconds=seconds)
 
     def _wait_turn(self, answer: list[int], deadline: float, sent_at: float) -> Steps[Hold | None]:
         """Wait; return the hold if a message granted it in time to be confirmed, else None: ask again."""
         _, position, first_end, now = answer
-        bell = self._hub.bell()
-        self._hub.mail.hang(self._request, bell)
+        bell = self.hub.bell()
+        self.hub.mail.hang(self.request, bell)
         seconds = _look_again_seconds(position, (first_end - now) / MICROSECONDS)
         yield Wait(bell, min(seconds, deadline - time.monotonic()))
-        message = self._hub.mail.received(self._request)
+        message = self.hub.mail.received(self.request)
         if not isinstance(message, tuple):
             return None
         token, ends = message
         ends_at = sent_at + (ends - now) / MICROSECONDS
         woken_at = time.monotonic()
-        if ends_at - woken_at < CLAIM_SECONDS / 2 or not self._watched:
+        if ends_at - woken_at < CLAIM_SECONDS / 2 or not self.watched:
             return None
         return self._hold(token, ends_at, confirmed=False, sent_at=woken_at)
 
     def _hold(self, token: int, ends_at: float, *, confirmed: bool, sent_at: float) -> Hold:
-        hold = self._hub.holds.get(self._new.key, self._new.owner)
+        hold = self.hub.holds.get(self._new.key, self._new.owner)
         if hold is not None and hold.token != token and not hold.lapsed:
             hold.gone = True  # it ended meanwhile; its holder must learn that, and release it first
-            raise self._places._lost()
+            raise self.places._lost()
         if hold is None or hold.token != token:
             hold = self._new
             hold.token, hold.ends_at, hold.confirmed = token, ends_at, confirmed
-            hold.renew_until = sent_at + self._places._hold_seconds_max
+            hold.renew_until = sent_at + self.places._hold_seconds_max
             hold.due_at = self._due_at(sent_at, confirmed=confirmed)
-            if self._watched:
-                self._hub.holds.add(hold)
-        elif self._renews and not hold.renews:  # from now on the watchdog has it
-            hold.renews, hold.lease_seconds = True, self._lease_seconds
+            if self.watched:
+                self.hub.holds.add(hold)
+        elif self._new.renews and not hold.renews:  # from now on the watchdog has it
+            hold.renews, hold.lease_seconds = True, self._new.lease_seconds
             hold.ends_at = max(hold.ends_at, ends_at)  # first: the watchdog would not renew one that is over
             hold.due_at = self._due_at(sent_at, confirmed=confirmed)
-            self._hub.holds.add(hold)
+            self.hub.holds.add(hold)
         hold.ends_at = max(hold.ends_at, ends_at)
-        hold.shared += self._shared
-        hold.exclusive += self._exclusive
+        hold.shared += self.shared
+        hold.exclusive += self.exclusive
         return hold
 
     def _due_at(self, sent_at: float, *, confirmed: bool) -> float | None:
         if not confirmed:
             return sent_at + CONFIRM_SECONDS
-        return sent_at + self._lease_seconds * RENEW_AFTER if self._renews else None
+        return sent_at + self._new.lease_seconds * RENEW_AFTER if self._new.renews else None
 
 
 @lru_cache(maxsize=1000)
 def _packed(shared: int, exclusive: int, capacity: int, lease: float, claim: float, *flags: bool) -> bytes:
-    """Pack terms, with `lease` and `claim` in seconds; cached, for a process has few kinds of them."""
+    """Format terms, with `lease` and `claim` in seconds. Cached, for a process has few kinds of them."""
     times = (seconds * MICROSECONDS for seconds in (lease, claim, PATIENCE_SECONDS))
     return _TERMS.pack(shared, exclusive, capacity, *times, *flags)
 

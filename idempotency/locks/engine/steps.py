@@ -30,7 +30,7 @@ class Ask:
 
 @dataclass(slots=True)
 class SendNowait(Ask):
-    """Run a script without waiting for its reply or its failure, where the runner can do without.
+    """Run a script without waiting for its reply or failure, where the runner can.
 
     Attributes:
         then: called with the reply when it comes; never, if it is lost. It must not raise, nor ask anything.
@@ -41,7 +41,7 @@ class SendNowait(Ask):
 
 @dataclass(slots=True)
 class Listen:
-    """Connect the process's subscriber, for at most `seconds`; results in whether it is connected.
+    """Connect the process's subscriber, for at most `seconds`. Results in whether it is connected.
 
     It comes before a question whose messages it must hear.
     """
@@ -66,7 +66,7 @@ class Pause:
 
 @dataclass(slots=True)
 class Finish:
-    """Perform steps to their end, even if the caller is cancelled meanwhile; results in their result."""
+    """Perform steps to their end, even if the caller is cancelled meanwhile. Results in their result."""
 
     steps: "Steps[Any]"
 
@@ -132,7 +132,7 @@ def _call(face: Any, steps: Callable[..., Steps[T]], *arguments: Any, **named: A
 
 
 def perform(steps: Steps[T], answer: Callable[[Step], Any]) -> T:
-    """Drive `steps` to the end with a function that blocks."""
+    """Perform `steps` to the end with a function that blocks."""
     try:
         step = next(steps)
         while True:
@@ -147,7 +147,7 @@ def perform(steps: Steps[T], answer: Callable[[Step], Any]) -> T:
 
 
 async def perform_async(steps: Steps[T], answer: Callable[[Step], Coroutine[Any, Any, Any]]) -> T:
-    """Drive `steps` to the end with a function that is awaited."""
+    """Perform `steps` to the end with a function that is awaited."""
     try:
         step = next(steps)
         while True:

@@ -124,7 +124,7 @@ class TaskHub(Hub):
         return self._ready.is_set()
 
     async def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """Have `listener` called with each message of `channel`, and with None when some may be missed.
+        """Call `listener` with each message of `channel`, and with None when some may be missed.
 
         A task that is cancelled meanwhile has left.
         """
@@ -206,17 +206,7 @@ class TaskHub(Hub):
                 async with asyncio.timeout(max(0.0, due_at - time.monotonic())):
                     await self._stirred.wait()
             except TimeoutError:
-                await self._renew()
-
-    async def _renew(self) -> None:
-        for batch in self.batches():
-            sent_at = time.monotonic()
-            try:
-                self.renewed(batch, await self._ask(self.renewal(batch)), sent_at=sent_at)
-            except Exception as error:
-                # of any kind: the other holds and the next tick go on
-                log.warning("%d locks could not be renewed: %s", len(batch), error)
-                self.not_renewed(batch)
+                await perform_async(self.renew(log.warning), self._answer_in_a_task)
 
     async def end(self) -> None:
         """End messages and renewals."""
@@ -227,7 +217,7 @@ class TaskHub(Hub):
 
 
 def _pubsub_of(client: Any) -> Any:
-    """Make a subscriber with a connection beside the client's pool, which may have no second one to give."""
+    """Make a subscriber beside the client's pool, which may have no second connection to give."""
     pool: Any = getattr(client, "connection_pool", None)
     if type(pool) not in _PLAIN_POOLS:
         return client.pubsub()

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
@@ -72,7 +73,7 @@ class ThreadHub(Hub):
                 return answer(step)
 
     def _ask(self, step: Ask) -> Any:
-        """Run a script on a connection that is idle, and return its reply; None if it is not waited for."""
+        """Run a script on a connection that is idle, and return its reply. None if it is not waited for."""
         connection = self._take()
         try:
             if isinstance(step, SendNowait):
@@ -131,17 +132,7 @@ class ThreadHub(Hub):
                         self._watchdog = None
                         return
             elif not self._stirred.wait(max(0.0, due_at - time.monotonic())):
-                self._renew(worker)
-
-    def _renew(self, worker: Worker) -> None:
-        for batch in self.batches():
-            sent_at = time.monotonic()
-            try:
-                self.renewed(batch, self._ask(self.renewal(batch)), sent_at=sent_at)
-            except Exception as error:
-                # of any kind: the other holds and the next tick go on
-                worker.met("%d locks could not be renewed: %s", len(batch), error, level=logging.WARNING)
-                self.not_renewed(batch)
+                perform(self.renew(partial(worker.met, level=logging.WARNING)), self.answer)
 
 
 _hubs: dict[Subscriber, ThreadHub] = {}
@@ -149,7 +140,7 @@ os.register_at_fork(after_in_child=_hubs.clear)
 
 
 def hub_of(client: Any) -> ThreadHub:
-    """Return the one hub of this process for `client`, and for every other client of the same pool."""
+    """Return the process's hub for `client` and for every other client of the same pool."""
     subscriber = subscriber_of(client)
     found = _hubs.get(subscriber)
     return _hubs.setdefault(subscriber, ThreadHub(client)) if found is None else found

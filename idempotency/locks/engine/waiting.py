@@ -16,7 +16,7 @@ def deadline_of(wait_seconds: float | None) -> float:
 
 
 def bound_of(deadline: float) -> float | None:
-    """Return the time for a command of a wait; None where its deadline is infinite, or 0.0 to ask once."""
+    """Return the time for a command of a wait. None where its deadline is infinite, or 0.0 to ask once."""
     return None if deadline in {0.0, float("inf")} else max(deadline - time.monotonic(), READY_SECONDS)
 
 

@@ -1,8 +1,8 @@
--- Take places, or queue for them. The same request again changes nothing and gets the same answer.
+-- Take places, or queue for them. The same request again changes nothing and gets the same reply.
 -- KEYS as in places.lua
 -- ARGV[1] owner   [2] request   [3] channel of the owner's process
 --      [4] doubles in a row: shared places, exclusive (0 or 1), capacity, lease, claim, how long the owner counts as
---          alive when it waits, fair (1: nobody passes the queue), counted (1: PUBLISH here tells who listens)
+--          alive when it waits, fair (1: nobody passes the queue), counted (1: PUBLISH here counts all listeners)
 --      [5] stay: 1 queues where nothing is free   [6] again: 1 if this request may be queued already
 -- returns {1, token, now, lease end} if held, {0, position, first end of a lease, now} if not; {-1} upgrade refused;
 --     {-2} the owner has gone on since: this copy is late
@@ -54,10 +54,10 @@ if fits or freed then holder = grant(capacity, claim, lease, fair, counted, owne
 local leaves = not holder and not stay and (queued or again)
 if leaves then
     leave_queue(owner)
-    grant(capacity, claim, lease, fair, counted, nil)  -- who stood behind may fit where this one did not
+    grant(capacity, claim, lease, fair, counted, nil)  -- a waiter behind may fit where this one did not
 end
 if fits or freed or leaves then
-    -- who got nothing leaves a record without places: the state is written in either case
+    -- an owner without places leaves a record too: the state is written in either case
     close(owner, holder or nothing(request, leaves and OVER or 0))
     if holder then return {1, holder.token, now, holder.ends} end
 end

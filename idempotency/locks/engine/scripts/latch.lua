@@ -1,14 +1,14 @@
--- A count that goes down to zero once, and who waits for that.
--- KEYS[1] the latch: 'count'   KEYS[2] who waits: "channel request"
--- KEYS[3] requests that opened it or counted down: request -> "answer second"
+-- Count down to zero once, and wake the waiters.
+-- KEYS[1] the latch: 'count'   KEYS[2] waiters: "channel request"
+-- KEYS[3] requests that opened it or counted down: request -> "reply second"
 -- ARGV[1] what to do: open, down, look or leave
 --   open: [2] request   [3] count   [4] life in milliseconds   returns 1, or 0 if it is open already
 --   down: [2] request                                          returns what is left
 --   look: [2] "channel request", or '' not to wait             returns what is left
 --   leave: [2] "channel request"                               returns 0
--- A latch that was never opened, or has reached zero, is nothing: what is left is 0.
--- A second copy of a request that changed something is told the same and changes nothing: for as long as that latch
--- is open, and for REMEMBER at least, also if it is opened anew meanwhile.
+-- A latch that was never opened, or has reached zero, does not exist: what is left is 0.
+-- A second copy of a request gets the same reply and changes nothing: for as long as that latch is open, and for
+-- REMEMBER at least, also if it is opened again meanwhile.
 
 local REMEMBER = 10  -- seconds; as in places.lua
 
@@ -28,8 +28,8 @@ if what == 'look' then
 end
 
 local request = ARGV[2]
-local told = redis.call('HGET', KEYS[3], request)
-if told then return tonumber(string.match(told, '^%d+')) end
+local replied = redis.call('HGET', KEYS[3], request)
+if replied then return tonumber(string.match(replied, '^%d+')) end
 local second = redis.call('TIME')[1]
 
 local function remember(answer)

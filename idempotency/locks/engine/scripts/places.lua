@@ -1,4 +1,4 @@
--- Shared by the scripts of a resource with places: who holds some, who waits for some, and in which order.
+-- Shared by the scripts of a resource with places: its holders, its waiters and their order.
 --
 -- A lock is one place; a semaphore has n; of a read/write lock a reader takes one of very many and a writer all.
 -- KEYS[1] holders: '#' -> used, next, expires, fence, forget; owner -> shared, exclusive, ends, token, request
@@ -7,8 +7,8 @@
 -- All times are microseconds of this server's clock. `next` is no later than the first end of a lease, `expires` is
 -- when the key itself goes. `fence` is the newest token: the time, or one more than the last if that is higher, so
 -- it grows through a loss of all data and through a clock that steps back, and only both together defeat it.
--- Who has given everything back stays for a while with no places, and with the request that did it: a second copy
--- of that request is told the same. A request is "process:number", and a holder that is one thread or task numbers
+-- An owner that has given everything back stays for a while without places, with its last request: a second copy
+-- of that request gets the same reply. A request is "process:number", and a holder that is one thread or task numbers
 -- one after the other, so that a copy which comes after a later request of its own is known by its number, and
 -- changes nothing. Holders with a name that callers give ("named:…") may be many at once, and are not so ordered.
 -- A record without places whose token is OVER is of an acquire that was given up. `forget` is when such records are
@@ -127,8 +127,8 @@ local function read_waiter(text)
             alive = tonumber(alive)}
 end
 
--- Give free places to the queue's head, and on, in order. Each is told on its process's channel and has `claim` to
--- confirm. One whose process does not listen (`counted`: this server would know) is passed over, also where there
+-- Give free places to the queue's head, and on, in order. Each is notified on its process's channel and has `claim`
+-- to confirm. One whose process does not listen (`counted`: this server would know) is passed over, also where there
 -- is not room for it yet: it keeps its place if `fair`. `asker` is answered by this script itself. Returns the
 -- asker's new holder, or nil.
 local function grant(capacity, claim, lease, fair, counted, asker)

@@ -1,5 +1,5 @@
--- At most n permits in any span of an interval: exact, by the times of the last n. Who may wait is given a time in
--- the future, and nobody else gets that one.
+-- At most n permits in any span of an interval: exact, by the times of the last n. A caller that may wait gets a
+-- time in the future, and nobody else gets that one.
 -- KEYS[i] times of the permits given, one of all and perhaps one of a client: sorted set, scored by time
 -- ARGV[1] permits wanted   [2] interval   [3] longest wait   [4] name of this request
 -- ARGV[4+i] how many permits KEYS[i] has in an interval

@@ -1,9 +1,9 @@
--- Give places back, and hand them to who waits. The same request again changes nothing.
+-- Give places back, and hand them to waiters. The same request again changes nothing.
 -- KEYS as in places.lua
 -- ARGV[1] owner   [2] request   [3] doubles as in acquire.lua   [4] the token under which it is held, or 0 for any
 --      [5] the request of an acquire that is undone by this, also in the queue; or ''
 -- returns {1, places and holds left} or {0} if the owner does not hold that; an error if it was given back, but
---     nobody may be told: who waits finds it free when it looks
+--     nobody may be notified: waiters find it free when they look
 
 local owner, request, token, undone = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[5]
 local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[3])
@@ -17,7 +17,7 @@ if undone ~= '' then
     local places = mine and mine.shared + mine.exclusive or 0
     if places == 0 or mine.request ~= undone then
         if not is_late(owner, mine, request) then
-            -- who stood behind may fit where this one did not; and what is undone may be on its way still
+            -- a waiter behind may fit where this one did not; and what is undone may be on its way still
             if waited then grant(capacity, claim, lease, fair == 1, counted == 1, nil) end
             mine = mine or nothing(undone, OVER)
             if is_ordered(owner) then mine.request = request end

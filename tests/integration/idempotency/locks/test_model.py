@@ -146,16 +146,16 @@ class Model(RuleBasedStateMachine):
             return
         waiting = next((each for each in self.queue if each[0] == owner), None)
         mine = self.holders.get(owner)
-        if waiting is None and (mine is None or mine != [asking._shared, asking._exclusive]):
+        if waiting is None and (mine is None or mine != [asking.shared, asking.exclusive]):
             return  # what else it did since then is not this model's affair
         steps = self.places._undo(
             self.hub,
             Holder(owner, lambda: True),
-            asking._request,
-            shared=asking._shared,
-            exclusive=asking._exclusive,
+            asking.request,
+            shared=asking.shared,
+            exclusive=asking.exclusive,
         )
-        held_by_it = self.last_request(owner) == asking._request
+        held_by_it = self.last_request(owner) == asking.request
         perform(steps, self.hub.answer)
         if waiting is not None:
             self.queue.remove(waiting)
