@@ -75,7 +75,7 @@ class Worker(threading.Thread):
 
 
 def stop(*, seconds: float = STOP_SECONDS) -> list[str]:
-    """Stop every worker of this process; return the names of those still running after `seconds`."""
+    """Stop every worker of this process. Return the names of those still running after `seconds`."""
     workers = list(_workers)
     deadline = time.monotonic() + seconds
     for worker in workers:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of keyed requests (docs/reference/metrics.md); nothing at all without prometheus-client.
+"""Prometheus metrics of keyed requests (docs/reference/metrics.md). Nothing at all without prometheus-client.
 
 Counters live in the process that counted; the gauges of `LedgerCollector` are read from the ledger at each scrape.
 """
@@ -61,7 +61,7 @@ class LedgerCollector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield the gauges; none while the database is away, so that the counters still come through."""
+        """Yield the gauges. None while the database is away, so that the counters still come through."""
         from idempotency.observability.statistics import open_entries  # noqa: PLC0415  models are not ready when this is imported
 
         try:

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of keyed requests, where opentelemetry-api is installed; nothing otherwise.
+"""OpenTelemetry spans of keyed requests, where opentelemetry-api is installed. Nothing otherwise.
 
 One span a request, `idempotency.protocol.exchange`, with the attributes `idempotency.mode`,
 `idempotency.key_digest`, `idempotency.outcome` and `idempotency.subject`. The key itself is never among them.

@@ -38,7 +38,7 @@ _OF_THE_STATEMENT = (IntegrityError, DataError, ProgrammingError, NotSupportedEr
 
 
 def database_is_away(error: BaseException | None) -> bool:
-    """Return whether this error, as Django raises it, is of a database that cannot be written to now.
+    """Return whether an error of Django is of a database that cannot be written to now.
 
     Connections to servers that take no writes are closed, since the next ones may lead to other servers.
     """
@@ -69,7 +69,7 @@ def outage(error: BaseException | None) -> Problem | None:
 
 
 def _wrapped(error: BaseException | None) -> Error | None:
-    """Return Django's error that a library wrapped; procrastinate does so by way of the driver's."""
+    """Return Django's error that a library wrapped. Procrastinate does so by way of the driver's."""
     cause = error.__cause__ if error else None
     chain = [cause, cause.__context__] if cause else []
     return next((one for one in chain if isinstance(one, Error)), None)

@@ -17,7 +17,7 @@ _DJANGOS = {
 
 
 def cursor_of(database: Any) -> Any:
-    """Return psycopg's cursor, the same for a connection; Django's own where that is instrumented.
+    """Return psycopg's cursor, the same for a connection. Django's own where that is instrumented.
 
     Django makes one for each call, with two layers around it. Its checks before are made here; the rest is left to
     the caller: `validate_no_broken_transaction`, `wrap_database_errors`.

@@ -52,7 +52,7 @@ _sessions = WeakKeyDictionary[psycopg.Connection[Any], _Session]()
 
 
 def texts(connection: psycopg.Connection[Any], statements: Iterable[str]) -> list[str]:
-    """Return the texts to send in place of the statements, with the same placeholders in the same order.
+    """Return the texts to send in place of statements, with the same placeholders in order.
 
     Args:
         connection: their destination. Preparing costs one round trip a statement, once.
@@ -68,7 +68,7 @@ def texts(connection: psycopg.Connection[Any], statements: Iterable[str]) -> lis
 
 
 def stop(connection: psycopg.Connection[Any]) -> None:
-    """Prepare nothing more on this connection, after one of its statements was refused as `STALE`."""
+    """Prepare nothing more on a connection that refused a prepared statement as `STALE`."""
     session = _sessions.get(connection)
     if session is not None:
         session.prepares = False

@@ -40,7 +40,7 @@ class UnexpectedRows(RuntimeError):
 
 
 def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, ...]]]:
-    """Run statements in order, in one round trip where the driver takes several; return the rows of each.
+    """Run statements in order, in one round trip where the driver takes several. Return the rows of each.
 
     Each reads by a snapshot of its own, as if it came alone. After one that fails none runs. If they are the first
     of their transaction, its BEGIN goes with them.
@@ -96,7 +96,7 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
 
 
 def _may_commit(database: Any) -> bool:
-    """Return whether the open transaction is ours alone; inside a test case's, a commit would keep its rows.
+    """Return whether the open transaction is ours alone. Inside a test case's, a commit would keep its rows.
 
     Django's `atomic` then finds nothing left to commit, and runs its `on_commit` callbacks.
     """
@@ -124,7 +124,7 @@ def _failing(statement: Statement) -> str:
 
 
 def _begins_here(database: Any) -> bool:
-    """Return whether Django's transaction is still unknown to the server, so that its BEGIN may be ours.
+    """Return whether the server does not know Django's transaction yet: its BEGIN may be ours.
 
     psycopg's own BEGIN sets an isolation or access other than the server's default, and is left to it.
     """

@@ -5,7 +5,7 @@ import time
 
 
 class Breaker:
-    """Breaker that is closed until `failed()`, open for `open_seconds`, then lets one call through as a probe.
+    """Breaker: closed until `failed()`, open for `open_seconds`, then one call passes as a probe.
 
     Per process and thread-safe; the clock is monotonic.
     """

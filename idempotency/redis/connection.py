@@ -163,7 +163,7 @@ class PipelinedConnection:
                 log.exception("A callback for a reply of Redis failed")
 
     def close(self) -> None:
-        """Disconnect; the next command connects again."""
+        """Close; the next command connects again."""
         self._open = False
         self.known.clear()  # the next server may be another one
         self._pending.clear()
@@ -176,7 +176,7 @@ def connection_beside(pool: Any) -> Any:
 
 
 def hang_up(connection: Any) -> None:
-    """Shut a connection of redis-py (or None) down, so that the thread that reads it finds it closed."""
+    """Shut a connection of redis-py (or None) down under the thread that reads it."""
     if (its_socket := getattr(connection, "_sock", None)) is not None:
         connection.retry.update_retries(0)  # a `PubSub` would connect it again
         with contextlib.suppress(OSError):  # it is closed already
@@ -193,13 +193,13 @@ def is_of_a_replica(error: ResponseError) -> bool:
 
 
 def plain_pool(client: Any) -> Any:
-    """Return the pool of a client that sends commands as they are; None if only the client knows the way."""
+    """Return the pool of a client that sends commands as they are. None if only the client knows the way."""
     pool: Any = getattr(client, "connection_pool", None)
     return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
 
 
 class ClientConnection:
-    """A client that routes or remembers commands itself, used like a `PipelinedConnection`; it always waits."""
+    """Client that routes or remembers commands itself, used like a `PipelinedConnection`. It always waits."""
 
     def __init__(self, client: Any) -> None:
         self.known: set[str] = set()
@@ -220,7 +220,7 @@ Connection = PipelinedConnection | ClientConnection
 
 
 def connection_of(client: Any) -> Connection:
-    """Return this thread's connection to where `client` leads; the client itself, if only it knows the way."""
+    """Return this thread's connection to where `client` leads. The client itself, if only it knows the way."""
     pool = plain_pool(client)
     if pool is None:
         return ClientConnection(client)

@@ -42,7 +42,7 @@ def may_ask() -> bool:
 
 
 def attempt(command: Callable[[Any], T]) -> T | None:
-    """Run `command` on a client, within its time-outs; None when Redis is off, away or holds nonsense."""
+    """Run `command` on a client, within its time-outs. None when Redis is off, away or holds nonsense."""
     if not may_ask():
         return None
     probing = not breaker.is_closed

@@ -1,13 +1,13 @@
-"""Exceptions of signal handlers, which redis-py wraps; a `TimeoutError` may be theirs or the client's."""
+"""Exceptions of signal handlers, which redis-py wraps. A `TimeoutError` may be theirs or the client's."""
 
 import signal
 from traceback import walk_tb
 
 
 def interruption(error: BaseException) -> BaseException | None:
-    """Return the exception of a signal handler in force, if `error` is that or was raised because of it.
+    """Return the signal handler's exception that `error` is, or was raised because of.
 
-    A handler is a function, a method or a `partial`; one of another class is not recognised.
+    Handlers in force are looked at: a function, a method or a `partial`; another class is not recognised.
     """
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {code for each in handlers if (code := getattr(getattr(each, "func", each), "__code__", None))}

@@ -49,7 +49,7 @@ class Script:
         *,
         then: Callable[[Any], None] | None = None,
     ) -> None:
-        """Send without waiting for the reply, if the server has the script and is not being probed; else `run`.
+        """Send without waiting for the reply, if the server has the script and is not being probed. Else `run`.
 
         Args:
             then: called with the reply when it is read; never, if it is lost.

@@ -91,7 +91,7 @@ class Subscriber:
                     self.leave(channel, listener)
 
     def join(self, channel: str, listener: Listener) -> None:
-        """Have `listener` called with each message of `channel`, and with None when some may be missed."""
+        """Call `listener` with each message of `channel`, and with None when some may be missed."""
         with self._changing:
             if self.mailbox.add(channel, listener):
                 self._change("subscribe", channel)
@@ -257,7 +257,7 @@ class ChannelBell(Bell):
 
 @contextlib.contextmanager
 def listen(channel: str) -> Iterator[Bell | None]:
-    """Yield a bell for `channel` of the settings' Redis; None if the server is away or does not confirm."""
+    """Yield a bell for `channel` of the settings' Redis. None if the server is away or does not confirm."""
     if not fastpath.ping():  # at once where it is gone, and the breaker learns of it
         yield None
         return

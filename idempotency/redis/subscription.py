@@ -1,4 +1,4 @@
-"""Subscriber's connection, read by one thread at a time, its leader; others may send subscriptions on it.
+"""Subscriber's connection, read by one thread at a time, its leader. Others may send subscriptions on it.
 
 redis-py's own reconnects without saying so, and a waiter must learn that messages may be lost. A message also
 passes through fewer layers here, and until it has passed nobody holds the lock.
@@ -70,7 +70,7 @@ class Subscription:
                 raise
 
     def get_message(self, *, timeout: float) -> dict[str, Any] | None:
-        """Return the next message with type, channel and data; None if none came in `timeout` seconds."""
+        """Return the next message with type, channel and data. None if none came in `timeout` seconds."""
         self._refuse_if_broken()
         # what came together with the last one has left the socket; looked at first, while there is time
         if not self._reader.can_read(timeout=0) and not self._readable.poll(max(timeout, 0.0) * 1000):
