@@ -75,8 +75,7 @@ class Majority(Entered):
         deadline = float("inf") if wait is None else time.monotonic() + wait
         answered_at = time.monotonic()
         while True:
-            if self.lost and not all(hold.lapsed for hold in self._holds() if hold.lost):
-                raise self._lost()
+            self._refuse_lost()
             away = yield from self._round(lease)
             if away is None:
                 return True
@@ -129,6 +128,10 @@ class Majority(Entered):
         errors = yield Finish(released(held))
         forgot = sum(isinstance(error, NotHeld) for error in errors)  # one that is away ends it by its lease
         if lost or len(held) - forgot < self.majority:
+            raise self._lost()
+
+    def _refuse_lost(self) -> None:
+        if self.lost and not all(hold.lapsed for hold in self._holds() if hold.lost):
             raise self._lost()
 
     def _lost(self) -> LockLost:
