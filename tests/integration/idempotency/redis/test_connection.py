@@ -1,4 +1,4 @@
-"""The thread's own connection to Redis: told commands arrive, in order, and their loss costs nothing but a marker."""
+"""The thread's own connection to Redis: commands sent without waiting arrive, in order; a lost one is a marker."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ ANSWER = StoredResponse(status=201, headers={}, body=b"made")
 
 @pytest.fixture
 def ours(redis_server: redis.Redis) -> PipelinedConnection:
-    """The line of this thread, with both scripts known to the server."""
+    """The connection of this thread, with both scripts known to the server."""
     claim(DIGEST)
     finish(DIGEST)
     redis_server.flushdb()
@@ -51,7 +51,7 @@ def failures() -> float:
     return metrics.redis_failures._value.get()
 
 
-def test_what_was_told_is_done_before_the_next_question(ours: PipelinedConnection) -> None:
+def test_a_sent_command_is_done_before_the_next_question(ours: PipelinedConnection) -> None:
     assert isinstance(claim(DIGEST), marker.Claimed)
     finish(DIGEST)
     found = claim(DIGEST)
@@ -59,7 +59,7 @@ def test_what_was_told_is_done_before_the_next_question(ours: PipelinedConnectio
     assert found.answer == ANSWER
 
 
-def test_many_may_be_told_one_after_the_other(ours: PipelinedConnection, redis_server: redis.Redis) -> None:
+def test_many_may_be_sent_one_after_the_other(ours: PipelinedConnection, redis_server: redis.Redis) -> None:
     digests = [f"{number:064d}" for number in range(3 * PENDING_MAX)]
     for digest in digests:
         finish(digest)
@@ -71,7 +71,7 @@ def test_a_server_that_lost_its_scripts_loses_one_marker(
 ) -> None:
     before = failures()
     redis_server.script_flush()
-    finish(DIGEST)  # told, and not done
+    finish(DIGEST)  # sent, and not done
     assert isinstance(claim(DIGEST), marker.Claimed)
     finish(DIGEST)  # asked this time, because the script is not known any more
     assert isinstance(marker.look(DIGEST), marker.Finished)
@@ -79,7 +79,7 @@ def test_a_server_that_lost_its_scripts_loses_one_marker(
 
 
 @pytest.mark.parametrize("owed", [0, 1])
-def test_a_line_that_the_server_closed_is_opened_again(
+def test_a_connection_that_the_server_closed_is_opened_again(
     ours: PipelinedConnection, redis_server: redis.Redis, owed: int
 ) -> None:
     before = failures()
@@ -99,11 +99,11 @@ def write_by_a_script(ours: PipelinedConnection) -> None:
     assert claim(DIGEST) is None
 
 
-def tell_a_script(ours: PipelinedConnection) -> None:
+def send_a_script(ours: PipelinedConnection) -> None:
     finish(DIGEST)
 
 
-@pytest.mark.parametrize("refused", [write, write_by_a_script, tell_a_script])
+@pytest.mark.parametrize("refused", [write, write_by_a_script, send_a_script])
 def test_a_server_that_is_no_master_any_more_is_left(
     ours: PipelinedConnection, redis_server: redis.Redis, refused: Callable[[PipelinedConnection], None]
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_server_that_is_no_master_any_more_is_left(
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("text", "expected"),
     [
         ("READONLY You can't write against a read only replica.", True),
         ("READONLY You can't write against a read only replica. script: 07, on @user_script:4.", True),
@@ -131,8 +131,8 @@ def test_a_server_that_is_no_master_any_more_is_left(
     ],
     ids=range(5),
 )
-def test_how_servers_say_that_they_are_no_masters(told: str, expected: bool) -> None:
-    assert is_of_a_replica(BaseParser.parse_error(told)) is expected
+def test_how_servers_say_that_they_are_no_masters(text: str, expected: bool) -> None:
+    assert is_of_a_replica(BaseParser.parse_error(text)) is expected
 
 
 def test_a_hung_server_is_noticed_at_the_next_question(
@@ -148,7 +148,7 @@ def test_a_hung_server_is_noticed_at_the_next_question(
     assert isinstance(claim("e" * 64), marker.Claimed)
 
 
-def test_what_was_told_is_answered_at_the_next_question(ours: PipelinedConnection) -> None:
+def test_a_sent_command_is_answered_at_the_next_question(ours: PipelinedConnection) -> None:
     answers: list[Any] = []
     ours.send_nowait("ECHO", "one", then=answers.append)
     ours.send_nowait("ECHO", "two")
@@ -157,14 +157,14 @@ def test_what_was_told_is_answered_at_the_next_question(ours: PipelinedConnectio
     assert answers == []
     assert ours.ask("ECHO", "four") == b"four"
     assert answers == [b"one", b"three"]
-    for each in range(PENDING_MAX + 2):  # nobody asks: it is read before too much is owed
+    for each in range(PENDING_MAX + 2):  # nobody asks: it is read before too much is pending
         ours.send_nowait("ECHO", str(each), then=answers.append)
     assert answers[2:] == [str(each).encode() for each in range(PENDING_MAX)]
 
 
 @pytest.fixture
 def checked(redis_server: redis.Redis) -> Iterator[PipelinedConnection]:
-    """A line with redis-py's health check, due at once."""
+    """A connection with redis-py's health check, due at once."""
     made = PipelinedConnection(redis.ConnectionPool.from_url(os.environ["REDIS_URL"], health_check_interval=0.001))
     yield made
     made.close()
@@ -175,16 +175,16 @@ def due(checked: PipelinedConnection) -> None:
     checked._connection.next_health_check = 0
 
 
-def test_a_health_check_reads_no_reply_that_is_owed(checked: PipelinedConnection) -> None:
+def test_a_health_check_reads_no_pending_reply(checked: PipelinedConnection) -> None:
     answers: list[Any] = []
     for each in range(2 * PENDING_MAX):
         due(checked)
-        checked.send_nowait("ECHO", f"told {each}", then=answers.append)
+        checked.send_nowait("ECHO", f"sent {each}", then=answers.append)
         due(checked)
         if each % 3:
             assert checked.ask("ECHO", f"asked {each}") == f"asked {each}".encode()
     checked.ask("PING")
-    assert answers == [f"told {each}".encode() for each in range(2 * PENDING_MAX)]
+    assert answers == [f"sent {each}".encode() for each in range(2 * PENDING_MAX)]
 
 
 def test_a_health_check_finds_a_connection_that_was_cut(
@@ -198,7 +198,7 @@ def test_a_health_check_finds_a_connection_that_was_cut(
     assert checked.ask("CLIENT", "ID") != number
 
 
-def test_what_was_told_to_a_line_that_was_cut_is_never_answered(ours: PipelinedConnection) -> None:
+def test_a_command_sent_before_a_cut_is_never_answered(ours: PipelinedConnection) -> None:
     answers: list[Any] = []
     ours.send_nowait("ECHO", "lost", then=answers.append)
     ours.close()
