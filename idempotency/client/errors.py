@@ -47,4 +47,4 @@ class IntentBoundElsewhere(ValueError):
 
 
 class BodyTooLarge(ValueError):
-    """The body is a stream, to be kept for a retry, and larger than `body_max_bytes`."""
+    """The body is a stream, to be stored for a retry, and larger than `body_max_bytes`."""

@@ -40,7 +40,7 @@ class Sender:
     Args:
         keys: store of the intents' keys; in this process's memory if None.
         attempts_max, wait_first_seconds, wait_max_seconds, deadline_seconds: see `Policy`.
-        body_max_bytes: the largest streamed body that is kept for a retry.
+        body_max_bytes: the largest streamed body that is stored for a retry.
         random: draws from 0 up to 1.
         clock: seconds, monotonic.
         now: seconds since the epoch.
@@ -112,7 +112,7 @@ class Body:
         """Refuse a body of more than `max_bytes`."""
         if size > self._max_bytes:
             raise BodyTooLarge(
-                f"The request body is a stream of more than {self._max_bytes} bytes, which are kept for a retry. "
+                f"The request body is a stream of more than {self._max_bytes} bytes, stored for a retry. "
                 "Raise body_max_bytes, or pass the body as bytes. Nothing was sent."
             )
 

@@ -1,4 +1,4 @@
-"""Detection of a connection pooler, in front of which nothing may be kept in a session."""
+"""Detection of a connection pooler, in front of which nothing may stay in a session."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import psycopg
 
 
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether a pooler (PgBouncer) stands before the server. One round trip.
+    """Return whether a pooler (PgBouncer) is before the server. One round trip.
 
     PostgreSQL reports its process id at the start; a pooler reports one of its own making. Where it pools by
     transaction, the next client gets the session that we have just used.

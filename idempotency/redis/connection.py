@@ -40,7 +40,7 @@ PENDING_MAX = 8
 # other clients route or remember commands (a Cluster's, one with a cache): they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
 
-# before Redis 7 a refusal inside a script stands at the end of a sentence about the script
+# before Redis 7 a refusal inside a script comes at the end of a sentence about the script
 _READ_ONLY_IN_A_SCRIPT = re.compile(r"^Error running script .*?: -READONLY ")
 
 _of_thread = threading.local()

@@ -1,4 +1,4 @@
-"""Paid markers: final facts kept in Redis, so that a repeat needs no SQL.
+"""Paid markers: final facts stored in Redis, so that a repeat needs no SQL.
 
 A marker is only a hint: it may be missing, and then the database is asked. Set one only after the commit of the
 fact, and only for facts that stay true (a paid order stays one that was paid).

@@ -154,7 +154,7 @@ class Subscriber:
                 self._keep_a_connection(worker)
                 failures = 0
             except Exception as error:  # of any kind: waiters must be heard again
-                lost = "The subscriber lost its connection (%s); all who wait look again."
+                lost = "The subscriber lost its connection (%s); every waiter looks again."
                 worker.met(lost, type(error).__name__)
                 self.mailbox.mail.ring_all()
                 worker.stopping.wait(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
@@ -236,7 +236,7 @@ class ChannelBell(Bell):
     """Bell of a channel: rings at each message, and when some may have been missed.
 
     Attributes:
-        confirmed: rings when the subscription stands.
+        confirmed: rings when the server has confirmed the subscription.
     """
 
     __slots__ = ("_is_confirmed", "confirmed")

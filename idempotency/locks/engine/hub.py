@@ -55,7 +55,7 @@ def script(*names: str) -> Script:
 _RENEW = script("renew")
 
 _PASSING = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
-# before Redis 7 a refusal inside a script stands at the end of a sentence about the script
+# before Redis 7 a refusal inside a script comes at the end of a sentence about the script
 _OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
 # a script's command is denied: by Redis 7 and Valkey, and by Redis 6
 _DENIED = re.compile(r"ACL failure in script|The user executing the script can't")

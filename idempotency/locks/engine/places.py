@@ -91,7 +91,7 @@ class Places:
         Args:
             wait_seconds: None waits for ever, 0 asks once.
             lease_seconds: None is renewed for as long as the holder lives; a number ends by itself.
-            watched: False confirms at once and keeps nothing in sight, for places that another may give back.
+            watched: False confirms at once and renews nothing, for places that another may give back.
             within: for a `with`, which may stand inside another that has to learn of its loss.
 
         Returns:

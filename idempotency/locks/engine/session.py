@@ -90,7 +90,7 @@ class Session:
         """Connect, and ask for the lock without waiting for the reply.
 
         Raises:
-            LockError: a connection pooler stands before the database.
+            LockError: a connection pooler is before the database.
             LockUnavailable: it could not be asked.
         """
         with _unavailable():

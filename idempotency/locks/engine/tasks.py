@@ -163,7 +163,9 @@ class TaskHub(Hub):
                 await self._read_messages()
                 failures = 0
             except Exception as error:  # of any kind: waiters must be heard again
-                log.info("The subscriber lost its connection (%s); all who wait look again.", type(error).__name__)
+                log.info(
+                    "The subscriber lost its connection (%s); every waiter looks again.", type(error).__name__
+                )
                 self.mail.ring_all()
                 await asyncio.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
                 failures += 1
