@@ -6,10 +6,20 @@ from typing import Any
 from idempotency.locks.engine.holds import bounded
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.places import RELEASE_SECONDS
-from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, operation
+from idempotency.locks.engine.steps import (
+    Ask,
+    Finish,
+    Listen,
+    Pause,
+    Steps,
+    Wait,
+    bound_of,
+    deadline_of,
+    insist,
+    operation,
+)
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.engine.waiting import bound_of, deadline_of, insist
 from idempotency.locks.errors import LockUnavailable
 from idempotency.redis.mailbox import READY_SECONDS
 

@@ -14,10 +14,9 @@ from idempotency.locks.engine.holds import Hold, bounded
 from idempotency.locks.engine.hub import Hub, Resource, renewal
 from idempotency.locks.engine.owned import Owned, Settings
 from idempotency.locks.engine.places import RELEASE_SECONDS, Places
-from idempotency.locks.engine.steps import Steps, operation
+from idempotency.locks.engine.steps import Steps, insist, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.engine.waiting import insist
 from idempotency.locks.errors import NotHeld
 
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last

@@ -20,8 +20,7 @@ from typing import Any
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold, bounded
 from idempotency.locks.engine.hub import Hub, script, tagged
-from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait
-from idempotency.locks.engine.waiting import bound_of, deadline_of, insist
+from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, bound_of, deadline_of, insist
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
 
