@@ -174,7 +174,7 @@ def instances(model: type[M], columns: Sequence[str], rows: Iterable[tuple[Any, 
 def _refuse_disorder(model: type[Model], columns: tuple[str, ...]) -> None:
     ordered = tuple(field.attname for field in model._meta.concrete_fields if field.attname in columns)
     if columns != ordered:
-        raise ValueError(f"Give the columns of {model.__name__} in this order: {', '.join(ordered)}")
+        raise ValueError(f"{model.__name__} is made of {', '.join(ordered)}: give its columns in this order")
 
 
 def broken_constraint(error: IntegrityError) -> str | None:
