@@ -20,8 +20,8 @@ from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
 from idempotency.protocol import tokens
 from idempotency.redis import marker, subscriber
-from idempotency.request import fingerprint, keys, sessions
-from idempotency.request.principal import ANONYMOUS, caller_of
+from idempotency.request import fingerprint, keys
+from idempotency.request.principal import ANONYMOUS, Visit, caller_of, was_answered
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
@@ -266,56 +266,3 @@ def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) ->
 def _token_of_form(request: HttpRequest) -> str | None:
     is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
     return request.POST.get("idempotency_token") if is_form else None
-
-
-def run(exchange: Exchange, handler: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """The protocol, for a handler that runs in this thread."""
-    with traced(exchange):
-        replay = exchange.begin()
-        if replay is not None:
-            return told(exchange, replay.replay())
-        try:
-            return told(exchange, exchange.finish(handler()))
-        except BaseException as error:
-            return replay_after(error, exchange.fail())
-
-
-def run_refusal(exchange: Any, refusal: HttpResponseBase) -> HttpResponseBase:
-    """The protocol of an `AtomicExchange` for which it is known already that the answer is a refusal."""
-    with traced(exchange):
-        return told(exchange, exchange.refuse(refusal))
-
-
-def told(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
-    """`response`, which Django need not log too if it is a refusal: `traced` tells all ordinary cases alike."""
-    if exchange.outcome in _LEVELS:
-        response._has_been_logged = True  # type: ignore[attr-defined]
-    return response
-
-
-def replay_after(error: BaseException, replay: StoredResponse | None) -> HttpResponseBase:
-    """What `fail` found in the ledger, in place of `error`: something committed before it, so it is told as done.
-
-    Raises:
-        BaseException: `error`, where nothing was found, or where it means that the process is to end.
-    """
-    if replay is None or not isinstance(error, Exception):
-        raise error
-    log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
-    return replay.replay()
-
-
-@contextmanager
-def traced(exchange: Exchange) -> Iterator[None]:
-    """A span and one log line around the protocol, whichever way it ends."""
-    with tracing.span() as span:
-        try:
-            yield
-        finally:
-            span.set(
-                mode=exchange.mode.value,
-                key_digest=exchange.key_digest,
-                outcome=exchange.outcome,
-                subject=exchange.subject,
-            )
-            log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)

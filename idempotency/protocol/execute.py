@@ -174,7 +174,7 @@ def _traced(exchange: Exchange) -> Iterator[None]:
         try:
             yield
         finally:
-            span.tell(
+            span.set(
                 mode=exchange.mode.value,
                 key_digest=exchange.key_digest,
                 outcome=exchange.outcome,
