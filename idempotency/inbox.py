@@ -12,14 +12,10 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from idempotency.models import ConsumedMessage
-
-_TABLE = ConsumedMessage._meta.db_table
-
-_INSERT = f"""
-INSERT INTO {_TABLE} (consumer, message_id) VALUES (%s, %s) ON CONFLICT (consumer, message_id) DO NOTHING
-RETURNING id
-"""  # noqa: S608  our own table's name
+_INSERT = """
+INSERT INTO idempotency_consumedmessage (consumer, message_id) VALUES (%s, %s)
+ON CONFLICT (consumer, message_id) DO NOTHING RETURNING id
+"""
 
 
 def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:

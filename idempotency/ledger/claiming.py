@@ -14,10 +14,9 @@ from typing import Any
 from django.db import IntegrityError, OperationalError, connection
 
 from idempotency.conf import config
+from idempotency.ledger import queries
 from idempotency.ledger.identity import DuplicateRunning, Found, Identity
-from idempotency.ledger.reading import FIND, found_in
-from idempotency.models import LedgerEntry, State
-from idempotency.modes import Mode
+from idempotency.ledger.reading import found_in
 from idempotency.names import schema
 from idempotency.postgres.statements import Statement, broken_constraint, send
 from idempotency.request.keys import lock_id_of
@@ -26,21 +25,6 @@ from idempotency.response.answers import StoredResponse
 LOCK_NOT_AVAILABLE = "55P03"
 UNIQUE = "ledger_one_entry_per_scope_and_key"
 
-_TABLE = LedgerEntry._meta.db_table
-
-# Look the entry up after the lock, by a younger snapshot: a duplicate that has just committed is seen, and nothing
-# runs a second time only to lose at the index.
-_LOCK = "SELECT pg_try_advisory_xact_lock(%s)"
-
-# no ON CONFLICT: an error skips the statements after it, so the COMMIT may go in the same round trip
-_RECORD = f"""
-INSERT INTO {_TABLE} (scope, key, fingerprint, mode, state, owner, request_id, fence, subject,
-    response_status, response_headers, response_body, body_key_id, finished_at)
-VALUES (%s, %s, %s, '{Mode.ATOMIC}', '{State.FINISHED.value}', %s, %s, 1, %s,
-    %s, %s, %s, %s, statement_timestamp())
-"""  # noqa: S608
-_RECORD_IF_NEW = f"{_RECORD} ON CONFLICT (key, scope) DO NOTHING RETURNING id"
-
 
 def hold(identity: Identity) -> Found | bool:
     """Hold duplicates off until the end of the open transaction, unless the key is answered already.
@@ -48,9 +32,10 @@ def hold(identity: Identity) -> Found | bool:
     Returns:
         The committed entry of the key; else True if we hold the key now, False if a duplicate does.
     """
+    # the entry is looked up after the lock, by a younger snapshot: a duplicate that has just committed is seen
     ((held,),), entries = send(
-        Statement(_LOCK, [lock_id_of(identity.digest, schema=schema())], rows=1),
-        Statement(FIND, [config().body_seconds, identity.scope, identity.key]),
+        Statement(queries.TRY_LOCK, [lock_id_of(identity.digest, schema=schema())], rows=1),
+        Statement(queries.FIND, [config().body_seconds, identity.scope, identity.key]),
     )
     return found_in(entries[0]) if entries else bool(held)
 
@@ -65,7 +50,7 @@ def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{milliseconds}ms"])
         try:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_id_of(identity.digest, schema=schema())])
+            cursor.execute(queries.LOCK, [lock_id_of(identity.digest, schema=schema())])
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE:
                 raise DuplicateRunning from error
@@ -82,7 +67,7 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
         caller must roll it back and replay the winner.
     """
     try:
-        send(Statement(_RECORD, _values(identity, answer, subject), rows=1, certain=True), commit=True)
+        send(Statement(queries.RECORD, _values(identity, answer, subject), rows=1, certain=True), commit=True)
     except IntegrityError as error:
         if broken_constraint(error) == UNIQUE:
             return False
@@ -96,7 +81,7 @@ def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -
     Returns:
         False if the key is taken: nothing was inserted.
     """
-    (inserted,) = send(Statement(_RECORD_IF_NEW, _values(identity, answer, subject)))
+    (inserted,) = send(Statement(queries.RECORD_IF_NEW, _values(identity, answer, subject)))
     return bool(inserted)
 
 

@@ -13,18 +13,10 @@ from uuid import uuid4
 
 from django.db import connection
 
-from idempotency.models import LedgerEpoch
+from idempotency.ledger import queries
 from idempotency.names import prefix
 
 EPOCH_SECONDS = 10.0
-
-_TABLE = LedgerEpoch._meta.db_table
-_READ = f"SELECT value FROM {_TABLE} WHERE id = 1"  # noqa: S608  our own table's name
-# random, no counter: the successor of a restored epoch may have been used before
-_RENEW = f"""
-INSERT INTO {_TABLE} (id, value) VALUES (1, %s)
-ON CONFLICT (id) DO UPDATE SET value = excluded.value, since = statement_timestamp()
-"""  # noqa: S608
 
 # by prefix: when it was read, by the monotonic clock, and the prefix with it
 _read: dict[str, tuple[float, str]] = {}
@@ -47,13 +39,13 @@ def renew_epoch() -> str:
     """Give the ledger another epoch, valid in this process at once, and return it."""
     value = uuid4().hex
     with connection.cursor() as cursor:
-        cursor.execute(_RENEW, [value])
+        cursor.execute(queries.RENEW_EPOCH, [value])
     _read.pop(prefix(), None)
     return value
 
 
 def _current() -> str:
     with connection.cursor() as cursor:
-        cursor.execute(_READ)
+        cursor.execute(queries.READ_EPOCH)
         row = cursor.fetchone()
     return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it all effects

@@ -11,87 +11,11 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from idempotency.ledger import queries
 from idempotency.ledger.identity import Found, Identity, Run
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import Mode
 from idempotency.response.answers import StoredResponse
-
-_ENTRY = LedgerEntry._meta.db_table
-_ATTEMPT = LedgerAttempt._meta.db_table
-
-# one statement and one commit for the entry and the first line of its history
-_CLAIM = f"""
-WITH entry AS (
-    INSERT INTO {_ENTRY} (scope, key, fingerprint, mode, state, owner, request_id, fence, lease_until,
-        response_headers, handler)
-    VALUES (%s, %s, %s, '{Mode.PHASED}', '{State.RUNNING.value}', %s, %s, 1,
-        statement_timestamp() + %s * interval '1 second', '{{}}', %s)
-    ON CONFLICT (scope, key) DO NOTHING
-    RETURNING id, owner, request_id
-), history AS (
-    INSERT INTO {_ATTEMPT} (entry_id, fence, owner, request_id, outcome)
-    SELECT id, 1, owner, request_id, '{Outcome.RUNNING.value}' FROM entry
-)
-SELECT id FROM entry
-"""  # noqa: S608  the names in it are our own
-
-_TAKE_OVER = f"""
-WITH entry AS (
-    UPDATE {_ENTRY} SET state = '{State.RUNNING.value}', fence = fence + 1, owner = %s, request_id = %s,
-        lease_until = statement_timestamp() + %s * interval '1 second'
-    WHERE id = %s AND fence = %s
-      AND (state = '{State.UNCERTAIN.value}'
-           OR (state = '{State.RUNNING.value}' AND lease_until <= statement_timestamp()))
-    RETURNING id, fence, owner, request_id
-), lost AS (
-    UPDATE {_ATTEMPT} SET outcome = '{Outcome.LOST.value}', ended_at = statement_timestamp()
-    FROM entry WHERE entry_id = entry.id AND outcome = '{Outcome.RUNNING.value}'
-), history AS (
-    INSERT INTO {_ATTEMPT} (entry_id, fence, owner, request_id, outcome)
-    SELECT id, fence, owner, request_id, '{Outcome.RUNNING.value}' FROM entry
-)
-SELECT fence FROM entry
-"""  # noqa: S608
-
-# a run changes its entry and ends its own line of the history in one statement, if it still is the latest
-_END_RUN = f"""
-WITH entry AS (
-    UPDATE {_ENTRY} SET {{changes}}
-    WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}'
-    RETURNING id, fence
-), history AS (
-    UPDATE {_ATTEMPT} SET outcome = %s, ended_at = statement_timestamp()
-    FROM entry WHERE entry_id = entry.id AND {_ATTEMPT}.fence = entry.fence AND outcome = '{Outcome.RUNNING.value}'
-)
-SELECT id FROM entry
-"""  # noqa: S608
-
-# a run without a subject must not wipe that of an earlier run
-_SUBJECT = "subject = coalesce(nullif(%s, ''), subject)"
-
-_MARK = f"""
-UPDATE {_ENTRY} SET recovery_point = %s, recovery_data = %s, {_SUBJECT},
-    lease_until = statement_timestamp() + %s * interval '1 second'
-WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}'
-"""  # noqa: S608
-
-# a caller has heard 202: something may have begun outside, whatever the row says now
-_DELETE = f"""
-WITH entry AS (
-    DELETE FROM {_ENTRY}
-    WHERE id = %s AND fence = %s AND state = '{State.RUNNING.value}' AND recovery_point = ''
-      AND {{certain}}
-      AND NOT EXISTS (
-          SELECT FROM {_ATTEMPT} WHERE entry_id = {_ENTRY}.id AND outcome = '{Outcome.UNCERTAIN.value}')
-    RETURNING id
-), history AS (
-    DELETE FROM {_ATTEMPT} USING entry WHERE entry_id = entry.id
-)
-SELECT id FROM entry
-"""  # noqa: S608
-_FORGET = _DELETE.format(certain="(fence = 1 OR handler <> '')")
-_FORGET_STALLED = _DELETE.format(certain="handler = '' AND lease_until <= statement_timestamp()")
-_NOTE = f"UPDATE {_ENTRY} SET {_SUBJECT} WHERE id = %s AND fence = %s"  # noqa: S608
 
 
 def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
@@ -105,7 +29,7 @@ def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
     """
     who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
     with transaction.atomic(durable=True), connection.cursor() as cursor:
-        cursor.execute(_CLAIM, [*who, lease_seconds, identity.handler])
+        cursor.execute(queries.CLAIM, [*who, lease_seconds, identity.handler])
         row = cursor.fetchone()
     return None if row is None else Run(row[0], fence=1)
 
@@ -117,7 +41,7 @@ def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float
         The run with the next fencing number, or None if the lease is still held or another run was faster.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_TAKE_OVER, [owner, request_id, lease_seconds, entry.entry_id, entry.fence])
+        cursor.execute(queries.TAKE_OVER, [owner, request_id, lease_seconds, entry.entry_id, entry.fence])
         row = cursor.fetchone()
     return None if row is None else Run(entry.entry_id, fence=row[0])
 
@@ -139,35 +63,30 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, l
         False: another run took over; the caller's transaction must be rolled back.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_MARK, [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence])
+        cursor.execute(queries.MARK, [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence])
         return bool(cursor.rowcount == 1)
 
 
 def note_subject(run: Run, *, subject: str) -> None:
     """Store the subject of the run, all that is known of it if its process dies."""
     with connection.cursor() as cursor:
-        cursor.execute(_NOTE, [subject, run.entry_id, run.fence])
+        cursor.execute(queries.NOTE_SUBJECT, [subject, run.entry_id, run.fence])
 
 
 def complete_phased(run: Run, answer: StoredResponse, *, subject: str) -> bool:
     """Finish the entry if this run still is its latest; False: another run took over."""
-    changes = (
-        f"state = '{State.FINISHED.value}', lease_until = NULL, {_SUBJECT}, response_status = %s, "
-        "response_headers = %s, response_body = %s, body_key_id = %s, finished_at = statement_timestamp()"
-    )
     values = [subject, answer.status, json.dumps(answer.headers), answer.body, answer.body_key_id]
-    return _end(run, changes, values, Outcome.FINISHED)
+    return _end(run, queries.COMPLETE, values, Outcome.FINISHED)
 
 
 def suspend(run: Run, *, subject: str) -> bool:
     """Mark the entry uncertain: answered 202, executed again by a retry. False: another run took over."""
-    changes = f"state = '{State.UNCERTAIN.value}', lease_until = NULL, {_SUBJECT}"
-    return _end(run, changes, [subject], Outcome.UNCERTAIN)
+    return _end(run, queries.SUSPEND, [subject], Outcome.UNCERTAIN)
 
 
 def drop_lease(run: Run) -> None:
     """Let a retry resume at once; the entry stays, and with it the record of what the run committed."""
-    _end(run, "lease_until = statement_timestamp()", [], Outcome.FAILED)
+    _end(run, queries.DROP_LEASE, [], Outcome.FAILED)
 
 
 def forget(run: Run) -> bool:
@@ -180,7 +99,7 @@ def forget(run: Run) -> bool:
         True if it was removed.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_FORGET, [run.entry_id, run.fence])
+        cursor.execute(queries.FORGET, [run.entry_id, run.fence])
         forgotten = cursor.fetchone() is not None
     if not forgotten:
         drop_lease(run)
@@ -196,7 +115,7 @@ def forget_stalled(*, entry_id: int, fence: int) -> bool:
         False if it changed since it was read, or its caller has heard 202.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_FORGET_STALLED, [entry_id, fence])
+        cursor.execute(queries.FORGET_STALLED, [entry_id, fence])
         return cursor.fetchone() is not None
 
 
@@ -237,7 +156,7 @@ def close_by_hand(
     return True
 
 
-def _end(run: Run, changes: str, values: list[Any], outcome: Outcome) -> bool:
+def _end(run: Run, sql: str, values: list[Any], outcome: Outcome) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute(_END_RUN.format(changes=changes), [*values, run.entry_id, run.fence, outcome.value])
+        cursor.execute(sql, [*values, run.entry_id, run.fence, outcome.value])
         return cursor.fetchone() is not None

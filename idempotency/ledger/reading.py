@@ -6,39 +6,15 @@ from typing import Any
 from django.db import connection
 
 from idempotency.conf import config
+from idempotency.ledger import queries
 from idempotency.ledger.identity import Found
-from idempotency.models import LedgerAttempt, LedgerEntry
 from idempotency.response.answers import StoredResponse
-
-_TABLE = LedgerEntry._meta.db_table
-_ATTEMPT = LedgerAttempt._meta.db_table
-
-# not through the model: this is all the SQL of a replay, and the ORM would triple its cost
-COLUMNS = """
-id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data::text,
-response_status, response_headers::text, response_body, body_key_id,
-coalesce(%s - extract(epoch FROM statement_timestamp() - finished_at), 0)::float8
-"""
-FIND = f"SELECT {COLUMNS} FROM {_TABLE} WHERE scope = %s AND key = %s"  # noqa: S608  our own table's name
-_STALLED = f"""
-SELECT {COLUMNS} FROM {_TABLE} JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE starts_with(owner, %s) AND outcome IN ('failed', 'lost')) AS broken,
-        count(*) FILTER (WHERE starts_with(owner, %s)) AS asked,
-        max(ended_at) AS ended_at
-    FROM {_ATTEMPT} WHERE entry_id = {_TABLE}.id
-) AS runs ON true
-WHERE state <> 'finished' AND mode = 'phased' AND handler = ANY(%s) AND broken < %s
-  AND coalesce(lease_until, ended_at)
-      < statement_timestamp() - least(%s * power(2, least(asked, 20)), %s) * interval '1 second'
-  AND id > %s
-ORDER BY id LIMIT %s
-"""  # noqa: S608
 
 
 def find(*, scope: str, key: str) -> Found | None:
     """Find the committed entry of (scope, key)."""
     with connection.cursor() as cursor:
-        cursor.execute(FIND, [config().body_seconds, scope, key])
+        cursor.execute(queries.FIND, [config().body_seconds, scope, key])
         row = cursor.fetchone()
     return None if row is None else found_in(row)
 
@@ -67,12 +43,12 @@ def stalled(
     """
     with connection.cursor() as cursor:
         which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
-        cursor.execute(_STALLED, [config().body_seconds, *which])
+        cursor.execute(queries.STALLED, [config().body_seconds, *which])
         return [found_in(row) for row in cursor.fetchall()]
 
 
 def found_in(row: Any) -> Found:
-    """Read the entry of a row of `COLUMNS`."""
+    """Read the entry of a row of `queries.FIND`."""
     (entry_id, scope, key, fence, state, fingerprint, subject, handler, point, data) = row[:10]
     status, headers, body, body_key_id, fresh_seconds = row[10:]
     answer = None

@@ -9,61 +9,26 @@ from collections import Counter
 from django.db import connection
 
 from idempotency.conf import config
-from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, State
+from idempotency.ledger import queries
+from idempotency.models import LedgerEntry
 from idempotency.request.keys import digest_of
 from idempotency.response import encryption
-
-_ENTRY = LedgerEntry._meta.db_table
-_ATTEMPT = LedgerAttempt._meta.db_table
-_MESSAGE = ConsumedMessage._meta.db_table
-_FINISHED = f"state = '{State.FINISHED.value}'"
-
-_PURGE = f"""
-WITH old AS (
-    SELECT id FROM {_ENTRY}
-    WHERE response_body IS NOT NULL AND {_FINISHED}
-      AND finished_at < statement_timestamp() - %s * interval '1 second'
-    ORDER BY finished_at LIMIT %s FOR UPDATE SKIP LOCKED
-)
-UPDATE {_ENTRY} SET response_body = NULL, body_key_id = '', purged_at = statement_timestamp()
-FROM old WHERE {_ENTRY}.id = old.id
-"""  # noqa: S608  the names in it are our own
-
-# by number: entries are numbered in order, so the oldest are at the beginning of the primary key
-_DROP = f"""
-WITH old AS (
-    SELECT id FROM {_ENTRY}
-    WHERE {_FINISHED} AND finished_at < statement_timestamp() - %s * interval '1 second'
-      AND created_at < statement_timestamp() - %s * interval '1 second'
-    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
-), history AS (
-    DELETE FROM {_ATTEMPT} USING old WHERE entry_id = old.id
-)
-DELETE FROM {_ENTRY} USING old WHERE {_ENTRY}.id = old.id
-"""  # noqa: S608
-
-_DROP_MESSAGES = f"""
-DELETE FROM {_MESSAGE} WHERE id IN (
-    SELECT id FROM {_MESSAGE} WHERE consumed_at < statement_timestamp() - %s * interval '1 second'
-    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
-)
-"""  # noqa: S608
 
 
 def purge_bodies(*, limit: int) -> int:
     """Remove the bytes of up to `limit` answers older than `BODY_SECONDS`; return the count."""
-    return _execute(_PURGE, [config().body_seconds, limit])
+    return _execute(queries.PURGE_BODIES, [config().body_seconds, limit])
 
 
 def drop_tombstones(*, limit: int) -> int:
     """Forget up to `limit` finished keys older than `TOMBSTONE_SECONDS`; return the count."""
     seconds = config().tombstone_seconds
-    return _execute(_DROP, [seconds, seconds, limit])
+    return _execute(queries.DROP_TOMBSTONES, [seconds, seconds, limit])
 
 
 def drop_messages(*, limit: int) -> int:
     """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`; return the count."""
-    return _execute(_DROP_MESSAGES, [config().tombstone_seconds, limit])
+    return _execute(queries.DROP_MESSAGES, [config().tombstone_seconds, limit])
 
 
 def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:

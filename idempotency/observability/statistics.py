@@ -16,14 +16,12 @@ NEWEST_MAX = 50_000  # rows that a chart by the hour reads
 
 ByHour = dict[datetime, dict[str, int]]
 
-_TABLE = LedgerEntry._meta.db_table
-
-_OPEN = f"""
-SELECT CASE WHEN state = '{State.UNCERTAIN.value}' THEN 'uncertain'
+_OPEN = """
+SELECT CASE WHEN state = 'uncertain' THEN 'uncertain'
             WHEN lease_until <= statement_timestamp() THEN 'stalled' ELSE 'running' END AS name,
        count(*), extract(epoch FROM statement_timestamp() - min(created_at))::float8
-FROM {_TABLE} WHERE state <> '{State.FINISHED.value}' GROUP BY name
-"""  # noqa: S608  our own table's name
+FROM idempotency_ledgerentry WHERE state <> 'finished' GROUP BY name
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ It never decides. Flushed, paused, stopped, lagging or lying, the worst it can d
 as the unique constraint of the ledger. With Redis away every function returns at once (`fastpath.attempt`).
 
 Values: ``R<fingerprint hex>:<owner>`` while running; ``F<json>\\n<bytes of the answer>`` when finished. Where
-`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.response.encryption`), and one without a seal is no
-answer: the ledger is asked. Keys carry a hash tag, so that a script's keys share one slot of a Redis Cluster; a
+`BODY_KEYS` is set, the second is sealed as a whole (`idempotency.response.encryption`), and one without a seal is
+no answer: the ledger is asked. Keys carry a hash tag, so that a script's keys share one slot of a Redis Cluster; a
 marker's key is also the channel on which its end is published.
 """
 

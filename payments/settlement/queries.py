@@ -4,7 +4,8 @@ A text never changes and its values are parameters, so a session plans each once
 OFFSET 0: else a plan made while a table was empty would go on reading all of it when it is not.
 """
 
-_READ = """
+# what a payment is, by the number of one of its attempts; with the facts of these identities, wherever they are
+READ_BY_NUMBER = """
 SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
     payment.refunded_minor, payment.reserved_minor,
     (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
@@ -19,12 +20,6 @@ SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.v
             ORDER BY refund.id)
      FROM payments_refund AS refund LEFT JOIN payments_anomaly AS anomaly ON anomaly.id = anomaly_id
      WHERE refund.payment_id = payment.id),
-"""
-
-# what a payment is, by the number of one of its attempts; with the facts of these identities, wherever they are
-READ_BY_NUMBER = (
-    _READ  # noqa: S608  our own texts
-    + """
     (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, fact.kind, attempt_id,
             amount_minor, currency, out_refund_no, paid_txn_id, credited, source))
      FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (merchant, number, kind) CROSS JOIN LATERAL (
@@ -35,10 +30,26 @@ READ_BY_NUMBER = (
 FROM payments_attempt AS named JOIN payments_payment AS payment ON payment.id = named.payment_id
 WHERE named.id = %s AND named.channel = %s
 """
-)
 
-# what a payment is, by its own id
-READ_BY_ID = _READ + " NULL FROM payments_payment AS payment WHERE payment.id = %s"
+# the same by its own id
+READ_BY_ID = """
+SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
+    payment.refunded_minor, payment.reserved_minor,
+    (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
+     FROM payments_attempt WHERE payment_id = payment.id),
+    (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, kind, attempt_id,
+            fact.amount_minor, fact.currency, out_refund_no, paid_txn_id, credited, source) ORDER BY fact.id)
+     FROM payments_attempt AS attempt CROSS JOIN LATERAL (
+         SELECT * FROM payments_observation WHERE attempt_id = attempt.id OFFSET 0
+     ) AS fact WHERE attempt.payment_id = payment.id),
+    (SELECT json_agg(json_build_array(refund.id, attempt_id, refund.amount_minor,
+            coalesce(nullif(anomaly.detail ->> 'currency', ''), payment.currency), status, anomaly_id)
+            ORDER BY refund.id)
+     FROM payments_refund AS refund LEFT JOIN payments_anomaly AS anomaly ON anomaly.id = anomaly_id
+     WHERE refund.payment_id = payment.id),
+    NULL
+FROM payments_payment AS payment WHERE payment.id = %s
+"""
 
 # wait for the payment, and have others wait, by the number of one of its attempts
 LOCK_BY_NUMBER = """
@@ -68,9 +79,15 @@ INSERT INTO payments_observation (channel, merchant, provider_txn_id, kind, atte
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 
-# two lines that add up to zero; without the fact there are none, and the division fails, also beside the COMMIT
-_BOOK = """
-, entry AS (
+# store a fact and book so much of it: two lines that add up to zero. Without the fact there are none, and the
+# division fails, also beside the COMMIT
+STORE_AND_BOOK = """
+WITH fact AS (
+INSERT INTO payments_observation (channel, merchant, provider_txn_id, kind, attempt_id, amount_minor, currency,
+    out_refund_no, paid_txn_id, credited, source, occurred_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    RETURNING id, %s::bigint AS amount_minor, currency
+), entry AS (
     INSERT INTO payments_journalentry (observation_id, kind) SELECT id, %s FROM fact RETURNING id
 ), line AS (
     INSERT INTO payments_journalline (entry_id, account, amount_minor, currency)
@@ -81,16 +98,22 @@ _BOOK = """
 SELECT 2 / count(*) FROM line
 """
 
-# store a fact and book so much of it
-STORE_AND_BOOK = f"WITH fact AS ({STORE} RETURNING id, %s::bigint AS amount_minor, currency){_BOOK}"
-
 # count a stored fact from now on, and book that
-COUNT_AND_BOOK = f"""
+COUNT_AND_BOOK = """
 WITH fact AS (
     UPDATE payments_observation SET credited = true
     WHERE channel = %s AND merchant = %s AND provider_txn_id = %s AND kind = %s
     RETURNING id, amount_minor, currency
-){_BOOK}"""  # noqa: S608
+), entry AS (
+    INSERT INTO payments_journalentry (observation_id, kind) SELECT id, %s FROM fact RETURNING id
+), line AS (
+    INSERT INTO payments_journalline (entry_id, account, amount_minor, currency)
+    SELECT entry.id, side.account, side.sign * fact.amount_minor, fact.currency
+    FROM fact CROSS JOIN entry CROSS JOIN (VALUES (%s, 1), (%s, -1)) AS side (account, sign)
+    RETURNING id
+)
+SELECT 2 / count(*) FROM line
+"""
 
 END_ATTEMPT = (
     "UPDATE payments_attempt SET status = %s, next_query_at = NULL WHERE id = %s AND status = ANY(%s) RETURNING id"

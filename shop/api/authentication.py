@@ -22,12 +22,11 @@ from idempotency.postgres.statements import Statement, instances, send
 
 # columns that permissions and pages read; Django fetches the others (password, names, dates) on demand
 _FIELDS = ["id", "is_superuser", "username", "is_staff", "is_active"]
-_COLUMNS = ", ".join(f'"user"."{name}"' for name in _FIELDS)
 # one table after the other: planning their join would double the cost
-_FIND = f"""
-SELECT {_COLUMNS} FROM "{User._meta.db_table}" AS "user"
-WHERE "user"."id" = (SELECT "user_id" FROM "{Token._meta.db_table}" WHERE "key" = %s)
-"""  # noqa: S608
+_FIND = """
+SELECT id, is_superuser, username, is_staff, is_active FROM auth_user
+WHERE id = (SELECT user_id FROM authtoken_token WHERE key = %s)
+"""
 
 
 class TokenAuthentication(authentication.TokenAuthentication):

@@ -37,19 +37,23 @@ NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
     OrderStatus.REFUNDED: frozenset(),
 }
 
-# by hand: every notification takes it, and the ORM's compiler would be a tenth of the time
-_STEP = f"""
-UPDATE {Order._meta.db_table} SET status = '{{after}}', version = version + 1{{stamp}}
-WHERE id = %s AND status = '{{before}}' RETURNING id
-"""  # noqa: S608  our own table's name
-_STAMPS = {
-    OrderStatus.PAID: ", paid_at = statement_timestamp()",
-    OrderStatus.CLOSED: ", closed_at = statement_timestamp()",
-}
+# by hand: every notification takes one, and the ORM's compiler would be a tenth of the time
+_PAY = """
+UPDATE shop_order SET status = 'paid', version = version + 1, paid_at = statement_timestamp()
+WHERE id = %s AND status = 'pending' RETURNING id
+"""
+_CLOSE = """
+UPDATE shop_order SET status = 'closed', version = version + 1, closed_at = statement_timestamp()
+WHERE id = %s AND status = 'pending' RETURNING id
+"""
+_REFUND = """
+UPDATE shop_order SET status = 'refunded', version = version + 1
+WHERE id = %s AND status = 'paid' RETURNING id
+"""
 _STEPS = {
-    (before, after): _STEP.format(before=before.value, after=after.value, stamp=_STAMPS.get(after, ""))
-    for before, steps in NEXT.items()
-    for after in steps
+    (OrderStatus.PENDING, OrderStatus.PAID): _PAY,
+    (OrderStatus.PENDING, OrderStatus.CLOSED): _CLOSE,
+    (OrderStatus.PAID, OrderStatus.REFUNDED): _REFUND,
 }
 
 # called with ``order_id`` after the commit that closed an order; `shop.apps` adds the sales' part
