@@ -18,7 +18,7 @@ exception               what is known                                    what ma
 `NotificationMalformed` the bytes cannot be read, signed or not          400 to the sender
 ======================= ================================================ =================================
 
-`PaymentRefused` and its children are business refusals of `payments.attempts.services`; each carries the `code`
+`PaymentRefused` and its children are business refusals of `payments.attempts`; each carries the `code`
 that the API answers with.
 """
 

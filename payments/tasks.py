@@ -7,7 +7,7 @@ from procrastinate import JobContext, RetryStrategy
 from procrastinate.contrib.django import app
 from procrastinate.jobs import Job
 
-from payments.attempts import certificates, services
+from payments.attempts import certificates, closing
 from payments.errors import ProviderError
 from payments.reconciliation import bills, reconcile
 from payments.refunds import steps as refunds
@@ -50,7 +50,7 @@ def look_again(attempt_id: str) -> None:
     Args:
         attempt_id: 32 hexadecimal characters.
     """
-    services.look_again(UUID(hex=attempt_id))
+    closing.look_again(UUID(hex=attempt_id))
 
 
 @app.periodic(cron="*/5 * * * *")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from payments.attempts import services
+from payments.attempts import calling
 from payments.channels import configured as channels
 from payments.errors import ProviderError
 from payments.providers.wechat.client import WeChatPay
@@ -23,7 +23,7 @@ def refresh() -> int:
 
     Transaction: NONE may be open.
     """
-    services.must_be_outside_transactions()
+    calling.must_be_outside_transactions()
     provider = channels.current().get("wechat")
     if not isinstance(provider, WeChatPay):
         return 0

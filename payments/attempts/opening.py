@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from payments.attempts import services
+from payments.attempts import calling
 from payments.errors import ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
 from payments.providers.base import NEEDED, NOBODY, Payer, PayMethod, Provider
@@ -50,7 +50,7 @@ def open_attempt(
     """
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("open_attempt needs a transaction")
-    found = services.provider(channel)
+    found = calling.provider(channel)
     if currency not in found.currencies:
         raise ChannelUnavailable(f"This payment channel takes no {currency}.")
     chosen = _chosen(found, method)
@@ -88,7 +88,7 @@ def live_attempt(*, order_id: UUID, channel: str, method: PayMethod | None) -> A
     Raises:
         ChannelUnavailable, MethodUnavailable: as `open_attempt`.
     """
-    chosen = _chosen(services.provider(channel), method)
+    chosen = _chosen(calling.provider(channel), method)
     ways = Attempt.objects.filter(payment__order_id=order_id, channel=channel, method=chosen.value)
     return ways.filter(status__in=_LIVE).first()
 

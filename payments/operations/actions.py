@@ -15,7 +15,7 @@ from django.contrib.auth import get_user_model
 from django.db import models, transaction
 
 from idempotency.postgres.availability import database_is_away
-from payments.attempts import services
+from payments.attempts import calling, closing
 from payments.display import refund_money
 from payments.errors import (
     ChannelOff,
@@ -149,7 +149,7 @@ def refund(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reason
 
     Transaction: NONE may be open.
     """
-    services.must_be_outside_transactions()
+    calling.must_be_outside_transactions()
     with transaction.atomic():
         # concurrent duplicates queue here, so the second finds the first one's row
         Payment.objects.select_for_update(no_key=True).get(pk=payment.pk)
@@ -234,7 +234,7 @@ def _reserve(payment: Payment, *, refund_id: UUID, amount_minor: int, shown_reas
 
 def _ask_attempt(attempt: Attempt) -> tuple[bool, str]:
     name = _trade(attempt)
-    fine, trouble = _called(lambda: services.query_attempt(attempt.pk), channel=attempt.channel)
+    fine, trouble = _called(lambda: closing.query_attempt(attempt.pk), channel=attempt.channel)
     if not fine:
         return False, f"{name}: {trouble}; nothing changed."
     attempt.refresh_from_db(fields=["status"])

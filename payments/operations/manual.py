@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from idempotency.admin.labels import utc
-from payments.attempts import services
+from payments.attempts import calling, closing
 from payments.display import money, refund_money
 from payments.errors import ChannelOff
 from payments.models import Attempt, Observation, Payment, Refund
@@ -43,7 +43,7 @@ def why_manual(row: Attempt | Refund) -> str:
         raise NotDecidable(f"Nothing changed: {named(row)} is over ({row.get_status_display()}).")
     attempt = attempt_of(row)
     try:
-        provider = services.provider_of(attempt)
+        provider = calling.provider_of(attempt)
     except ChannelOff:
         return "the channel is not configured here"
     if provider.merchant != attempt.merchant:
@@ -56,7 +56,7 @@ def why_manual(row: Attempt | Refund) -> str:
 def why_not_ended(row: Attempt | Refund) -> str:
     """Return the reason why money may still move, as a sentence; empty if it cannot."""
     if isinstance(row, Attempt):
-        until = row.expires_at + services.LOOK_AGAIN
+        until = row.expires_at + closing.LOOK_AGAIN
         if row.submitted_at is None or until <= timezone.now():
             return ""
         return f"{named(row)} can be paid until {utc(until)} UTC; until then it cannot be recorded as never paid."

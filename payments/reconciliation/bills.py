@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from payments.attempts import services
+from payments.attempts import calling
 from payments.channels import configured as channels
 from payments.errors import ProviderError
 from payments.models import BillComparison, Difference
@@ -69,8 +69,8 @@ def compare(*, channel: str, day: date) -> BillComparison:
 
     Transaction: NONE may be open.
     """
-    services.must_be_outside_transactions()
-    provider = services.provider(channel)
+    calling.must_be_outside_transactions()
+    provider = calling.provider(channel)
     lines = provider.bill(day=day)
     known = by_identity(provider, lines)
     for line in lines:

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from idempotency.ids import new_id
 from idempotency.locks import Lock
-from payments.attempts import services
+from payments.attempts import closing, submission
 from payments.channels.sharing import give_back, shared
 from payments.errors import PaymentRefused, ProviderError, ProviderRejected
 from payments.models import Attempt, Refund
@@ -125,16 +125,16 @@ def _run_until_none_is_due(limit: int) -> int:
 def _ask_attempt(attempt_id: UUID) -> bool:
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
     if attempt.payment.paid_minor or attempt.expires_at <= timezone.now():
-        services.close_attempt(attempt_id)  # it must not be paid any more; not every provider ends it by itself
+        closing.close_attempt(attempt_id)  # it must not be paid any more; not every provider ends it by itself
     elif attempt.status == AttemptStatus.UNCERTAIN:
         try:
-            services.submit_attempt(attempt_id)  # asks first, then continues under the same number
+            submission.submit_attempt(attempt_id)  # asks first, then continues under the same number
         except ProviderRejected as error:
             log.warning("attempt %s: refused: %s", attempt.out_trade_no, error)
         attempt.refresh_from_db(fields=["status"])
         return attempt.status != AttemptStatus.UNCERTAIN
     else:
-        services.query_attempt(attempt_id)
+        closing.query_attempt(attempt_id)
     return True
 
 

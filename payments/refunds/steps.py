@@ -19,7 +19,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from idempotency.ids import new_id
-from payments.attempts import asking, services
+from payments.attempts import asking, calling
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
 from payments.models import Observation, Payment, Refund
 from payments.providers.answers import follow_up, must_match
@@ -99,7 +99,7 @@ def submit_refund(refund_id: UUID, *, by_shopper: bool = False) -> Refund:
 
     Transaction: NONE may be open. May run any number of times.
     """
-    services.must_be_outside_transactions()
+    calling.must_be_outside_transactions()
     # by the database's clock: what is compared here was written by other processes
     refund = Refund.objects.select_related("attempt", "anomaly").annotate(now=Now()).get(pk=refund_id)
     if refund.status not in _OPEN:
@@ -187,7 +187,7 @@ def _asked_or_requested(refund: Refund, *, began: datetime, by_shopper: bool) ->
     Args:
         began: when this request begins; the compare-and-set on `submitted_at` lets one process make it.
     """
-    channel, charged, before = services.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
+    channel, charged, before = calling.provider_of(refund.attempt), charge_of(refund), refund.submitted_at
     result: RefundResult | None = RefundResult(status=AtProvider.NOT_FOUND)
     if before is not None:
         ask = partial(_ask, channel, refund, charged)

@@ -16,7 +16,7 @@ from prometheus_client import Counter
 from idempotency.postgres.availability import database_is_away
 from idempotency.postgres.statements import DIVISION_BY_ZERO, send
 from idempotency.postgres.unit import UnitOfWork
-from payments.attempts import services
+from payments.attempts import calling
 from payments.errors import ChannelUnavailable, NotificationMalformed, SignatureInvalid
 from payments.models import Notification
 from payments.providers.base import Notice
@@ -128,7 +128,7 @@ def _verified(channel: str, headers: dict[str, str], body: bytes) -> Notice:
     try:
         if len(body) > MAX_BODY_BYTES:
             raise NotificationMalformed("larger than any notification")
-        return services.provider(channel).read_notification(headers=headers, body=body, now=datetime.now(UTC))
+        return calling.provider(channel).read_notification(headers=headers, body=body, now=datetime.now(UTC))
     except (SignatureInvalid, NotificationMalformed, ChannelUnavailable) as error:
         REFUSED.labels(channel, type(error).__name__).inc()
         log.warning("%s notification refused: %s", channel, error)
@@ -238,7 +238,7 @@ def _number_of(notice: Notice) -> str:
 
 def _read_again(row: Notification) -> Notice:
     """Read a stored notification with today's code and keys, as of the moment when it arrived."""
-    return services.provider(row.channel).read_notification(
+    return calling.provider(row.channel).read_notification(
         headers=row.headers, body=bytes(row.body), now=row.received_at
     )
 

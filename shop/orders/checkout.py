@@ -1,7 +1,7 @@
 """Checkout: from an order to the provider's QR code or page, for API and pages alike.
 
 Commits the intent first (order still payable, our number for the attempt), then calls the provider with no
-transaction open. Never changes money state: `payments.attempts.services` does, by the provider's answers.
+transaction open. Never changes money state: `payments.attempts` does, by the provider's answers.
 """
 
 import logging
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from payments.attempts import asking, services
+from payments.attempts import asking, calling, closing, submission
 from payments.attempts import opening as attempts
 from payments.errors import PaymentRefused, ProviderError
 from payments.models import Attempt, Payment
@@ -82,7 +82,7 @@ def start_payment(
             raise
         return payment
     try:
-        return services.submit_attempt(attempt.id, payer=payer, by_shopper=True)
+        return submission.submit_attempt(attempt.id, payer=payer, by_shopper=True)
     except ProviderError as error:
         log.warning("order %s: %s did not open a payment: %s", order_id.hex, channel, error)
         raise from_provider(error) from error
@@ -113,7 +113,7 @@ def ask_provider(*, order_id: UUID) -> bool | None:
     answers = []
     for attempt_id in list(open_attempts.values_list("id", flat=True)):
         try:
-            if asking.for_shopper(attempt_id, partial(services.query_attempt, attempt_id)) is not None:
+            if asking.for_shopper(attempt_id, partial(closing.query_attempt, attempt_id)) is not None:
                 answers.append(True)
         except ProviderError as error:
             answers.append(False)
@@ -157,7 +157,7 @@ def is_known(subject: str) -> bool:
 def _provider(channel: str) -> Provider | None:
     """Return the channel's provider; None where it is not configured (any more)."""
     try:
-        return services.provider(channel)
+        return calling.provider(channel)
     except PaymentRefused:
         return None
 

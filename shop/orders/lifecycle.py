@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from idempotency.postgres.statements import Statement, send
 from idempotency.postgres.unit import UnitOfWork
-from payments.attempts import services
+from payments.attempts import closing
 from shop import stock
 from shop.errors import OrderNotFound, OrderPaid
 from shop.models import Order, OrderItem, OrderStatus
@@ -164,8 +164,8 @@ def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:
     # a shopper's repeat does not put the timer off
     again = not first and (waiting.exists() if by_shopper else waiting.update(closing_at=now))
     if first or again:
-        result = services.close_payment(order_id=order_id, by_shopper=by_shopper and not first)
-        if result in {services.CloseResult.CLOSED, services.CloseResult.NONE}:
+        result = closing.close_payment(order_id=order_id, by_shopper=by_shopper and not first)
+        if result in {closing.CloseResult.CLOSED, closing.CloseResult.NONE}:
             with transaction.atomic():
                 _close_here(order_id=order_id)
     return OrderStatus(Order.objects.values_list("status", flat=True).get(pk=order_id))

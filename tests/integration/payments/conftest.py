@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from payments.attempts import opening as attempts
-from payments.attempts import services
+from payments.attempts import submission
 from payments.channels import configured
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
@@ -133,7 +133,7 @@ def provider(settings: Any, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider
 
     monkeypatch.setattr(made, "refund", refund)
     monkeypatch.setattr(made, "query_refund", query_refund)
-    monkeypatch.setattr("payments.attempts.services.provider", {"wechat": made}.__getitem__)
+    monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": made}.__getitem__)
     return made
 
 
@@ -158,7 +158,7 @@ def opened(order: Order, channel: str = "wechat", method: PayMethod | None = Non
 
 @pytest.fixture
 def paid_payment(attempt: Attempt, provider: ScriptedProvider) -> Payment:
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     fold(provider.pay(attempt.out_trade_no), source="notification")
     return Payment.objects.get()
 

@@ -87,5 +87,5 @@ def channels(settings: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise ChannelUnavailable
         return providers[channel]
 
-    monkeypatch.setattr("payments.attempts.services.provider", provider)
+    monkeypatch.setattr("payments.attempts.calling.provider", provider)
     return providers

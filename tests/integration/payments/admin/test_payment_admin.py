@@ -20,7 +20,7 @@ from idempotency.admin.labels import utc
 from idempotency.ids import new_id
 from payments import display
 from payments.admin import dashboard
-from payments.attempts import services
+from payments.attempts import closing
 from payments.channels import configured
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import (
@@ -97,7 +97,7 @@ class Answering(ScriptedProvider):
 @pytest.fixture
 def bank(channels: None, monkeypatch: pytest.MonkeyPatch) -> Answering:
     made = Answering("wechat", failing=frozenset({"query", "refund", "query_refund"}))
-    monkeypatch.setattr("payments.attempts.services.provider", {"wechat": made}.__getitem__)
+    monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": made}.__getitem__)
     return made
 
 
@@ -836,7 +836,7 @@ class TestProcessingAgain:
             def read_notification(self, **given: Any) -> Any:
                 raise NotificationMalformed("no resource in it")
 
-        monkeypatch.setattr("payments.attempts.services.provider", {"wechat": Unreading("wechat")}.__getitem__)
+        monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": Unreading("wechat")}.__getitem__)
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
         assert told == "It cannot be read (no resource in it); nothing changed."
 
@@ -897,7 +897,7 @@ class TestAProcessThatEndsInBetween:
         self, admin_client: Client, open_attempt: OpenAttempt, bank: Answering, ends_after: Callable[..., None]
     ) -> None:
         attempt, bank.trade = open_attempt(), TradeStatus.PAID
-        ends_after(services, "query_attempt")
+        ends_after(closing, "query_attempt")
         with pytest.raises(KeyboardInterrupt):
             admin_client.post(page(attempt.payment, "ask"), {"reason": "shopper called"})
         assert payment_of(attempt).paid_minor == 1990

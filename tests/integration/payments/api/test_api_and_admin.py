@@ -69,7 +69,7 @@ class Teller(ScriptedProvider):
 @pytest.fixture
 def teller(payment: Payment, monkeypatch: pytest.MonkeyPatch) -> Teller:
     made = Teller(payment)
-    monkeypatch.setattr("payments.attempts.services.provider", {"wechat": made}.__getitem__)
+    monkeypatch.setattr("payments.attempts.calling.provider", {"wechat": made}.__getitem__)
     return made
 
 

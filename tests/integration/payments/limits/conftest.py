@@ -9,7 +9,7 @@ import redis
 from django.db import connections
 from prometheus_client import Counter
 
-from payments.attempts import services
+from payments.attempts import calling
 from payments.channels import configured
 from payments.models import Attempt
 from payments.providers.base import Provider
@@ -39,7 +39,7 @@ def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
 
 @pytest.fixture
 def wechat(channels: None) -> Provider:
-    return services.provider("wechat")
+    return calling.provider("wechat")
 
 
 @pytest.fixture(params=["gone", "hanging"])

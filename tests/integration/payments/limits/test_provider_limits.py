@@ -9,7 +9,7 @@ from django.db import connection
 
 from idempotency.locks.engine.hub import tagged
 from idempotency.observability import metrics
-from payments.attempts import services
+from payments.attempts import calling, closing, submission
 from payments.channels import limits
 from payments.channels.sharing import UNSHARED
 from payments.errors import NoRoom, OutcomeUnknown, ProviderUnavailable
@@ -51,7 +51,7 @@ def test_each_channel_has_permits_of_its_own(
     desk.arrived(1)
     trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
     company.answer = alipay_says("alipay.trade.query", trade)
-    assert ask(services.provider("alipay")) is TradeStatus.PENDING
+    assert ask(calling.provider("alipay")) is TradeStatus.PENDING
     desk.let_go(1)
     assert first.result() is TradeStatus.PENDING
 
@@ -120,14 +120,14 @@ def test_an_attempt_that_found_no_room_goes_on_under_its_number(
     Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
     ask(wechat)  # takes the only place
     with pytest.raises(ProviderUnavailable):
-        services.submit_attempt(attempt.pk)
+        submission.submit_attempt(attempt.pk)
     assert len(company.asked) == 1
     attempt.refresh_from_db()
     assert attempt.status == "created"
     settings.PROVIDER_CALLS_PER_SECOND = 3
     trade = {"trade_state": "NOTPAY", "out_trade_no": attempt.out_trade_no}
     company.answer = signed({**trade, "code_url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"})
-    services.submit_attempt(attempt.pk)
+    submission.submit_attempt(attempt.pk)
     attempt.refresh_from_db()
     assert (attempt.status, attempt.next_action_url) == ("pending", "weixin://wxpay/bizpayurl?pr=p4lpSuKzz")
 
@@ -161,7 +161,7 @@ def test_no_transaction_is_open_while_one_waits(
 ) -> None:
     settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 30
     attempt = open_attempt()
-    calls = [Background(lambda: services.query_attempt(attempt.pk).status) for _ in range(2)]
+    calls = [Background(lambda: closing.query_attempt(attempt.pk).status) for _ in range(2)]
     desk.arrived(1)
     until(lambda: waiting(redis_server) == 1, "one waits")
     with connection.cursor() as cursor:
@@ -245,6 +245,6 @@ def test_a_page_payment_makes_no_call_and_takes_no_room(
 ) -> None:
     attempt = open_attempt("alipay", status="created")
     Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
-    services.submit_attempt(attempt.pk)
+    submission.submit_attempt(attempt.pk)
     assert not company.asked
     assert not redis_server.keys("*provider*")

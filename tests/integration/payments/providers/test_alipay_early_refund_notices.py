@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from payments.attempts import opening as attempts
-from payments.attempts import services
+from payments.attempts import submission
 from payments.channels import configured
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import RefundResult
@@ -61,7 +61,7 @@ def paid(transactional_db: None, alipay: Any, sandbox: Sandbox, listener: Listen
             description="Mug",
             expires_at=timezone.now() + timedelta(minutes=30),
         )
-    services.submit_attempt(attempt.pk)
+    submission.submit_attempt(attempt.pk)
     opened(alipay, attempt.out_trade_no, notify_url=listener.url)
     sandbox.pay(attempt.out_trade_no)
     deliver(listener)

@@ -16,8 +16,8 @@ from django.utils import timezone
 from procrastinate.contrib.django import app
 
 from payments import tasks
+from payments.attempts import closing, submission
 from payments.attempts import opening as attempts
-from payments.attempts import services
 from payments.errors import (
     ChannelUnavailable,
     OrderAlreadyPaid,
@@ -68,7 +68,7 @@ def test_opening_again_is_the_same_attempt_and_a_paid_order_gets_none(
     order = new_order()
     first = opened(order)
     assert opened(order) == first
-    services.submit_attempt(first.id)
+    submission.submit_attempt(first.id)
     fold(provider.pay(first.out_trade_no), source="query")
     with pytest.raises(OrderAlreadyPaid):
         opened(order)
@@ -76,9 +76,9 @@ def test_opening_again_is_the_same_attempt_and_a_paid_order_gets_none(
 
 def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
     calls: list[Callable[[], Any]] = [
-        lambda: services.submit_attempt(attempt.id),
-        lambda: services.query_attempt(attempt.id),
-        lambda: services.close_payment(order_id=attempt.payment.order_id),
+        lambda: submission.submit_attempt(attempt.id),
+        lambda: closing.query_attempt(attempt.id),
+        lambda: closing.close_payment(order_id=attempt.payment.order_id),
         lambda: refunds.submit_refund(uuid4()),
     ]
     for call in calls:
@@ -88,7 +88,7 @@ def test_no_provider_is_called_inside_a_transaction(attempt: Attempt) -> None:
 
 def test_submitting_opens_once_and_is_done_then(attempt: Attempt, provider: ScriptedProvider) -> None:
     for _ in range(2):
-        assert services.submit_attempt(attempt.id).status == "pending"
+        assert submission.submit_attempt(attempt.id).status == "pending"
     attempt.refresh_from_db()
     assert (attempt.status, attempt.next_action_type, called(provider)) == ("pending", "qr_code", ["create"])
 
@@ -97,11 +97,11 @@ def test_an_unknown_outcome_is_asked_for_and_resumed_under_the_same_number(
     attempt: Attempt, provider: ScriptedProvider
 ) -> None:
     provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
-    assert services.submit_attempt(attempt.id).status == "uncertain"
+    assert submission.submit_attempt(attempt.id).status == "uncertain"
     provider.failing = frozenset({"query"})
-    assert services.submit_attempt(attempt.id).status == "uncertain"
+    assert submission.submit_attempt(attempt.id).status == "uncertain"
     provider.failing = frozenset()
-    assert services.submit_attempt(attempt.id).status == "pending"
+    assert submission.submit_attempt(attempt.id).status == "pending"
     assert {number for _, number in provider.calls} == {attempt.out_trade_no}
     assert called(provider) == ["create", "query", "query", "create"]
 
@@ -110,7 +110,7 @@ def test_an_attempt_that_was_paid_meanwhile_is_found_by_asking(
     attempt: Attempt, provider: ScriptedProvider
 ) -> None:
     provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     provider.failing = frozenset()
     provider.create(
         out_trade_no=attempt.out_trade_no,
@@ -122,7 +122,7 @@ def test_an_attempt_that_was_paid_meanwhile_is_found_by_asking(
         expires_at=attempt.expires_at,
     )
     provider.pay(attempt.out_trade_no)
-    assert services.submit_attempt(attempt.id).status == "succeeded"
+    assert submission.submit_attempt(attempt.id).status == "succeeded"
 
 
 def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
@@ -130,7 +130,7 @@ def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
 ) -> None:
     provider.failing, provider.failure = frozenset({"create"}), ProviderRejected("PARAM_ERROR", "no")
     with pytest.raises(ProviderRejected):
-        services.submit_attempt(attempt.id)
+        submission.submit_attempt(attempt.id)
     attempt.refresh_from_db()
     assert (attempt.status, attempt.message) == ("failed", "PARAM_ERROR: no")
     assert attempt.payment.status == "pending"
@@ -142,9 +142,9 @@ def test_a_provider_out_of_reach_leaves_the_attempt_to_be_submitted_again(
 ) -> None:
     provider.failing, provider.failure = frozenset({"create"}), ProviderUnavailable("refused")
     with pytest.raises(ProviderUnavailable):
-        services.submit_attempt(attempt.id)
+        submission.submit_attempt(attempt.id)
     provider.failing = frozenset()
-    assert services.submit_attempt(attempt.id).status == "pending"
+    assert submission.submit_attempt(attempt.id).status == "pending"
 
 
 def test_opened_after_it_was_closed_is_closed_again(
@@ -153,11 +153,11 @@ def test_opened_after_it_was_closed_is_closed_again(
     original = provider.create
 
     def closed_meanwhile(**arguments: Any) -> Any:
-        services.close_payment(order_id=attempt.payment.order_id)
+        closing.close_payment(order_id=attempt.payment.order_id)
         return original(**arguments)
 
     monkeypatch.setattr(provider, "create", closed_meanwhile)
-    assert services.submit_attempt(attempt.id).status == "closed"
+    assert submission.submit_attempt(attempt.id).status == "closed"
     assert called(provider) == ["close", "create", "close"]
     assert provider.trades[attempt.out_trade_no].status is TradeStatus.CLOSED
 
@@ -171,12 +171,12 @@ def test_opened_after_it_was_closed_is_closed_in_the_end(
     original = provider.create
 
     def closed_meanwhile(**arguments: Any) -> Any:
-        services.close_payment(order_id=attempt.payment.order_id)
+        closing.close_payment(order_id=attempt.payment.order_id)
         provider.failing, provider.failure = frozenset({"close"}), failure
         return original(**arguments)
 
     monkeypatch.setattr(provider, "create", closed_meanwhile)
-    assert services.submit_attempt(attempt.id).status == "closed"
+    assert submission.submit_attempt(attempt.id).status == "closed"
     assert len(looks_again_at(attempt)) == 1
     provider.failing = frozenset()
     provider.trades[attempt.out_trade_no].status = TradeStatus.PENDING
@@ -185,21 +185,21 @@ def test_opened_after_it_was_closed_is_closed_in_the_end(
 
 
 def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provider: ScriptedProvider) -> None:
-    services.close_payment(order_id=attempt.payment.order_id)
-    assert services.submit_attempt(attempt.id).status == "closed"
-    assert services.query_attempt(attempt.id).status == "closed"
+    closing.close_payment(order_id=attempt.payment.order_id)
+    assert submission.submit_attempt(attempt.id).status == "closed"
+    assert closing.query_attempt(attempt.id).status == "closed"
     assert called(provider) == ["close"]
 
 
 def test_closing_in_all_its_endings(attempt: Attempt, provider: ScriptedProvider) -> None:
     order_id = attempt.payment.order_id
-    assert services.close_payment(order_id=uuid4()) is services.CloseResult.NONE
-    services.submit_attempt(attempt.id)
+    assert closing.close_payment(order_id=uuid4()) is closing.CloseResult.NONE
+    submission.submit_attempt(attempt.id)
     provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
-    assert services.close_payment(order_id=order_id) is services.CloseResult.UNCERTAIN
+    assert closing.close_payment(order_id=order_id) is closing.CloseResult.UNCERTAIN
     provider.failing = frozenset()
     provider.pay(attempt.out_trade_no)
-    assert services.close_payment(order_id=order_id) is services.CloseResult.PAID
+    assert closing.close_payment(order_id=order_id) is closing.CloseResult.PAID
     assert Payment.objects.get().status == "succeeded"
 
 
@@ -217,7 +217,7 @@ def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
     attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by chaos (seed 21203): at Alipay a trade begins when the shopper arrives, which may be after the close."""
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     begun = provider.trades.pop(attempt.out_trade_no)  # the shopper has the link, and has not arrived
     original = provider.close
     monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
@@ -226,7 +226,7 @@ def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
     provider.trades[attempt.out_trade_no] = begun
     provider.pay(attempt.out_trade_no)  # and no callback ever comes
     assert reconcile.run_due() == 0
-    assert looks_again_at(attempt) == [attempt.expires_at + services.LOOK_AGAIN]
+    assert looks_again_at(attempt) == [attempt.expires_at + closing.LOOK_AGAIN]
     tasks.look_again(attempt_id=attempt.out_trade_no)
     assert Anomaly.objects.get().kind == "paid_after_close"
     assert Refund.objects.get().amount_minor == 1990
@@ -235,15 +235,15 @@ def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
 def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
     attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     begun = provider.trades.pop(attempt.out_trade_no)
-    services.close_attempt(attempt.id)
+    closing.close_attempt(attempt.id)
     provider.trades[attempt.out_trade_no] = begun  # he logs in, and has not paid yet
     provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
     with pytest.raises(OutcomeUnknown):  # so that the queue comes again
-        services.look_again(attempt.id)
+        closing.look_again(attempt.id)
     provider.failing = frozenset()
-    services.look_again(attempt.id)
+    closing.look_again(attempt.id)
     assert called(provider)[-1] == "close"
     assert provider.query(out_trade_no=attempt.out_trade_no).status is TradeStatus.CLOSED
 
@@ -273,13 +273,13 @@ def test_what_a_killed_worker_was_doing_is_taken_up(attempt: Attempt, task: str)
 def test_what_its_provider_has_closed_or_nobody_can_pay_any_more_is_not_asked_about_again(
     attempt: Attempt, provider: ScriptedProvider, new_order: Callable[[], Order], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services.submit_attempt(attempt.id)
-    services.close_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
+    closing.close_attempt(attempt.id)
     late = opened(new_order())
-    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now() - services.LOOK_AGAIN)
+    Attempt.objects.filter(pk=late.pk).update(expires_at=timezone.now() - closing.LOOK_AGAIN)
     original = provider.close
     monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
-    services.close_attempt(late.id)
+    closing.close_attempt(late.id)
     assert (looks_again_at(attempt), looks_again_at(late)) == ([], [])
 
 
@@ -414,7 +414,7 @@ def due_now() -> None:
 
 
 def test_the_timer_finds_what_no_callback_told(attempt: Attempt, provider: ScriptedProvider) -> None:
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     assert reconcile.run_due() == 0
     due_now()
     provider.pay(attempt.out_trade_no)
@@ -426,7 +426,7 @@ def test_the_timer_finds_what_no_callback_told(attempt: Attempt, provider: Scrip
 
 def test_the_timer_asks_ever_more_rarely(attempt: Attempt, provider: ScriptedProvider) -> None:
     assert [delay_seconds(count) for count in (0, 1, 2, 8, 9, 500)] == [10, 20, 40, 2560, 3600, 3600]
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     due_now()
     reconcile.run_due()
     attempt.refresh_from_db()
@@ -437,7 +437,7 @@ def test_the_timer_asks_ever_more_rarely(attempt: Attempt, provider: ScriptedPro
 
 def test_the_timer_resolves_an_uncertain_attempt(attempt: Attempt, provider: ScriptedProvider) -> None:
     provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     provider.failing = frozenset()
     due_now()
     reconcile.run_due()
@@ -449,7 +449,7 @@ def test_one_that_fails_does_not_stop_the_others(
 ) -> None:
     opened_ones = [opened(new_order()) for _ in range(3)]
     for one in opened_ones:
-        services.submit_attempt(one.id)
+        submission.submit_attempt(one.id)
         provider.pay(one.out_trade_no)
     failures = [RuntimeError("a fault"), OutcomeUnknown("no answer")]
     original = provider.query
@@ -480,7 +480,7 @@ def test_refunds_are_asked_for_by_the_timer_and_the_task(
 def test_the_command_tells_its_progress(
     attempt: Attempt, provider: ScriptedProvider, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    services.submit_attempt(attempt.id)
+    submission.submit_attempt(attempt.id)
     due_now()
     call_command("reconcile", limit=5)
     assert "asked about 1" in capsys.readouterr().out
@@ -493,7 +493,7 @@ def test_the_command_asks_about_what_is_open_and_not_due_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     waiting = opened(new_order())
-    services.submit_attempt(waiting.id)
+    submission.submit_attempt(waiting.id)
     refund = request(paid_payment, 500)
     provider.pay(waiting.out_trade_no)
 
@@ -514,7 +514,7 @@ def test_the_command_fails_where_nobody_answers_and_bounds_attempts_and_refunds_
     lost = opened(new_order())
     provider.failing = frozenset({"create", "query", "refund"})
     provider.failure = OutcomeUnknown("timed out")
-    services.submit_attempt(lost.id)
+    submission.submit_attempt(lost.id)
     request(paid_payment, 500)
     due_now()
     with pytest.raises(CommandError, match="asked about 1, without an answer for 1"):

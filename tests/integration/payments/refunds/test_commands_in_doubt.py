@@ -21,7 +21,7 @@ from rest_framework.test import APIClient
 
 from idempotency.ids import new_id
 from idempotency.models import LedgerEntry
-from payments.attempts import services
+from payments.attempts import calling, closing, submission
 from payments.channels import configured, limits
 from payments.errors import (
     OutcomeUnknown,
@@ -174,7 +174,7 @@ def script(
     made: list[Script] = []
 
     def of(channel: str) -> Script:
-        made.append(Script(company, services.provider(channel), settings, monkeypatch))
+        made.append(Script(company, calling.provider(channel), settings, monkeypatch))
         return made[-1]
 
     yield of
@@ -272,7 +272,7 @@ UNHEARD_OF = Case(
 )
 CASES = [*cases(), UNHEARD_OF]
 COMMANDS: dict[str, Callable[[Provider, Attempt], object]] = {
-    "create": lambda provider, attempt: services._create(provider, attempt, NOBODY),
+    "create": lambda provider, attempt: submission._create(provider, attempt, NOBODY),
     "close": lambda provider, attempt: provider.close(out_trade_no=attempt.out_trade_no, reference="pi_1"),
     "refund": lambda provider, attempt: provider.refund(
         out_trade_no=attempt.out_trade_no,
@@ -342,12 +342,12 @@ def test_an_attempt_in_doubt_stays_open_and_is_asked_about(
     attempt, acts = prepared(open_attempt, case.channel), script(case.channel)
     acts.play(*steps_of(case, attempt))
     if case.place == "again":
-        assert services.submit_attempt(attempt.id).status == "uncertain"
+        assert submission.submit_attempt(attempt.id).status == "uncertain"
     if case.expected is OutcomeUnknown:
-        assert services.submit_attempt(attempt.id).status == "uncertain"
+        assert submission.submit_attempt(attempt.id).status == "uncertain"
     else:
         with pytest.raises(case.expected):
-            services.submit_attempt(attempt.id)
+            submission.submit_attempt(attempt.id)
     attempt.refresh_from_db()
     unknown = {ProviderUnavailable: "created", OutcomeUnknown: "uncertain", ProviderRejected: "failed"}
     assert attempt.status == unknown[case.expected]
@@ -359,7 +359,7 @@ def test_a_closing_in_doubt_leaves_the_attempt_open(
 ) -> None:
     attempt, acts = prepared(open_attempt, case.channel, status="pending", reference="pi_1"), script(case.channel)
     acts.play(*steps_of(case, attempt))
-    assert services.close_payment(order_id=attempt.payment.order_id) is services.CloseResult.UNCERTAIN
+    assert closing.close_payment(order_id=attempt.payment.order_id) is closing.CloseResult.UNCERTAIN
     attempt.refresh_from_db()
     assert attempt.status == "pending"
 
@@ -401,7 +401,7 @@ def test_a_refused_repeat_ends_no_attempt_that_may_have_been_opened(
     }
     acts.play("hung up", unknown[channel], next(iter(REFUSED[channel].values()))())
     for _ in range(2):
-        assert services.submit_attempt(attempt.id).status == "uncertain"
+        assert submission.submit_attempt(attempt.id).status == "uncertain"
     attempt.refresh_from_db()
     assert (acts.steps, attempt.status) == ([], "uncertain")
 
@@ -415,7 +415,7 @@ def test_a_refused_renewal_is_asked_about_and_ends_nothing(
     acts, refused = script(channel), next(iter(REFUSED[channel].values()))
     acts.play(refused(), refused())
     with pytest.raises(OutcomeUnknown):
-        services.submit_attempt(attempt.id)
+        submission.submit_attempt(attempt.id)
     attempt.refresh_from_db()
     assert (acts.steps, attempt.status) == ([], "pending")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from payments.attempts import services
+from payments.attempts import closing
 from payments.errors import OutcomeUnknown
 from payments.models import Anomaly, Attempt, Observation, Refund
 from payments.refunds import steps as refunds
@@ -120,7 +120,7 @@ def test_the_end_of_another_trade_does_not_close_ours(
     for before in ([], not_closed(attempt)):
         acts.play(*before, ended())
         with pytest.raises(OutcomeUnknown):
-            (services.close_attempt if before else services.query_attempt)(attempt.id)
+            (closing.close_attempt if before else closing.query_attempt)(attempt.id)
         attempt.refresh_from_db()
         assert (attempt.status, acts.steps, Observation.objects.count()) == ("pending", [], 0)
     assert Attempt.objects.get().is_live

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from rest_framework.test import APIClient
 
-from payments.attempts import services
+from payments.attempts import submission
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import Fact
@@ -47,15 +47,15 @@ def test_a_refused_question_does_not_fail_the_attempt(attempt: Attempt, banks: d
     """A failed attempt would free the shopper to pay by a second number while the first may still be paid."""
     bank = banks["wechat"]
     bank.late_failures["create"] = OutcomeUnknown("no answer")
-    assert services.submit_attempt(attempt.id).status == "uncertain"
+    assert submission.submit_attempt(attempt.id).status == "uncertain"
     bank.failures["query"] = TOO_MANY
 
-    assert services.submit_attempt(attempt.id).status == "uncertain"
+    assert submission.submit_attempt(attempt.id).status == "uncertain"
 
     attempt.refresh_from_db()
     assert (attempt.status, bank.calls) == ("uncertain", ["create", "query"])
     del bank.failures["query"]
-    assert services.submit_attempt(attempt.id).status == "pending"
+    assert submission.submit_attempt(attempt.id).status == "pending"
 
 
 def test_a_refused_question_keeps_the_refund_reserved(bought: Attempt, banks: dict[str, Bank]) -> None:

@@ -1,4 +1,4 @@
-"""Opening, asking about and closing payment attempts.
+"""Open attempts at their providers.
 
 Every function that calls a provider commits what it is about to do under our own number, calls with no transaction
 and no row lock, and commits what the provider said. So wherever the process dies, the number is known, and asking
@@ -6,89 +6,37 @@ under it is all that is ever needed.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from datetime import timedelta
-from enum import StrEnum
+from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
 from idempotency.postgres.unit import UnitOfWork
-from payments.attempts import asking
-from payments.channels import configured as channels
-from payments.errors import ChannelOff, ChannelUnavailable, NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
+from payments.attempts import asking, calling, closing
+from payments.errors import NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.providers.answers import follow_up
 from payments.providers.base import (
     NEEDED,
     NOBODY,
-    FactKind,
     NextAction,
     Payer,
     PayMethod,
     Provider,
-    Trade,
     TradeStatus,
-    closed_fact,
 )
 from payments.settlement.apply import order_listener
-from payments.settlement.settle import settle, step_attempt
+from payments.settlement.settle import step_attempt
 from payments.states import LIVE_ATTEMPTS, AttemptStatus, attempts_before
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: a payment begun before it has ended by then
-
 _LIVE = [status.value for status in LIVE_ATTEMPTS]
 _UNOPENED = attempts_before(AttemptStatus.PENDING)
-
-
-class CloseResult(StrEnum):
-    """Outcome of `close_payment`."""
-
-    NONE = "none"  # there was no payment
-    CLOSED = "closed"
-    PAID = "paid"
-    UNCERTAIN = "uncertain"  # a provider did not answer: try again
-
-
-def provider(channel: str) -> Provider:
-    """Return the configured provider of `channel`.
-
-    Raises:
-        ChannelUnavailable: it is not configured here.
-    """
-    try:
-        return channels.current()[channel]
-    except KeyError:
-        raise ChannelUnavailable from None
-
-
-def provider_of(attempt: Attempt) -> Provider:
-    """Return the provider at which an attempt was opened, and where its money is.
-
-    Raises:
-        ChannelOff: nothing can be asked until it is on again.
-    """
-    try:
-        return provider(attempt.channel)
-    except ChannelUnavailable:
-        raise ChannelOff(f"the channel {attempt.channel} is not configured here") from None
-
-
-def must_be_outside_transactions() -> None:
-    """Refuse to call a provider inside a transaction: it may take seconds, with our rows locked.
-
-    Raises:
-        RuntimeError: a transaction is open.
-    """
-    if transaction.get_connection().in_atomic_block:
-        raise RuntimeError("a provider must not be called inside a transaction")
 
 
 def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool = False) -> Payment:
@@ -109,7 +57,7 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
     Transaction: NONE may be open. May run any number of times, also at once: the provider opens one trade a
     number. An attempt that may no longer be paid is closed there instead.
     """
-    must_be_outside_transactions()
+    calling.must_be_outside_transactions()
     attempt = Attempt.objects.select_related("payment").get(pk=attempt_id)
     if attempt.status in _UNOPENED:
         return _open(attempt, by_shopper=by_shopper)
@@ -119,7 +67,7 @@ def submit_attempt(attempt_id: UUID, *, payer: Payer = NOBODY, by_shopper: bool 
 
 
 def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
-    channel = provider_of(attempt)
+    channel = calling.provider_of(attempt)
     may_have_left = attempt.submitted_at is not None
     try:
         if may_have_left and (found := _found_open(channel, attempt, by_shopper=by_shopper)) is not None:
@@ -140,7 +88,7 @@ def _open(attempt: Attempt, *, by_shopper: bool) -> Payment:
 
 def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Payment | None:
     """Ask what became of an earlier request; None if the attempt is to be opened now."""
-    ask = partial(_ask, channel, attempt)
+    ask = partial(closing.ask, channel, attempt)
     with follow_up():
         asked = asking.for_shopper(attempt.pk, ask) if by_shopper else ask()
     if asked is None:
@@ -154,73 +102,7 @@ def _found_open(channel: Provider, attempt: Attempt, *, by_shopper: bool) -> Pay
             raise OutcomeUnknown("it was paid to another account")
         return None
     with follow_up():  # a refused closing leaves it open, or as unknown as it was
-        return close_attempt(attempt.pk)
-
-
-def query_attempt(attempt_id: UUID) -> Payment:
-    """Ask the provider what became of the attempt, and settle what it says.
-
-    Raises:
-        ProviderError: no trustworthy answer; nothing changed.
-
-    Transaction: NONE may be open.
-    """
-    return _while_live(attempt_id, _ask)
-
-
-def close_attempt(attempt_id: UUID) -> Payment:
-    """Close the attempt at its provider, and settle what that says: it may have been paid.
-
-    Raises:
-        ProviderError: no trustworthy answer; nothing changed.
-
-    Transaction: NONE may be open.
-    """
-    return _while_live(attempt_id, _close)
-
-
-def look_again(attempt_id: UUID) -> None:
-    """Ask about an attempt whose time is over, even a closed one: it may have been paid by its link.
-
-    Such a payment goes back by policy if the order is closed; mostly a notification has reported it before. A
-    shopper who has begun to pay there and not finished finds it closed.
-
-    Raises:
-        ProviderError: no trustworthy answer; nothing changed.
-
-    Transaction: NONE may be open.
-    """
-    must_be_outside_transactions()
-    attempt = Attempt.objects.get(pk=attempt_id)
-    channel = provider_of(attempt)
-    if _ask(channel, attempt) is TradeStatus.PENDING:
-        _close(channel, attempt)
-
-
-def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
-    """Close every live attempt of the order at its provider, and settle what the providers say.
-
-    Args:
-        order_id: which order.
-        by_shopper: a shopper repeats it: each attempt is closed within `payments.attempts.asking` alone.
-
-    Transaction: NONE may be open. The caller has made sure that no new attempt is opened meanwhile.
-    """
-    must_be_outside_transactions()
-    payment = Payment.objects.filter(order_id=order_id).first()
-    if payment is None:
-        return CloseResult.NONE
-    for attempt in payment.attempts.filter(status__in=_LIVE):
-        close = partial(close_attempt, attempt.pk)
-        try:
-            asking.for_shopper(attempt.pk, close) if by_shopper else close()
-        except ProviderError as error:
-            log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
-    payment.refresh_from_db()
-    if payment.paid_minor:
-        return CloseResult.PAID
-    open_still = payment.attempts.filter(status__in=_LIVE).exists()
-    return CloseResult.UNCERTAIN if open_still else CloseResult.CLOSED
+        return closing.close_attempt(attempt.pk)
 
 
 def _renew(attempt: Attempt, payer: Payer) -> Payment:
@@ -228,12 +110,12 @@ def _renew(attempt: Attempt, payer: Payer) -> Payment:
     needed = NEEDED.get(PayMethod(attempt.method))
     if (needed and not getattr(payer, needed)) or not _may_be_paid(attempt):
         return attempt.payment
-    channel = provider_of(attempt)
+    channel = calling.provider_of(attempt)
     try:
         action = _create(channel, attempt, payer)
     except ProviderRejected:  # paid or closed meanwhile: it is asked which
         with follow_up():
-            return query_attempt(attempt.pk)
+            return closing.query_attempt(attempt.pk)
     return _opened(channel, attempt, action, among=[AttemptStatus.PENDING.value])
 
 
@@ -261,44 +143,6 @@ def _may_be_paid(attempt: Attempt) -> bool:
     if payment.paid_minor or attempt.expires_at <= timezone.now():
         return False
     return order_listener()(order_id=payment.order_id, event="payable", work=UnitOfWork())
-
-
-def _while_live(attempt_id: UUID, tell: Callable[[Provider, Attempt], object]) -> Payment:
-    must_be_outside_transactions()
-    attempt = Attempt.objects.get(pk=attempt_id)
-    if attempt.is_live:
-        tell(provider_of(attempt), attempt)
-    return Payment.objects.get(pk=attempt.payment_id)
-
-
-def _query(channel: Provider, attempt: Attempt) -> Trade:
-    return channel.query(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
-
-
-def _close(channel: Provider, attempt: Attempt) -> None:
-    trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
-    if trade.status is TradeStatus.PAID and not trade.facts:
-        trade = _query(channel, attempt)
-    if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
-        # staged before it counts as closed, so that no crash comes between
-        app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
-    settle(*trade.facts, source="close")
-    paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
-    if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
-        # its number was paid to another account, so it cannot be paid to ours any more
-        ended = closed_fact(
-            channel=attempt.channel,
-            merchant=attempt.merchant,
-            out_trade_no=attempt.out_trade_no,
-            currency=attempt.currency,
-        )
-        settle(ended, source="close")
-
-
-def _ask(channel: Provider, attempt: Attempt) -> TradeStatus:
-    trade = _query(channel, attempt)
-    settle(*trade.facts, source="query")
-    return trade.status
 
 
 def _as_known(attempt: Attempt) -> Payment:
@@ -334,7 +178,7 @@ def _opened(channel: Provider, attempt: Attempt, action: NextAction, *, among: S
         log.warning("attempt %s was opened after it had been closed; closing it again", attempt.out_trade_no)
         attempt.reference = action.reference
         try:
-            _close(channel, attempt)
+            closing.close(channel, attempt)
         except ProviderError as error:  # it counts as closed, so the timer no longer asks about it
             log.warning("attempt %s could not be closed again: %s", attempt.out_trade_no, error)
             app.configure_task("payments.look_again").defer(attempt_id=attempt.out_trade_no)

@@ -1,0 +1,137 @@
+"""Ask about attempts and close them at their providers."""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from uuid import UUID
+
+from django.utils import timezone
+from procrastinate.contrib.django import app
+
+from payments.attempts import asking, providers
+from payments.errors import ProviderError
+from payments.models import Attempt, Payment
+from payments.providers.base import FactKind, Provider, Trade, TradeStatus, closed_fact
+from payments.settlement.settle import settle
+from payments.states import LIVE_ATTEMPTS
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = timedelta(seconds=30)  # after an attempt's end: a payment begun before it has ended by then
+
+_LIVE = [status.value for status in LIVE_ATTEMPTS]
+
+
+class CloseResult(StrEnum):
+    """Outcome of `close_payment`."""
+
+    NONE = "none"  # there was no payment
+    CLOSED = "closed"
+    PAID = "paid"
+    UNCERTAIN = "uncertain"  # a provider did not answer: try again
+
+
+def query_attempt(attempt_id: UUID) -> Payment:
+    """Ask the provider what became of the attempt, and settle what it says.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    return _while_live(attempt_id, ask)
+
+
+def close_attempt(attempt_id: UUID) -> Payment:
+    """Close the attempt at its provider, and settle what that says: it may have been paid.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    return _while_live(attempt_id, close)
+
+
+def look_again(attempt_id: UUID) -> None:
+    """Ask about an attempt whose time is over, even a closed one: it may have been paid by its link.
+
+    Such a payment goes back by policy if the order is closed; mostly a notification has reported it before. A
+    shopper who has begun to pay there and not finished finds it closed.
+
+    Raises:
+        ProviderError: no trustworthy answer; nothing changed.
+
+    Transaction: NONE may be open.
+    """
+    providers.must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    channel = providers.provider_of(attempt)
+    if ask(channel, attempt) is TradeStatus.PENDING:
+        close(channel, attempt)
+
+
+def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
+    """Close every live attempt of the order at its provider, and settle what the providers say.
+
+    Args:
+        order_id: which order.
+        by_shopper: a shopper repeats it: each attempt is closed within `payments.attempts.asking` alone.
+
+    Transaction: NONE may be open. The caller has made sure that no new attempt is opened meanwhile.
+    """
+    providers.must_be_outside_transactions()
+    payment = Payment.objects.filter(order_id=order_id).first()
+    if payment is None:
+        return CloseResult.NONE
+    for attempt in payment.attempts.filter(status__in=_LIVE):
+        closing = partial(close_attempt, attempt.pk)
+        try:
+            asking.for_shopper(attempt.pk, closing) if by_shopper else closing()
+        except ProviderError as error:
+            log.warning("attempt %s could not be closed: %s", attempt.out_trade_no, error)
+    payment.refresh_from_db()
+    if payment.paid_minor:
+        return CloseResult.PAID
+    open_still = payment.attempts.filter(status__in=_LIVE).exists()
+    return CloseResult.UNCERTAIN if open_still else CloseResult.CLOSED
+
+
+def _while_live(attempt_id: UUID, tell: Callable[[Provider, Attempt], object]) -> Payment:
+    providers.must_be_outside_transactions()
+    attempt = Attempt.objects.get(pk=attempt_id)
+    if attempt.is_live:
+        tell(providers.provider_of(attempt), attempt)
+    return Payment.objects.get(pk=attempt.payment_id)
+
+
+def _query(channel: Provider, attempt: Attempt) -> Trade:
+    return channel.query(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+
+
+def close(channel: Provider, attempt: Attempt) -> None:
+    trade = channel.close(out_trade_no=attempt.out_trade_no, reference=attempt.reference)
+    if trade.status is TradeStatus.PAID and not trade.facts:
+        trade = _query(channel, attempt)
+    if trade.may_yet_begin and (then := attempt.expires_at + LOOK_AGAIN) > timezone.now():
+        # staged before it counts as closed, so that no crash comes between
+        app.configure_task("payments.look_again", schedule_at=then).defer(attempt_id=attempt.out_trade_no)
+    settle(*trade.facts, source="close")
+    paid_to = {fact.merchant for fact in trade.facts if fact.kind is FactKind.PAID}
+    if paid_to and attempt.merchant == channel.merchant and attempt.merchant not in paid_to:
+        # its number was paid to another account, so it cannot be paid to ours any more
+        ended = closed_fact(
+            channel=attempt.channel,
+            merchant=attempt.merchant,
+            out_trade_no=attempt.out_trade_no,
+            currency=attempt.currency,
+        )
+        settle(ended, source="close")
+
+
+def ask(channel: Provider, attempt: Attempt) -> TradeStatus:
+    trade = _query(channel, attempt)
+    settle(*trade.facts, source="query")
+    return trade.status
