@@ -153,9 +153,9 @@ def main(arguments: list[str]) -> int:
         case ["check"]:
             every = needed(metadata.metadata(PROJECT).get_all("Provides-Extra") or ())
             installed = {name: metadata.version(name) for name in every.keys() - NOT_PINNED}
-            told = faults(installed, pins((ROOT / "constraints.txt").read_text()))
-            sys.stderr.writelines(f"{line}\n" for line in told)
-            return 1 if told else 0
+            found = faults(installed, pins((ROOT / "constraints.txt").read_text()))
+            sys.stderr.writelines(f"{line}\n" for line in found)
+            return 1 if found else 0
         case ["lock", path]:
             Path(path).write_text(lock(IN_PRODUCTION))
             return 0

@@ -20,4 +20,4 @@ logger_class = "shop.platform.weblog.Logger"  # a JSON object a line
 accesslog = None  # the shop's own log has a line for what matters, with the request's id
 control_socket_disable = True
 forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
-forwarder_headers = ""  # no header becomes SCRIPT_NAME or PATH_INFO, whoever sends it
+forwarder_headers = ""  # no header becomes SCRIPT_NAME or PATH_INFO, from any sender

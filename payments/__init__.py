@@ -1,0 +1,59 @@
+"""Payments at WeChat Pay, Alipay and Stripe: one payment an order, settled from facts, reconciled with bills.
+
+The public names. They are imported on first use, so that naming the app in `INSTALLED_APPS` needs no Django yet;
+everything else is private.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from payments.attempts.closing import CloseResult, close_payment, query_attempt
+    from payments.attempts.opening import open_attempt
+    from payments.attempts.submission import submit_attempt
+    from payments.errors import OutcomeUnknown, PaymentRefused, ProviderError
+    from payments.providers.base import Fact, Provider
+    from payments.refunds.steps import request_refund, submit_refund
+    from payments.settlement.settle import settle
+    from payments.states import AttemptStatus, PaymentStatus, RefundStatus
+
+__all__ = [
+    "AttemptStatus",
+    "CloseResult",
+    "Fact",
+    "OutcomeUnknown",
+    "PaymentRefused",
+    "PaymentStatus",
+    "Provider",
+    "ProviderError",
+    "RefundStatus",
+    "close_payment",
+    "open_attempt",
+    "query_attempt",
+    "request_refund",
+    "settle",
+    "submit_attempt",
+    "submit_refund",
+]
+
+_HOMES = {
+    "attempts.closing": ["CloseResult", "close_payment", "query_attempt"],
+    "attempts.opening": ["open_attempt"],
+    "attempts.submission": ["submit_attempt"],
+    "errors": ["OutcomeUnknown", "PaymentRefused", "ProviderError"],
+    "providers.base": ["Fact", "Provider"],
+    "refunds.steps": ["request_refund", "submit_refund"],
+    "settlement.settle": ["settle"],
+    "states": ["AttemptStatus", "PaymentStatus", "RefundStatus"],
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -45,7 +45,7 @@ class Mail:
 
     A waiter is expected from before each time that it asks the server, so that no reply overtakes it, and an
     earlier message rings no bell. A message is a hint to look, or a grant. When messages may have been lost,
-    every waiter is told to look, even before it hangs its bell. A bell hangs until it rings.
+    every waiter is made to look, even before it hangs its bell. A bell hangs until it rings.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from payments.attempts import asking, providers
+from payments.attempts import asking, calling
 from payments.errors import ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.base import FactKind, Provider, Trade, TradeStatus, closed_fact
@@ -66,9 +66,9 @@ def look_again(attempt_id: UUID) -> None:
 
     Transaction: NONE may be open.
     """
-    providers.must_be_outside_transactions()
+    calling.must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)
-    channel = providers.provider_of(attempt)
+    channel = calling.provider_of(attempt)
     if ask(channel, attempt) is TradeStatus.PENDING:
         close(channel, attempt)
 
@@ -82,7 +82,7 @@ def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
 
     Transaction: NONE may be open. The caller has made sure that no new attempt is opened meanwhile.
     """
-    providers.must_be_outside_transactions()
+    calling.must_be_outside_transactions()
     payment = Payment.objects.filter(order_id=order_id).first()
     if payment is None:
         return CloseResult.NONE
@@ -99,11 +99,11 @@ def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
     return CloseResult.UNCERTAIN if open_still else CloseResult.CLOSED
 
 
-def _while_live(attempt_id: UUID, tell: Callable[[Provider, Attempt], object]) -> Payment:
-    providers.must_be_outside_transactions()
+def _while_live(attempt_id: UUID, call: Callable[[Provider, Attempt], object]) -> Payment:
+    calling.must_be_outside_transactions()
     attempt = Attempt.objects.get(pk=attempt_id)
     if attempt.is_live:
-        tell(providers.provider_of(attempt), attempt)
+        call(calling.provider_of(attempt), attempt)
     return Payment.objects.get(pk=attempt.payment_id)
 
 

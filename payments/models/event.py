@@ -1,4 +1,4 @@
-"""What happened to a payment, numbered, for whoever acts on it afterwards."""
+"""Ordered events of a payment, for handlers that act on them afterwards."""
 
 from django.db import models
 from django.db.models import Q

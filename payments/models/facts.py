@@ -1,4 +1,4 @@
-"""What providers told: observed facts, raw notifications, and what a person should look at."""
+"""Facts that providers reported, raw notifications, and anomalies for a person to look at."""
 
 from django.db import models
 from django.db.models import Q
@@ -11,7 +11,7 @@ from payments.states import AnomalyKind
 
 
 class Observation(models.Model):
-    """A fact about money at a provider, kept once, whoever told it and however often.
+    """A fact about money at a provider, stored once, from any source and however often.
 
     Its unique constraint is what makes ten copies of a notification one credit.
     """
@@ -25,10 +25,14 @@ class Observation(models.Model):
     currency = models.CharField(max_length=3)
     out_refund_no = models.CharField(max_length=64, blank=True)
     paid_txn_id = models.CharField(
-        max_length=64, blank=True, default="", db_default="", help_text="of a refund: the charge it is of, if told"
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="of a refund: the charge it takes back, if named",
     )
     credited = models.BooleanField(default=False, help_text="counts towards the payment's totals")
-    source = models.CharField(max_length=32, help_text="who told us first")
+    source = models.CharField(max_length=32, help_text="how we learned it first")
     occurred_at = models.DateTimeField(null=True)
     observed_at = models.DateTimeField(db_default=Now())
 
@@ -52,7 +56,7 @@ class Notification(models.Model):
         """What became of it; a row without a final verdict is processed again when its next copy arrives."""
 
         APPLIED = "applied", "applied"
-        DUPLICATE = "duplicate", "told nothing new"
+        DUPLICATE = "duplicate", "said nothing new"
         HELD = "held", "came early, waits for its payment"
         QUARANTINED = "quarantined", "an id that we know with other content"
         ANOMALY = "anomaly", "anomaly"
@@ -102,7 +106,7 @@ class Anomaly(models.Model):
         MERCHANT_MISMATCH = AnomalyKind.MERCHANT_MISMATCH, "paid to another merchant"
         PAID_AFTER_CLOSE = AnomalyKind.PAID_AFTER_CLOSE, "paid after the order was closed"
         PAID_TWICE = AnomalyKind.PAID_TWICE, "paid by a second channel"
-        CONTENT_CHANGED = AnomalyKind.CONTENT_CHANGED, "told again with other content"
+        CONTENT_CHANGED = AnomalyKind.CONTENT_CHANGED, "reported again with other content"
         REFUND_EXCEEDS_PAID = AnomalyKind.REFUND_EXCEEDS_PAID, "refunded more than was paid"
         REFUND_FAILED = AnomalyKind.REFUND_FAILED, "a refund was refused"
         NOTIFICATION_FAILED = AnomalyKind.NOTIFICATION_FAILED, "a notification could not be processed"

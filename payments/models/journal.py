@@ -10,7 +10,7 @@ from payments.models.facts import Observation
 class JournalEntry(models.Model):
     """One movement of money, of one observed fact. Its lines add up to zero in each currency.
 
-    The unique (observation, kind) is what makes a fact move money once in the books, whoever folds it.
+    The unique (observation, kind) is what makes a fact move money once in the books, however often it is settled.
     """
 
     class Kind(models.TextChoices):

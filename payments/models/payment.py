@@ -42,7 +42,7 @@ class Payment(models.Model):
         permissions = [
             ("query_payment", "Can ask the provider about a payment"),
             ("refund_payment", "Can refund a payment"),
-            ("tell_outcome", "Can tell what became of a payment or refund"),
+            ("tell_outcome", "Can record what became of a payment or refund"),
         ]
         constraints = (
             models.CheckConstraint(condition=Q(amount_minor__gt=0), name="payment_amount_is_positive"),

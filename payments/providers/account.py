@@ -80,7 +80,7 @@ class Account:
         return chosen
 
     def _must_match(self, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
-        must_match(self.channel, asked=asked, told=answer)
+        must_match(self.channel, asked=asked, answer=answer)
 
     def _closed_fact(self, out_trade_no: str) -> Fact:
         return closed_fact(channel=self.channel, merchant=self.merchant, out_trade_no=out_trade_no)

@@ -17,23 +17,23 @@ MISMATCHED = Counter(
 )
 
 
-def must_match(channel: str, *, asked: Mapping[str, object], told: Mapping[str, object]) -> None:
+def must_match(channel: str, *, asked: Mapping[str, object], answer: Mapping[str, object]) -> None:
     """Compare each member of `asked` with the answer's, which must be there.
 
     A genuine answer may be about another trade; this check keeps it from becoming a fact about ours.
 
     Args:
         asked: what the call is about, such as our number, amount and currency.
-        told: the same members of the answer.
+        answer: the same members of the answer.
 
     Raises:
         OutcomeUnknown: they differ; counted and logged.
     """
-    wrong = [name for name, value in asked.items() if told.get(name) != value]
+    wrong = [name for name, value in asked.items() if answer.get(name) != value]
     if not wrong:
         return
     MISMATCHED.labels(channel).inc()
-    differences = "; ".join(f"{name} is {told.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
+    differences = "; ".join(f"{name} is {answer.get(name)!r:.80}, not {asked[name]!r}" for name in wrong)
     log.error("An answer of %s is not about what was asked: %s", channel, differences)
     raise OutcomeUnknown(f"the answer is not about what was asked: {differences}")
 

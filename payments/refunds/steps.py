@@ -251,8 +251,8 @@ def _must_match(result: RefundResult, refund: Refund, charged: Observation) -> N
     """Compare an answer with our refund, for a question names no amount; raises OutcomeUnknown."""
     asked = {"amount_minor": refund.amount_minor, "currency": charged.currency}
     for fact in result.facts:
-        told = {"amount_minor": fact.amount_minor, "currency": fact.currency}
-        must_match(refund.attempt.channel, asked=asked, told=told)
+        answer = {"amount_minor": fact.amount_minor, "currency": fact.currency}
+        must_match(refund.attempt.channel, asked=asked, answer=answer)
 
 
 def _refused(refund: Refund, *, began: datetime, before: datetime | None, message: str) -> Refund:

@@ -52,8 +52,8 @@ def settle_on(
         UnexpectedRows, IntegrityError: now or when `work` is sent: the payment has changed since `state` was read.
     """
     decisions, outcomes, now = list[Decision](), list[Outcome](), state
-    for told in facts:
-        for fact in facts_of(told):
+    for reported in facts:
+        for fact in facts_of(reported):
             decision = decide(now, fact, source=source)
             if now is not None and OrderEvent.PAID in decision.order_events:
                 _lock(work, state, is_locked=is_locked)

@@ -13,8 +13,8 @@ account                   its balance
 
 The database keeps it (migration 0003): an entry adds up to zero when its transaction commits, nothing is changed
 or deleted, and a fact is booked once. Money that went to another merchant's account never was ours and is not
-booked. What an operator told before its provider did is booked as he told it, and then what the provider's amount
-differs by.
+booked. What an operator recorded before its provider reported it is booked as recorded, and then what the
+provider's amount differs by.
 """
 
 from typing import Any

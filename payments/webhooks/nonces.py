@@ -1,6 +1,6 @@
 """Nonces of handled notifications, remembered for their replay window. They decide nothing but a metric.
 
-They tell a copy that the provider signed again from the very bytes that somebody on the way sent again.
+They distinguish a copy that the provider signed again from the very bytes that somebody on the way sent again.
 """
 
 import contextvars

@@ -117,7 +117,7 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
 
 
 def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
-    """What the payments app tells inside the transaction that settles it (setting `PAYMENT_ORDER_LISTENER`).
+    """Take a step of the order inside the transaction that settles its payment (`PAYMENT_ORDER_LISTENER`).
 
     It is called before the payment's row and the fact are written, and looks at neither.
 
@@ -140,7 +140,7 @@ def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
         return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}
     work.flush()
     if event == "refunded":
-        # a refund told before its payment implies the payment
+        # a refund that arrives before its payment implies the payment
         _step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)
         _step(order_id=order_id, before=OrderStatus.PAID, after=OrderStatus.REFUNDED)
         return _status(order_id) is not None

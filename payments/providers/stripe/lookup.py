@@ -125,7 +125,7 @@ class Lookup:
         wanted = {"expand": ["latest_charge"]}
         with answered():
             intent: Document = self._v1.payment_intents.retrieve(reference, as_any(wanted)).to_dict()
-            must_match(CHANNEL, asked={"id": reference, "out_trade_no": out_trade_no}, told=about(intent))
+            must_match(CHANNEL, asked={"id": reference, "out_trade_no": out_trade_no}, answer=about(intent))
             text_of(intent, "status")
         return intent
 
@@ -135,7 +135,7 @@ class Lookup:
         with answered():
             found = self._v1.payment_intents.search(as_any(wanted)).to_dict()["data"]
             for intent in found:
-                must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, told=about(intent))
+                must_match(CHANNEL, asked={"out_trade_no": out_trade_no}, answer=about(intent))
             # one, unless our metadata was copied by hand; then the one that moved money counts
             return max(found, key=lambda intent: bool(intent["status"] == "succeeded"), default=None)
 

@@ -268,7 +268,7 @@ def test_an_operator_sees_it_in_the_admin(browser: Browser, shop: RunningShop, p
     expect(operator.locator("body")).to_contain_text("TRADE_SUCCESS")
     operator.goto(f"/admin/payments/notification/?q={number}")
     # applied, unless the question that the return page asked was answered before it came
-    expect(operator.locator("#result_list .field-verdict")).to_have_text(re.compile("applied|told nothing new"))
+    expect(operator.locator("#result_list .field-verdict")).to_have_text(re.compile("applied|said nothing new"))
     operator.goto("/admin/idempotency/ledgerentry/")
     expect(operator.locator("#result_list")).to_contain_text("finished")
     operator.context.close()

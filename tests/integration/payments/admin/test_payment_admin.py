@@ -417,7 +417,7 @@ class TestTimeline:
         fold(paid(attempt, amount_minor=7), source="query")  # the same fact with other content
         told = shown(admin_client, page(payment))
         assert Anomaly.objects.get().payment is None
-        assert "anomaly: told again with other content" in told
+        assert "anomaly: reported again with other content" in told
         assert page(Anomaly.objects.get()) in told
 
     def test_a_failed_notification_and_its_anomaly_are_alarming(

@@ -1,0 +1,30 @@
+"""What the apps export can be imported, is documented, and needs nothing but the name."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("app", ["idempotency", "payments"])
+def test_every_public_name_is_there_and_documented(app: str) -> None:
+    module = importlib.import_module(app)
+    assert sorted(module.__all__) == list(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name).__doc__, name
+        assert name in dir(module)
+
+
+@pytest.mark.parametrize("app", ["idempotency", "payments"])
+def test_an_unknown_name_is_an_attribute_error(app: str) -> None:
+    module = importlib.import_module(app)
+    with pytest.raises(AttributeError, match="nothing_of_this_name"):
+        _ = module.nothing_of_this_name
+
+
+@pytest.mark.parametrize("app", ["idempotency", "payments"])
+def test_the_app_is_named_without_starting_django(app: str) -> None:
+    """`INSTALLED_APPS` imports the package before any model may be."""
+    code = f"import {app}, sys; sys.exit('django' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
