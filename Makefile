@@ -57,7 +57,7 @@ test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder
 	@failed=; \
 	part() { name=$$1; shift; $(PY) -m pytest $(PARALLEL) "$$@" $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
 	part measured $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED); \
-	part unmeasured $(BY_FILE) $(UNMEASURED); \
+	part unmeasured -n 3 $(BY_FILE) $(UNMEASURED); \
 	part protocol tests/system/protocol; \
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 endif

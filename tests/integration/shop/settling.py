@@ -1,6 +1,9 @@
 """Handing a provider's fact over, as a callback or the timer does."""
 
+from typing import Any
 from uuid import UUID
+
+from django.conf import settings
 
 from idempotency.postgres.unit import UnitOfWork
 from payments.models import Attempt
@@ -22,3 +25,8 @@ def number_of(order_id: str, channel: str) -> str:
 def on_payment(*, order_id: UUID, event: str) -> bool:
     """Have the order take a step as a settlement does."""
     return lifecycle.on_payment(order_id=order_id, event=event, work=UnitOfWork())
+
+
+def keyed(redis_there: bool) -> dict[str, Any]:
+    """Settings of the shop's keys, with Redis or on the ledger alone."""
+    return settings.IDEMPOTENCY | ({} if redis_there else {"REDIS_ALIAS": None})

@@ -66,6 +66,7 @@ def till(
     settings.PUBLIC_URL = live_server.url
     settings.PROVIDER_CALLS_PER_SECOND = 1000  # time passes faster here than where the limit was chosen
     monkeypatch.setattr(channels, "current", lambda: providers)
+    settings.PAYMENT_CHANNELS = {name: {} for name in providers}
     sandbox_of_money.reset_faults()
     Product.objects.create(sku="mug", name="Mug", picture="mug", price_minor=PRICE_MINOR, stock=MUGS)
     till = Till(sandbox_of_money, User.objects.create_user("ann", password="ann"))

@@ -27,7 +27,7 @@ from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from shop.orders import lifecycle
 from shop.sales import gate
 from tests.integration.shop.conftest import Caller
-from tests.integration.shop.settling import number_of, on_payment, settle
+from tests.integration.shop.settling import keyed, number_of, on_payment, settle
 from tests.running import until
 from tests.system.stores.conftest import use
 from tests.system.stores.stores import STORES, Store
@@ -60,7 +60,7 @@ def buyers(transactional_db: None) -> list[Caller]:
 
 @pytest.fixture(params=["Redis", "no Redis"])
 def either(request: pytest.FixtureRequest) -> Iterator[None]:
-    with override_settings(IDEMPOTENCY={} if request.param == "Redis" else {"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY=keyed(request.param == "Redis")):
         yield
 
 
@@ -386,7 +386,7 @@ class TestRedisIsNotTheJudge:
     def test_a_close_that_redis_did_not_hear_of(self, buyers: list[Caller], demo: User, sale: FlashSale) -> None:
         FlashSale.objects.update(units=1)
         order = buy_directly(demo)
-        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):  # away while it closes
+        with override_settings(IDEMPOTENCY=keyed(False)):  # away while it closes
             lifecycle.cancel(order_id=order.pk, user_id=demo.pk)
         assert codes([buyers[0].post(PATH, key="k")]) == ["sold_out"]
         assert tasks.sweep_flash_sales(timestamp=0) == 1
@@ -486,7 +486,7 @@ class TestLooking:
         assert (second.left, second.units, second.arrivals) == (UNITS, UNITS, 0)
 
     def test_without_redis_the_database_tells(self, sale: FlashSale, demo: User) -> None:
-        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        with override_settings(IDEMPOTENCY=keyed(False)):
             buy_directly(demo)
             found = flashsale.look(sku="sneaker", user_id=demo.pk)
         assert (found.phase, found.left, found.units, found.bought) == (
@@ -497,7 +497,7 @@ class TestLooking:
         )
         Product.objects.update(stock=1)  # the shelf has less than the sale was to sell
         flashsale.forget()
-        with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
+        with override_settings(IDEMPOTENCY=keyed(False)):
             assert flashsale.look(sku="sneaker", user_id=None).left == 1
 
     def test_what_was_read_before_a_change_is_kept_for_nobody(self) -> None:

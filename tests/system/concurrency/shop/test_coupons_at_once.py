@@ -19,6 +19,7 @@ from shop.errors import NoneLeft
 from shop.models import Campaign, Coupon
 from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
+from tests.integration.shop.settling import keyed
 from tests.running import RunningShop, until
 from tests.system.concurrency.shop.crowd import Crowd
 from tests.threads import at_once
@@ -37,7 +38,7 @@ def campaign(transactional_db: None) -> Campaign:
 @pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
 def test_thirty_users_for_twenty_coupons(campaign: Campaign, redis_there: bool) -> None:
     users = [Caller(User.objects.create_user(f"user{number}")) for number in range(30)]
-    with override_settings(IDEMPOTENCY={} if redis_there else {"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY=keyed(redis_there)):
         answers = at_once(*[lambda u=user: u.post(PATH, key="k") for user in users])
 
     assert Counter(answer.status_code for answer in answers) == {201: COUNT, 409: 10}

@@ -28,6 +28,7 @@ from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from shop.orders import lifecycle
 from tests.conftest import a_folder_of_its_own
 from tests.integration.shop.conftest import Caller
+from tests.integration.shop.settling import keyed
 from tests.running import RunningShop, until
 from tests.system.concurrency.shop.crowd import Crowd, open_sale
 from tests.system.crash.conftest import MortalShop, run_shop
@@ -66,7 +67,7 @@ def refusals(answers: list[Any]) -> Counter[str]:
 @pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
 def test_thirty_buyers_for_ten_units(sale: FlashSale, redis_there: bool) -> None:
     crowd = callers(BUYERS)
-    with override_settings(IDEMPOTENCY={} if redis_there else {"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY=keyed(redis_there)):
         answers = at_once(*[lambda c=caller: c.post(PATH, key="k") for caller in crowd])
 
     assert Counter(answer.status_code for answer in answers) == {201: UNITS, 409: BUYERS - UNITS}
@@ -79,7 +80,7 @@ def test_thirty_buyers_for_ten_units(sale: FlashSale, redis_there: bool) -> None
 
 @pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
 def test_one_buyer_with_eight_keys(demo: User, sale: FlashSale, redis_there: bool) -> None:
-    with override_settings(IDEMPOTENCY={} if redis_there else {"REDIS_ALIAS": None}):
+    with override_settings(IDEMPOTENCY=keyed(redis_there)):
         answers = at_once(*[lambda n=n: Caller(demo).post(PATH, key=f"k{n}") for n in range(8)])
 
     assert Counter(answer.status_code for answer in answers) == {201: 1, 409: 7}
