@@ -6,7 +6,7 @@ REST framework authenticate, throttle and check permissions first, also before a
 """
 
 from collections.abc import Callable
-from functools import cache, update_wrapper
+from functools import cache, partial, update_wrapper
 from types import CellType, FunctionType
 from typing import Any
 
@@ -108,10 +108,13 @@ def keyed_form(view: View) -> View | None:
     """
     if hasattr(view, "idempotency_mode") or getattr(view, "idempotency_exempt", False):
         return None
+    if isinstance(view, partial):
+        inner = keyed_form(view.func)
+        return None if inner is None else partial(inner, *view.args, **view.keywords)
     inner = _decorated(view)
-    keyed: View | None = _keyed_alone(view) if inner is None else keyed_form(inner)
     if inner is None:
-        return keyed
+        return _keyed_alone(view)
+    keyed = keyed_form(inner)
     return None if keyed is None else _decorated_again(view, inner, keyed)
 
 
@@ -119,9 +122,6 @@ def _keyed_alone(view: Any) -> Any:
     if getattr(view, "__module__", "").startswith("ninja."):
         raise TypeError(f"{view.__qualname__} is a view of Django Ninja, which knows its caller inside only.")
     if not _is_made_by_as_view(view):
-        if hasattr(view, "cls"):  # its wrapper can be neither copied nor left out: it may be what authorises
-            name = view.cls.__qualname__
-            raise TypeError(f"{name} of Django REST framework is inside a decorator that is no plain function.")
         return keyed_function(view, BY_SETTING)
     if hasattr(view, "cls"):
         from idempotency.drf import keyed_view  # noqa: PLC0415  only where REST framework is installed
@@ -140,13 +140,22 @@ def _decorated(view: View) -> View | None:
     """Return the view inside a decorator; None where there is none, or where it belongs to the view.
 
     Context managers such as `transaction.atomic` belong to it: the protocol needs the outermost transaction.
+
+    Raises:
+        TypeError: the decorator cannot be copied around the keyed view, nor left out: it may be what authorises.
     """
     inner: View | None = getattr(view, "__wrapped__", None)
-    if not isinstance(view, FunctionType) or _is_made_by_as_view(view):
+    if inner is None or _is_made_by_as_view(view):
         return None
-    is_context = view.__globals__.get("__name__") == "contextlib"
-    holds_it = CellType(inner) in (view.__closure__ or ())  # cells are equal if their contents are
-    return inner if holds_it and not is_context else None
+    if not isinstance(view, FunctionType):
+        raise TypeError(f"{inner.__qualname__} is inside a decorator that is no plain function.")
+    if view.__globals__.get("__name__") == "contextlib":
+        return None
+    if CellType(inner) not in (view.__closure__ or ()):  # cells are equal if their contents are
+        raise TypeError(
+            f"{inner.__qualname__} is inside a decorator that does not hold it in a variable of its own."
+        )
+    return inner
 
 
 def _decorated_again(view: Any, inner: View, keyed: View) -> View:

@@ -101,9 +101,15 @@ class PaymentState:
         return next((stored for stored in self.facts if stored.identity == wanted), None)
 
     def attempt_of(self, fact: Fact) -> AttemptRow:
-        """Return the attempt that the fact names."""
-        wanted = as_id(fact.out_trade_no)
-        return next(attempt for attempt in self.attempts if attempt.id == wanted)
+        """Return the attempt that the fact names.
+
+        Raises:
+            LookupError: it is none of this payment's; facts of one settlement are about one number.
+        """
+        for attempt in self.attempts:
+            if attempt.id == as_id(fact.out_trade_no):
+                return attempt
+        raise LookupError(f"{fact.out_trade_no} is no attempt of payment {self.payment.id.hex}")
 
     def of(self, attempt: AttemptRow, kind: FactKind) -> list[FactRow]:
         """List the attempt's facts of that kind."""

@@ -1,5 +1,6 @@
 """One handler behind every kind of view: below `/marked/` under its decorator, below `/named/` without any."""
 
+from functools import partial, wraps
 from typing import Any
 
 from django.contrib.auth.decorators import permission_required
@@ -151,11 +152,33 @@ class Partly(APIView):
         return of_rest_framework(request)
 
 
+class Guard:
+    """A decorator that is an object, and one that hides the view from us: both may be what authorises."""
+
+    def __init__(self, view: Any) -> None:
+        wraps(view)(self)
+        self.view = view
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return guarded(self.view)(request)
+
+
+def hiding(view: Any) -> Any:
+    views_held = [view]
+
+    @wraps(view)
+    def wrapper(request: HttpRequest) -> HttpResponse:
+        return guarded(views_held[0])(request)
+
+    return wrapper
+
+
 MARKED = kinds(views.idempotent, drf.idempotent)
 NAMED = {
     **kinds(same, same),
     "api_view": by_api_view,
     "in a transaction": guarded(transaction.atomic(plain)),
+    "with arguments": partial(guarded(plain)),
 }
 
 urlpatterns = [

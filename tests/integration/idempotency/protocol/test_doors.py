@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
+from idempotency.middleware import keyed_form
 from idempotency.models import LedgerEntry
 from idempotency.redis import marker
 from tests.integration.idempotency.protocol import doors
@@ -183,3 +184,10 @@ def test_other_middlewares_hear_of_what_a_view_raises(named: Callable[[str], Doo
     Reports.seen.clear()
     assert named("function").post(answer="500").status_code == 500
     assert [str(error) for error in Reports.seen] == ["the handler broke"]
+
+
+@pytest.mark.parametrize("decorator", [doors.Guard, doors.hiding])
+def test_a_decorator_that_cannot_be_copied_is_no_door(decorator: Any) -> None:
+    """Around it a replay would be given without asking for permission."""
+    with pytest.raises(TypeError, match="plain is inside a decorator that"):
+        keyed_form(decorator(doors.plain))
