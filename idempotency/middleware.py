@@ -118,7 +118,7 @@ def keyed_form(view: View) -> View | None:
     return None if keyed is None else _decorated_again(view, inner, keyed)
 
 
-def _keyed_alone(view: Any) -> Any:
+def _keyed_alone(view: Any) -> View | None:
     if getattr(view, "__module__", "").startswith("ninja."):
         raise TypeError(f"{view.__qualname__} is a view of Django Ninja, which knows its caller inside only.")
     if not _is_made_by_as_view(view):
@@ -126,9 +126,11 @@ def _keyed_alone(view: Any) -> Any:
     if hasattr(view, "cls"):
         from idempotency.drf import keyed_view  # noqa: PLC0415  only where REST framework is installed
 
-        return keyed_view(view, BY_SETTING)
+        of_rest: View | None = keyed_view(view, BY_SETTING)
+        return of_rest
     cls = keyed_class(view.view_class, BY_SETTING)
-    return None if cls is None else cls.as_view(**view.view_initkwargs)
+    keyed: View | None = None if cls is None else cls.as_view(**view.view_initkwargs)
+    return keyed
 
 
 def _is_made_by_as_view(view: View) -> bool:

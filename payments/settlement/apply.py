@@ -25,8 +25,8 @@ from payments.states import AnomalyKind, AttemptStatus, attempts_before
 class OrderListener(Protocol):
     """The order's side of a settlement, named by `PAYMENT_ORDER_LISTENER`.
 
-    Called inside the settling transaction, before payment and facts are written, so it looks at neither. It sends
-    its own statement through `work`, or calls ``work.flush()`` first: then the payment is locked before the order.
+    Called inside the settling transaction, before payment and facts are written, so it looks at neither. It takes
+    its step by `work.step`, or calls ``work.flush()`` first: then the payment is locked before the order.
     """
 
     def __call__(self, *, order_id: UUID, event: str, work: UnitOfWork) -> bool:
@@ -106,7 +106,7 @@ def _lock(work: UnitOfWork, state: PaymentState | None, *, is_locked: bool) -> N
     Locked, not updated: checkout holds the order and reads the payment; an update here would deadlock with it.
     """
     if state is not None and not is_locked:
-        work.add(Statement(queries.LOCK_UNCHANGED, [state.payment.id, state.payment.version], rows=1))
+        work.add(Statement(queries.LOCK_BY_ID, [state.payment.id]))
 
 
 def _settling(before: PaymentState, payment: PaymentRow) -> Statement:

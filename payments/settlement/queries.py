@@ -60,9 +60,6 @@ FOR NO KEY UPDATE
 # the same by its own id
 LOCK_BY_ID = "SELECT id FROM payments_payment WHERE id = %s FOR NO KEY UPDATE"
 
-# lock a payment that has not changed since it was read; no row where it has
-LOCK_UNCHANGED = "SELECT id FROM payments_payment WHERE id = %s AND version = %s FOR NO KEY UPDATE"
-
 # status and totals, if the payment has neither changed since it was read nor got another attempt
 SETTLE = """
 UPDATE payments_payment SET status = %s, version = %s, paid_minor = %s, refunded_minor = %s, reserved_minor = %s,

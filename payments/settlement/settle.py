@@ -41,12 +41,11 @@ def settle(*facts: Fact, source: str) -> list[Outcome]:
     if not facts:
         return []
 
-    def once(lock: bool) -> list[Outcome]:
+    def once(work: UnitOfWork, lock: bool) -> list[Outcome]:
         state = None if lock else read.state_for(facts)
         with transaction.atomic():
             if lock:
                 state = read.state_for(facts, lock=True)
-            work = UnitOfWork()
             outcomes = settle_on(work, state, facts, source=source, is_locked=lock)
             work.flush(commit=True)
         return outcomes
@@ -87,12 +86,11 @@ def step_attempt(attempt: Attempt, *, among: Sequence[str], status: AttemptStatu
     Transaction: opens its own; goes by the payment's version.
     """
 
-    def once(lock: bool) -> bool:
+    def once(work: UnitOfWork, lock: bool) -> bool:
         with transaction.atomic():
             state = read.state_by_id(attempt.payment_id, lock=lock)
             if not any(one.id == attempt.pk and one.status in among for one in state.attempts):
                 return False
-            work = UnitOfWork()
             record(work, state, [refresh(state.with_attempt(attempt.pk, status))], is_locked=lock)
             work.flush()
             waiting = Attempt.objects.filter(pk=attempt.pk, status__in=among)
@@ -103,17 +101,18 @@ def step_attempt(attempt: Attempt, *, among: Sequence[str], status: AttemptStatu
     return until_settled(once)
 
 
-def until_settled(once: Callable[[bool], T]) -> T:
-    """Call `once` until nobody else was faster: without locks at first, the fourth time with the row locked.
+def until_settled(once: Callable[[UnitOfWork, bool], T]) -> T:
+    """Call `once` until nobody else was faster: optimistic at first, the fourth time with the row locked.
 
     Args:
-        once: takes whether to lock; rolls back and raises `UnexpectedRows` or `IntegrityError` if the payment has
-            changed since it was read.
+        once: takes the unit of work and whether to lock; rolls back and raises `UnexpectedRows` or
+        `IntegrityError` if
+            the payment has changed since it was read, or the order refused a step that was taken for granted.
     """
-    for _ in range(LOSSES_BEFORE_LOCK):
+    for losses in range(LOSSES_BEFORE_LOCK):
         with suppress(UnexpectedRows, IntegrityError):
-            return once(False)
-    return once(True)
+            return once(UnitOfWork(is_optimistic=not losses), False)
+    return once(UnitOfWork(), True)
 
 
 def _needs_transaction() -> None:

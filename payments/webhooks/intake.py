@@ -158,7 +158,7 @@ def _take_in(channel: str, notice: Notice, *, headers: dict[str, str], body: byt
         return Verdict.ANOMALY if for_good else Verdict.ERROR
 
 
-def _apply(received: Received, notice: Notice, lock: bool) -> str:
+def _apply(received: Received, notice: Notice, work: UnitOfWork, lock: bool) -> str:
     """Settle the facts and store the notification with them, unless a copy did; its unique id is the judge."""
     stored, state = _look(received, notice)
     if stored is not None and not _says_the_same(stored, received):
@@ -168,7 +168,6 @@ def _apply(received: Received, notice: Notice, lock: bool) -> str:
     with transaction.atomic():
         if lock and notice.facts:
             state = read.state_for(notice.facts, lock=True)
-        work = UnitOfWork()
         verdict = _settle(work, state, notice, channel=received.channel, is_locked=lock)
         if stored is None:
             work.add(inbox.storing(received, verdict=verdict))

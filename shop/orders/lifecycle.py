@@ -134,7 +134,7 @@ def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
     Transaction: needs the caller's, but for ``payable``. No network, no lock on payments.
     """
     if event == "paid":
-        if work.ask(_to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)):
+        if work.step(_to_step(order_id=order_id, before=OrderStatus.PENDING, after=OrderStatus.PAID)):
             changes.announce(order_id)
             return True
         return _status(order_id) in {OrderStatus.PAID, OrderStatus.REFUNDED}

@@ -92,8 +92,10 @@ HAPPENS: dict[str, Happens] = {
 }
 
 
-# these change nothing that was read: a person has something to look at; the order is asked later anyhow
-NOT_LOST = {"nothing", "it went to another merchant", "the order was closed"}
+NOT_LOST = {
+    "nothing",
+    "it went to another merchant",
+}  # a person has something to look at, and nothing else changed
 
 
 @dataclass
