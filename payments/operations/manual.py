@@ -20,7 +20,7 @@ from payments.operations import actions
 from payments.operations.actions import ATTEMPT_IS, REFUND_IS, NotDecidable, Operator, Result
 from payments.providers.base import Fact, FactKind, closed_fact
 from payments.refunds import steps as refunds
-from payments.settlement.decide import Outcome
+from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle_here
 from payments.settlement.state import BY_HAND
 from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, RefundStatus

@@ -33,7 +33,7 @@ from payments.reconciliation.bill_lines import (
     paired,
     unlisted,
 )
-from payments.settlement.decide import Outcome
+from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
 from payments.settlement.state import as_id
 

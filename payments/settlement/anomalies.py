@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from idempotency.postgres.statements import Statement, send
 from payments.settlement import backoff, queries
-from payments.settlement.decide import Filing
+from payments.settlement.decision import Filing
 from payments.states import REFUNDED_BY_POLICY, AnomalyKind
 
 

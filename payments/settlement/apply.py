@@ -17,7 +17,8 @@ from idempotency.postgres.unit import UnitOfWork
 from payments.display import money
 from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries
-from payments.settlement.decide import Decision, OrderEvent, Outcome, decide, facts_of
+from payments.settlement.decide import decide, facts_of
+from payments.settlement.decision import Decision, OrderEvent, Outcome
 from payments.settlement.state import AttemptRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, attempts_before
 

@@ -25,7 +25,7 @@ from idempotency.postgres.statements import Statement
 from payments.models import JournalEntry, JournalLine
 from payments.providers.base import FactKind
 from payments.settlement import queries
-from payments.settlement.decide import Booking
+from payments.settlement.decision import Booking
 from payments.settlement.state import FactRow
 
 ORDERS, HELD = "orders", "held"

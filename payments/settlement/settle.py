@@ -17,7 +17,8 @@ from payments.models import Attempt
 from payments.providers.base import Fact
 from payments.settlement import read
 from payments.settlement.apply import record, settle_on
-from payments.settlement.decide import Outcome, refresh
+from payments.settlement.decide import refresh
+from payments.settlement.decision import Outcome
 from payments.states import AttemptStatus
 
 T = TypeVar("T")

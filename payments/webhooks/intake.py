@@ -25,7 +25,7 @@ from payments.refunds import steps as refunds
 from payments.settlement import inbox, read
 from payments.settlement.anomalies import file_anomaly
 from payments.settlement.apply import settle_on
-from payments.settlement.decide import Outcome
+from payments.settlement.decision import Outcome
 from payments.settlement.inbox import Received, Stored
 from payments.settlement.settle import until_settled
 from payments.settlement.state import PaymentState

@@ -22,7 +22,7 @@ from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
 from payments.sandbox.alipay import gateway as alipay
 from payments.sandbox.wechat import api as wechat
-from payments.settlement.decide import Outcome
+from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
 from shop.models import Order, Product
 from shop.orders import placing as orders

@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 
 from payments.models import Anomaly, Attempt, JournalLine, Observation, Payment, Refund
 from payments.settlement import anomalies
-from payments.settlement.decide import Outcome
+from payments.settlement.decision import Outcome
 from payments.settlement.settle import rederive, settle_here
 from shop.models import Order
 from tests.integration.payments.conftest import closed, fold, order_of, paid, payment_of, refunded

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payments.providers.base import Fact, FactKind, closed_fact
-from payments.settlement.decide import Booking, Decision, OrderEvent, Outcome, decide, facts_of, refresh
+from payments.settlement.decide import decide, facts_of, refresh
+from payments.settlement.decision import Booking, Decision, OrderEvent, Outcome
 from payments.settlement.state import AttemptRow, FactRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, PaymentStatus, RefundStatus
 

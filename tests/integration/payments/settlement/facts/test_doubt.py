@@ -12,7 +12,7 @@ from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import Fact
 from payments.refunds import steps as refunds
-from payments.settlement.decide import Outcome
+from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
 from tests.integration.payments.settlement.facts.bank import Bank, closed, paid, refunded
 from tests.integration.payments.settlement.facts.conftest import PRICE_MINOR, make_attempt

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from payments.models import Anomaly, Attempt, Observation, Payment, Refund
 from payments.providers.base import Fact
-from payments.settlement.decide import Outcome
+from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle_here
 from shop.models import Order
 from tests.integration.payments.settlement.facts.bank import closed, paid, refunded
