@@ -31,11 +31,10 @@ from payments.providers.base import (
 )
 from payments.settlement.apply import order_listener
 from payments.settlement.settle import step_attempt
-from payments.states import LIVE_ATTEMPTS, AttemptStatus, attempts_before
+from payments.states import AttemptStatus, attempts_before
 
 log = logging.getLogger(__name__)
 
-_LIVE = [status.value for status in LIVE_ATTEMPTS]
 _UNOPENED = attempts_before(AttemptStatus.PENDING)
 
 
