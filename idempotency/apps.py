@@ -10,3 +10,4 @@ class IdempotencyConfig(AppConfig):
     def ready(self) -> None:
         from idempotency import checks  # noqa: F401, PLC0415  registers the system checks
         from idempotency.ledger import checks as database_checks  # noqa: F401, PLC0415
+        from idempotency.postgres import transactions  # noqa: F401, PLC0415  prepares connections

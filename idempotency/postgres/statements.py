@@ -7,14 +7,12 @@ from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connections
 from django.db.models import Model
-from psycopg.pq import TransactionStatus
 
-from idempotency.postgres import prepared
+from idempotency.postgres import prepared, transactions
 from idempotency.postgres.cursors import cursor_of
 
 M = TypeVar("M", bound=Model)
 
-IDLE = TransactionStatus.IDLE
 DIVISION_BY_ZERO = "22012"
 
 
@@ -81,18 +79,10 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
     with database.wrap_database_errors:
         texts = prepared.texts(raw, texts)
     values = [value for statement in statements for value in statement.parameters]
-    begins = _begins_here(database)
-    if begins:
-        # psycopg would send its own BEGIN first, and wait for it; now ours goes with them. It sends Django's
-        # COMMIT or ROLLBACK in either case
-        raw._autocommit = True
-    try:
-        with database.wrap_database_errors:
-            cursor.execute("; ".join(["BEGIN"] * begins + texts + ["COMMIT"] * commit), values)
-    finally:
-        if begins:
-            raw._autocommit = False  # its public setter refuses inside a transaction
-    return _found(getattr(cursor, "cursor", cursor), statements, begins=begins)
+    text = "; ".join([*texts, *["COMMIT"] * commit])
+    with database.wrap_database_errors, transactions.begun_with(database, text):
+        cursor.execute(text, values)
+    return _found(getattr(cursor, "cursor", cursor), statements)
 
 
 def _may_commit(database: Any) -> bool:
@@ -123,26 +113,13 @@ def _failing(statement: Statement) -> str:
     return f"WITH changed AS ({statement.sql}) SELECT 1 / (count(*) = 1)::int FROM changed"  # noqa: S608  our own
 
 
-def _begins_here(database: Any) -> bool:
-    """Return whether the server does not know Django's transaction yet: its BEGIN may be ours.
-
-    psycopg's own BEGIN sets an isolation or access other than the server's default, and is left to it.
-    """
-    raw = database.connection
-    default = raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
-    fresh: bool = database.in_atomic_block and not raw.autocommit and raw.info.transaction_status == IDLE
-    return fresh and default
-
-
 def _run(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
     cursor.execute(statement.sql, statement.parameters)
     return _rows(cursor.cursor, statement)
 
 
-def _found(cursor: Any, statements: Sequence[Statement], *, begins: bool) -> list[list[tuple[Any, ...]]]:
+def _found(cursor: Any, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
     """Return the rows of each, from psycopg's own cursor."""
-    if begins:
-        cursor.nextset()
     found = []
     for statement in statements:
         found.append(_rows(cursor, statement))

@@ -13,6 +13,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency import ledger
 from idempotency.modes import Mode
+from idempotency.postgres import transactions
 from idempotency.protocol.exchange import Exchange
 from idempotency.redis import marker
 from idempotency.response.answers import StoredResponse, Verdict, rendered, verdict_on
@@ -142,6 +143,7 @@ class AtomicExchange(Exchange):
     def _enter(self) -> None:
         self._atomic = transaction.atomic(durable=True)
         self._atomic.__enter__()
+        transactions.defer(connection)
 
     def _commit(self, verdict: Verdict, answer: StoredResponse) -> bool:
         """Commit; False: a duplicate's entry is there and nothing of this run remains."""
@@ -170,6 +172,7 @@ class AtomicExchange(Exchange):
             return
         if not commit:
             transaction.set_rollback(True)
+        transactions.stop(connection)
         atomic.__exit__(None, None, None)
 
 

@@ -191,6 +191,14 @@ def plain(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent()
+def nested(request: HttpRequest) -> HttpResponse:
+    """A third party's view: one row in a transaction of its own."""
+    with transaction.atomic():
+        made = effect("nested")
+    return HttpResponse(f"made {made.pk}", status=201)
+
+
+@idempotent()
 @gzip_page
 def zipped(request: HttpRequest) -> HttpResponse:
     effect("zipped")
@@ -355,6 +363,7 @@ def not_a_response(request: HttpRequest) -> Any:
 urlpatterns = [
     path("things", Things.as_view(), name="things"),
     path("others", Things.as_view(), name="others"),
+    path("nested", csrf_exempt(nested)),
     path("zipped", csrf_exempt(zipped)),
     path("long", csrf_exempt(long)),
     path("upload", csrf_exempt(upload)),

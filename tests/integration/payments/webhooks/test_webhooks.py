@@ -1,10 +1,8 @@
 """docs/contract.md, 3: what is accepted, what is refused, and what each answer leaves behind."""
 
 import json
-import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
@@ -28,6 +26,7 @@ from payments.sandbox.wechat.certificates import encrypted
 from payments.sandbox.wechat.signing import signature_headers
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import CHANNELS, Letter, fold, letter, order_of, payment_of, refunded
+from tests.messages import messages
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
 
@@ -519,7 +518,7 @@ def test_an_amount_that_differs_is_acknowledged_but_never_credited(
     assert (Notification.objects.get().verdict, Anomaly.objects.get().kind) == ("anomaly", "amount_mismatch")
 
 
-def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt, tmp_path: Path) -> None:
+def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt) -> None:
     """Round trips and the statements in each, as libpq sees them; a duplicate ends after the first.
 
     Of a first copy: is it stored, and what is known of its payment; then BEGIN, lock of the payment, step of the
@@ -529,25 +528,11 @@ def test_what_a_first_copy_and_a_duplicate_cost(open_attempt: OpenAttempt, tmp_p
     connection.close()  # where a plan is made inside a transaction, psycopg has sent its BEGIN before
     connection.connect()
     costs = []
-    for nth in range(2):
-        with (tmp_path / str(nth)).open("w+") as traced:
-            connection.connection.pgconn.trace(traced.fileno())
+    for _ in range(2):
+        with messages(connection) as sent:
             note.send()
-            connection.connection.pgconn.untrace()
-            traced.seek(0)
-            costs.append(round_trips(traced.read()))
+        costs.append(sent)
     assert costs == [[2, 9], [2]]
-
-
-def round_trips(traced: str) -> list[int]:
-    """How many statements each message to PostgreSQL had, by libpq's trace of what was sent and answered."""
-    sent: list[int] = []
-    for side, kind in re.findall(r"^[-\d]+ [:.\d]+\t([FB])\t\d+\t(\w+)", traced, re.MULTILINE):
-        if side == "F":
-            sent.append(0)
-        elif kind == "CommandComplete":
-            sent[-1] += 1
-    return sent
 
 
 @pytest.mark.parametrize("channel", CHANNELS)

@@ -1,0 +1,232 @@
+"""Transaction control that travels with the next statement, in place of a round trip of its own.
+
+Inside a transaction that `defer` is called for, Django's ``SAVEPOINT`` and ``RELEASE SAVEPOINT`` wait, and go in
+front of the next statement in one message, as ``BEGIN`` does in front of the first. A savepoint without a
+statement after it is never sent; one that is set before the first statement is BEGIN itself. ``ROLLBACK TO`` is
+sent at once.
+
+It works below Django, by psycopg's public `Connection.cursor_factory`, so that wrappers see what they
+always see. A text that the server has not parsed yet goes alone, after what waits: in one message with
+a savepoint, its syntax error would take the savepoint along. Server-side cursors, which only read, may come before
+a savepoint that waits. psycopg's own `Connection.transaction` blocks are out of reach.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from psycopg.pq import PipelineStatus, TransactionStatus
+
+IDLE, FAILED = TransactionStatus.IDLE, TransactionStatus.INERROR
+PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
+
+_CONTROL = re.compile(r'(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) ("[^"]+")')
+_CONTROLS = ("SAVEPOINT ", "RELEASE ", "ROLLBACK ")
+
+_parsed: set[str] = set()
+
+
+class _Deferral:
+    """Transaction control of one open transaction.
+
+    Attributes:
+        waiting: SAVEPOINT and RELEASE statements, in order.
+        open: names of open savepoints, in order, whether the server knows them yet or not.
+        at_begin: those of them that were set before the first statement.
+    """
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._merges_begin = raw.isolation_level is None and raw.read_only is None and raw.deferrable is None
+        self.waiting: list[str] = []
+        self.open: list[str] = []
+        self.at_begin: set[str] = set()
+
+    def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
+        """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
+        if isinstance(query, str) and query.startswith(_CONTROLS) and (control := _CONTROL.fullmatch(query)):
+            if not self._is_kept(cursor.connection, *control.groups()):
+                self.flush(run)
+                run(query)
+            return cursor
+        server = cursor.connection.pgconn
+        if not isinstance(query, str) or query not in _parsed or server.pipeline_status != PipelineStatus.OFF:
+            self.flush(run)
+            run(query, parameters, **options)
+            _remember(query)
+            return cursor
+        begins = self._merges_begin and server.transaction_status == IDLE
+        leading = [*["BEGIN"] * begins, *self.waiting]
+        with _begun_by_hand(cursor.connection) if begins else nullcontext():
+            self._run_together(run, "; ".join([*leading, query]), parameters, options)
+        for _ in leading:
+            cursor.nextset()
+        return cursor
+
+    def flush(self, run: Callable[..., Any]) -> None:
+        """Send what waits alone, in front of a statement that takes nothing along."""
+        while self.waiting:
+            run(self.waiting[0])
+            del self.waiting[0]
+
+    def _run_together(self, run: Callable[..., Any], text: str, parameters: Any, options: Any) -> None:
+        try:
+            run(text, parameters, **options)
+        except psycopg.Error as error:
+            if error.sqlstate is not None:  # the server's word; else nothing was sent
+                self.waiting.clear()
+            raise
+        self.waiting.clear()
+
+    def _is_kept(self, raw: psycopg.Connection[Any], command: str, name: str) -> bool:
+        """Take a savepoint's statement into account; False if the server must hear it now."""
+        status = raw.pgconn.transaction_status
+        if command == "SAVEPOINT":
+            return self._is_set(name, status)
+        if name not in self.open:
+            return False  # refused, with the server's own words
+        if command == "ROLLBACK TO SAVEPOINT":
+            return self._is_rolled_back(raw, name)
+        return status != FAILED and self._is_released(name)
+
+    def _is_set(self, name: str, status: TransactionStatus) -> bool:
+        if status == FAILED:
+            return False
+        self.open.append(name)
+        if status == IDLE:
+            self.at_begin.add(name)
+        else:
+            self.waiting.append(f"SAVEPOINT {name}")
+        return True
+
+    def _is_released(self, name: str) -> bool:
+        del self.open[self.open.index(name) :]
+        if self.waiting[-1:] == [f"SAVEPOINT {name}"]:
+            del self.waiting[-1]
+        elif name not in self.at_begin:
+            self.waiting.append(f"RELEASE SAVEPOINT {name}")
+        return True
+
+    def _is_rolled_back(self, raw: psycopg.Connection[Any], name: str) -> bool:
+        del self.open[self.open.index(name) + 1 :]
+        if name in self.at_begin:
+            self.waiting.clear()
+            raw.rollback()  # the next statement begins again
+            return True
+        return self.waiting[-1:] == [f"SAVEPOINT {name}"]
+
+
+@contextmanager
+def _begun_by_hand(raw: psycopg.Connection[Any]) -> Iterator[None]:
+    """Keep psycopg from sending a BEGIN of its own first, which it would wait for."""
+    raw._autocommit = True  # its public setter refuses inside a transaction, where it is set back
+    try:
+        yield
+    finally:
+        raw._autocommit = False
+
+
+_deferrals = WeakKeyDictionary[psycopg.Connection[Any], _Deferral]()
+
+
+def defer(database: BaseDatabaseWrapper) -> None:
+    """Let transaction control travel, from now to `stop`, in the transaction that has just been opened.
+
+    Does nothing where that is not possible: inside another transaction (a test case's), with server-side binding,
+    with another driver; nor where Django logs what was sent.
+    """
+    raw = database.connection
+    is_outermost = database.in_atomic_block and not database.savepoint_ids
+    if is_outermost and _is_prepared(raw) and not database.queries_logged:
+        _deferrals[raw] = _Deferral(raw)
+
+
+def stop(database: BaseDatabaseWrapper) -> None:
+    """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
+    if database.connection is not None:
+        _deferrals.pop(database.connection, None)
+
+
+@contextmanager
+def begun_with(database: BaseDatabaseWrapper, text: str) -> Iterator[None]:
+    """Let the BEGIN of an `atomic` block go with `text`, which is known to parse."""
+    _remember(text)
+    raw = database.connection
+    if raw in _deferrals or not database.in_atomic_block or raw.autocommit or not _is_prepared(raw):
+        yield
+        return
+    _deferrals[raw] = _Deferral(raw)
+    try:
+        yield
+    finally:
+        del _deferrals[raw]
+
+
+def _remember(query: Any) -> None:
+    if isinstance(query, str):
+        if len(_parsed) >= PARSED_MAX:
+            _parsed.clear()
+        _parsed.add(query)
+
+
+class _Travelling:
+    """Cursor in front of a psycopg class: a statement takes the waiting transaction control along."""
+
+    connection: psycopg.Connection[Any]
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        run = super().execute  # type: ignore[misc]
+        deferral = _deferrals.get(self.connection)
+        if deferral is None:
+            return run(query, params, **options)
+        return deferral.execute(self, run, query, params, options)
+
+    def executemany(self, *given: Any, **options: Any) -> Any:
+        self._flush()
+        return super().executemany(*given, **options)  # type: ignore[misc]
+
+    def copy(self, *given: Any, **options: Any) -> Any:
+        self._flush()
+        return super().copy(*given, **options)  # type: ignore[misc]
+
+    def stream(self, *given: Any, **options: Any) -> Any:
+        self._flush()
+        return super().stream(*given, **options)  # type: ignore[misc]
+
+    def _flush(self) -> None:
+        deferral = _deferrals.get(self.connection)
+        if deferral is not None:
+            deferral.flush(super().execute)  # type: ignore[misc]
+
+
+@cache
+def _travelling(factory: type[Any]) -> type[Any]:
+    return type(factory.__name__, (_Travelling, factory), {"__module__": __name__})
+
+
+def _is_prepared(raw: Any) -> bool:
+    return isinstance(raw, psycopg.Connection) and issubclass(raw.cursor_factory, _Travelling)
+
+
+def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Give a new connection cursors whose statements can take transaction control along.
+
+    Only with client-side binding, which may send several statements at once, and an encoding that takes every
+    text: else a message may be refused before its first statement.
+    """
+    raw = connection.connection
+    if (
+        isinstance(raw, psycopg.Connection)
+        and issubclass(raw.cursor_factory, psycopg.ClientCursor)
+        and not issubclass(raw.cursor_factory, _Travelling)
+        and raw.info.parameter_status("server_encoding") == "UTF8"
+    ):
+        raw.cursor_factory = _travelling(raw.cursor_factory)
+
+
+connection_created.connect(prepare)

@@ -1,0 +1,333 @@
+"""`idempotency.postgres.transactions`: what a project writes inside a keyed call behaves as plain Django does."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from idempotency.postgres import transactions
+from tests.messages import messages
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+INSERT = "INSERT INTO auth_group (name) VALUES (%s)"
+
+
+@contextmanager
+def keyed(*, durable: bool = True) -> Iterator[None]:
+    """Open a transaction as a keyed call does."""
+    block = transaction.atomic(durable=durable)
+    block.__enter__()
+    transactions.defer(connection)
+    try:
+        yield
+    except BaseException as error:
+        transactions.stop(connection)
+        if not block.__exit__(type(error), error, error.__traceback__):
+            raise
+    else:
+        transactions.stop(connection)
+        block.__exit__(None, None, None)
+
+
+def names() -> list[str]:
+    return sorted(Group.objects.values_list("name", flat=True))
+
+
+def insert(name: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT, [name])
+
+
+@pytest.fixture(autouse=True)
+def _the_server_has_seen_them() -> None:
+    with transaction.atomic(), keyed_inside():
+        insert("seen")
+        names()
+        transaction.set_rollback(True)
+
+
+@contextmanager
+def keyed_inside() -> Iterator[None]:
+    transactions.defer(connection)
+    yield
+    transactions.stop(connection)
+
+
+def cost_of(call: Callable[[], Any]) -> list[int]:
+    with messages(connection) as sent:
+        call()
+    return sent
+
+
+class TestRoundTrips:
+    def test_a_savepoint_before_the_first_statement_is_begin(self) -> None:
+        def call() -> None:
+            with keyed(), transaction.atomic():
+                insert("a")
+
+        assert cost_of(call) == [2, 1]  # BEGIN and INSERT, COMMIT: a bare view's three are two
+        assert names() == ["a"]
+
+    def test_later_ones_go_with_the_next_statement(self) -> None:
+        def call() -> None:
+            with keyed():
+                insert("a")
+                with transaction.atomic():
+                    insert("b")
+                with transaction.atomic():
+                    insert("c")
+
+        assert cost_of(call) == [2, 2, 3, 1]
+        assert names() == ["a", "b", "c"]
+
+    def test_one_without_a_statement_is_never_sent(self) -> None:
+        def call() -> None:
+            with keyed():
+                insert("a")
+                with transaction.atomic(), transaction.atomic():
+                    pass
+                insert("b")
+
+        assert cost_of(call) == [2, 1, 1]
+
+    def test_a_transaction_without_a_statement_is_none(self) -> None:
+        def call() -> None:
+            with keyed(), transaction.atomic():
+                pass
+
+        assert cost_of(call) == []
+
+    def test_a_keyed_call_sends_two_messages(self, client: Client, effects: Callable[[], int]) -> None:
+        """The view's own `atomic()` and INSERT, the ledger's row and the commit: one fewer than the bare view."""
+
+        def call() -> None:
+            key = {"Idempotency-Key": str(uuid4())}
+            assert client.post("/nested", headers=key).status_code == 201
+
+        call()
+        assert cost_of(call) == [2, 2]
+        assert effects() == 2
+
+    def test_without_redis_it_sends_three(self, client: Client, settings: Any, effects: Callable[[], int]) -> None:
+        """BEGIN, advisory lock and entry; savepoint and INSERT; RELEASE, the ledger's row and the commit."""
+        settings.IDEMPOTENCY = {"REDIS_ALIAS": None}
+
+        def call() -> None:
+            key = {"Idempotency-Key": str(uuid4())}
+            assert client.post("/nested", headers=key).status_code == 201
+
+        call()
+        assert cost_of(call) == [3, 2, 3]
+        assert effects() == 2
+
+
+class TestAsDjango:
+    def test_a_text_with_a_syntax_error_keeps_its_savepoint(self) -> None:
+        with keyed():
+            insert("a")
+            with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SELEC 1")
+            insert("b")
+        assert names() == ["a", "b"]
+
+    def test_what_psycopg_runs_by_itself_is_undone_with_its_block(self) -> None:
+        with keyed():
+            insert("a")
+            with transaction.atomic():
+                with (
+                    connection.cursor() as cursor,
+                    cursor.copy("COPY auth_group (name) FROM STDIN") as copy,  # goes past Django's wrapper
+                ):
+                    copy.write_row(["b"])
+                transaction.set_rollback(True)
+            with transaction.atomic():
+                connection.connection.execute(INSERT, ["c"])
+                transaction.set_rollback(True)
+        assert names() == ["a"]
+
+    def test_a_parameter_that_is_not_sent_leaves_the_savepoint(self) -> None:
+        with keyed():
+            insert("a")
+            with transaction.atomic():
+                with pytest.raises(DatabaseError):
+                    insert("\0")
+                insert("b")
+                transaction.set_rollback(True)
+            insert("c")
+        assert names() == ["a", "c"]
+
+    def test_many_at_once_and_server_side_cursors(self) -> None:
+        with keyed():
+            insert("a")
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.executemany(INSERT, [["b"], ["c"]])
+            with transaction.atomic():
+                locked = Group.objects.select_for_update().order_by("name").iterator(chunk_size=1)
+                assert [group.name for group in locked] == ["a", "b", "c"]
+            with transaction.atomic(), connection.connection.pipeline():
+                connection.connection.execute(INSERT, ["d"])
+        assert names() == ["a", "b", "c", "d"]
+
+    def test_logged_queries_are_what_django_ran(self) -> None:
+        def logged(block: Callable[[], Any]) -> list[str]:
+            with CaptureQueriesContext(connection) as captured, block():
+                insert("a")
+                with transaction.atomic():
+                    insert("b")
+                transaction.set_rollback(True)
+            return [query["sql"].split('"')[0] for query in captured]
+
+        assert logged(keyed) == logged(transaction.atomic)
+
+    def test_an_isolation_level_of_ones_own_is_psycopgs_to_begin(self) -> None:
+        connection.connection.isolation_level = 4
+        try:
+            with keyed(), transaction.atomic():
+                insert("a")
+                with connection.cursor() as cursor:
+                    cursor.execute("SHOW transaction_isolation")
+                    assert cursor.fetchone() == ("serializable",)
+        finally:
+            connection.connection.isolation_level = None
+
+    @pytest.mark.usefixtures("server_side_binding")
+    def test_with_server_side_binding_it_is_plain(self) -> None:
+        connection.ensure_connection()
+
+        def call() -> None:
+            with keyed(), transaction.atomic():
+                insert("a")
+
+        assert len(cost_of(call)) > 3
+        assert names() == ["a"]
+
+    def test_outside_of_a_keyed_call_nothing_waits(self) -> None:
+        def call() -> None:
+            with transaction.atomic():
+                insert("a")
+                with transaction.atomic():
+                    insert("b")
+
+        assert cost_of(call) == [1, 1, 1, 1, 1, 1]
+
+    def test_psycopgs_flag_is_as_before(self) -> None:
+        """The one private name: without it, BEGIN would be a round trip of its own."""
+        with keyed():
+            insert("a")
+            assert connection.connection._autocommit is False
+        assert connection.connection._autocommit is True
+
+
+OUTCOMES = st.sampled_from(["pass", "raise", "rollback"])
+STEPS = st.sampled_from(
+    ["insert", "insert", "again", "again in a block", "syntax", "read", "locked", "many", "hook", "point", "mark"]
+)
+BLOCKS = st.recursive(
+    st.tuples(STEPS),
+    lambda inner: st.tuples(
+        st.sampled_from([True, True, False]), st.lists(inner, min_size=1, max_size=4), OUTCOMES, st.booleans()
+    ),
+    max_leaves=12,
+)
+
+
+class Script:
+    """Runs a tree of blocks and statements, and writes down everything that a project could see of it."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.made = 0
+
+    def block(self, node: Any) -> None:
+        if len(node) == 1:
+            self.step(node[0])
+            return
+        savepoint, inner, outcome, caught = node
+        try:
+            with transaction.atomic(savepoint=savepoint):
+                for each in inner:
+                    self.block(each)
+                if outcome == "raise":
+                    raise RuntimeError("raised")
+                if outcome == "rollback":
+                    transaction.set_rollback(True)
+        except Exception as error:
+            self.seen.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+            if not caught:
+                raise
+        self.seen.append(("left", connection.needs_rollback, connection.in_atomic_block))
+
+    def step(self, name: str) -> None:
+        try:
+            self.seen.append((name, self.do(name)))
+        except Exception as error:  # a project that catches what it should not, too
+            self.seen.append((name, type(error).__name__, str(error).splitlines()[0]))
+
+    def do(self, name: str) -> Any:
+        match name:
+            case "insert":
+                self.made += 1
+                insert(f"n{self.made}")
+            case "again":
+                insert("n1")
+            case "again in a block":
+                with transaction.atomic():
+                    insert("n1")
+            case "syntax":
+                with transaction.atomic(), connection.cursor() as cursor:
+                    cursor.execute("SELEC 1")
+            case "read":
+                return names()
+            case "locked":
+                return [each.name for each in Group.objects.select_for_update().order_by("name").iterator()]
+            case "many":
+                self.made += 2
+                with connection.cursor() as cursor:
+                    cursor.executemany(INSERT, [[f"n{self.made - 1}"], [f"n{self.made}"]])
+            case "hook":
+                made = self.made
+                transaction.on_commit(lambda: self.seen.append(("hook", made)))
+            case "point":
+                point = transaction.savepoint()
+                insert("n1")
+                transaction.savepoint_rollback(point)
+            case "mark":
+                point = transaction.savepoint()
+                self.made += 1
+                insert(f"n{self.made}")
+                transaction.savepoint_commit(point)
+        return None
+
+
+def transcript(tree: list[Any], outcome: str, block: Callable[[], Any]) -> list[Any]:
+    """Run a tree in an outermost block; return what was seen, and what is there afterwards."""
+    script = Script()
+    try:
+        with block():
+            for each in tree:
+                script.block(each)
+            if outcome == "raise":
+                raise RuntimeError("raised")
+            if outcome == "rollback":
+                transaction.set_rollback(True)
+    except Exception as error:
+        script.seen.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+    script.seen.append(names())
+    Group.objects.all().delete()
+    return script.seen
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tree=st.lists(BLOCKS, min_size=1, max_size=5), outcome=OUTCOMES)
+def test_every_tree_of_blocks_ends_as_in_plain_django(tree: list[Any], outcome: str) -> None:
+    expected = transcript(tree, outcome, transaction.atomic)
+    assert transcript(tree, outcome, keyed) == expected

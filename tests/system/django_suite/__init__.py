@@ -1,0 +1,1 @@
+"""Django's own tests of transactions, with transaction control that travels."""
