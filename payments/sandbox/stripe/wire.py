@@ -133,13 +133,11 @@ class Entry:
 
 def page_of(given: dict[str, Any], entries: list[Entry], *, url: str) -> Document:
     """Cut one page, within the window of `created`."""
-    bounds = {name: int(bound) for name, bound in (given.get("created") or {}).items()}
+    bounds = [(_COMPARED[name], int(bound)) for name, bound in (given.get("created") or {}).items()]
     limit = int(given.get("limit", _FEWEST))
     if not 1 <= limit <= MOST:
         raise Invalid(f"limit must be between 1 and {MOST}")
-    within = [
-        entry for entry in entries if all(_COMPARED[name](entry.created, bound) for name, bound in bounds.items())
-    ]
+    within = [entry for entry in entries if all(holds(entry.created, bound) for holds, bound in bounds)]
     after = given.get("starting_after")
     first = [entry.number for entry in within].index(after) + 1 if after else 0
     expand = expanded(given, "data.")
