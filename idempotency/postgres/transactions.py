@@ -13,7 +13,7 @@ a savepoint that waits. psycopg's own `Connection.transaction` blocks are out of
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -60,12 +60,17 @@ class _Deferral:
             run(query, parameters, **options)
             _remember(query)
             return cursor
-        begins = self._merges_begin and server.transaction_status == IDLE
-        leading = [*["BEGIN"] * begins, *self.waiting]
-        with _begun_by_hand(cursor.connection) if begins else nullcontext():
-            self._run_together(run, "; ".join([*leading, query]), parameters, options)
-        for _ in leading:
+        if self._merges_begin and server.transaction_status == IDLE:
+            with _begun_by_hand(cursor.connection):
+                run(f"BEGIN; {query}", parameters, **options)
             cursor.nextset()
+        elif self.waiting:
+            self._run_after_waiting(run, query, parameters, options)
+            for _ in self.waiting:
+                cursor.nextset()
+            self.waiting.clear()
+        else:
+            run(query, parameters, **options)
         return cursor
 
     def flush(self, run: Callable[..., Any]) -> None:
@@ -74,14 +79,13 @@ class _Deferral:
             run(self.waiting[0])
             del self.waiting[0]
 
-    def _run_together(self, run: Callable[..., Any], text: str, parameters: Any, options: Any) -> None:
+    def _run_after_waiting(self, run: Callable[..., Any], query: str, parameters: Any, options: Any) -> None:
         try:
-            run(text, parameters, **options)
+            run("; ".join([*self.waiting, query]), parameters, **options)
         except psycopg.Error as error:
             if error.sqlstate is not None:  # the server's word; else nothing was sent
                 self.waiting.clear()
             raise
-        self.waiting.clear()
 
     def _is_kept(self, raw: psycopg.Connection[Any], command: str, name: str) -> bool:
         """Take a savepoint's statement into account; False if the server must hear it now."""

@@ -143,7 +143,7 @@ class AtomicExchange(Exchange):
     def _enter(self) -> None:
         self._atomic = transaction.atomic(durable=True)
         self._atomic.__enter__()
-        transactions.defer(connection)
+        transactions.defer(transaction.get_connection())
 
     def _commit(self, verdict: Verdict, answer: StoredResponse) -> bool:
         """Commit; False: a duplicate's entry is there and nothing of this run remains."""
@@ -172,7 +172,7 @@ class AtomicExchange(Exchange):
             return
         if not commit:
             transaction.set_rollback(True)
-        transactions.stop(connection)
+        transactions.stop(transaction.get_connection())
         atomic.__exit__(None, None, None)
 
 
