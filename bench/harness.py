@@ -1,18 +1,21 @@
 """Interleaved rounds, forked callers and plain HTTP: the harness of every benchmark.
 
 A figure is a ratio between two ways of doing the same work, taken within one round. The ways take turns in short
-rounds, in alternating order, so that a slow moment of the machine meets all of them.
+rounds, in shuffled order, so that a slow moment of the machine meets all of them.
 """
 
 import argparse
 import multiprocessing
+import random
 import socket
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 NO_CONTENT = 204
+SEED = 27  # of the orders of all rounds
 FORK = multiprocessing.get_context("fork")
 
 Figure = TypeVar("Figure")
@@ -29,7 +32,7 @@ def options(name: str, arguments: Sequence[str], **defaults: Any) -> argparse.Na
 def take_turns(
     name: str, ways: Mapping[str, Callable[[], Figure]], *, rounds: int, warm: int = 0
 ) -> dict[str, list[Figure]]:
-    """Measure every way once a round, in alternating order.
+    """Measure every way once a round, in an order shuffled every other round and reversed between.
 
     Args:
         name: of the benchmark, printed with the progress.
@@ -41,12 +44,18 @@ def take_turns(
         Title -> figures, one a round.
     """
     seen: dict[str, list[Figure]] = {title: [] for title in ways}
+    order, dice, began = list(ways), random.Random(SEED), time.monotonic()
     for number in range(-warm, rounds):
-        for title in reversed(ways) if number % 2 else ways:
+        if number % 2:
+            order.reverse()
+        else:
+            dice.shuffle(order)
+        for title in order:
             figure = ways[title]()
             if number >= 0:
                 seen[title].append(figure)
-        print(f"{name}: round {number + 1}/{rounds}", flush=True)
+        left = (time.monotonic() - began) / (number + warm + 1) * (rounds - number - 1)
+        print(f"{name}: round {number + 1}/{rounds}, {left:.0f} s left", flush=True)
     return seen
 
 
