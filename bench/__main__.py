@@ -16,7 +16,7 @@ import django
 
 django.setup()
 
-BENCHMARKS = ("keyed", "peers", "locks", "writers", "notifications", "flash_sale", "growth", "stock")
+BENCHMARKS = ("keyed", "locks", "writers", "notifications", "flash_sale", "growth", "stock")
 
 
 def main(arguments: list[str]) -> int:

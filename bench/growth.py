@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import Max, Min
 from django.test.utils import override_settings
 
-from bench import keyed, servers
+from bench import orders, servers
 from bench.harness import options, take_turns
 from bench.report import compare
 from idempotency import ledger
@@ -45,21 +45,21 @@ def run(arguments: Sequence[str] = ()) -> None:
     given = options("growth", arguments, most=SIZES[-1], rounds=15)
     servers.require_own_redis()
     call_command("migrate", verbosity=0)
-    token = keyed.prepare()
+    orders.prepare()
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE idempotency_ledgerentry CASCADE")
     with servers.on_database(servers.fresh_database("bench_growth_small")) as small:
         call_command("migrate", verbosity=0)
-        token_of_small = keyed.prepare()
+        orders.prepare()
         _fill(SIZES[0])
 
     def in_small() -> float:
         with servers.on_database(small):
-            return keyed.orders_a_second(keyed.FRESH, token_of_small, 1)
+            return orders.orders_a_second(orders.KEYED)
 
     ways = {
-        "no key": lambda: keyed.orders_a_second(keyed.BARE, token, 1),
-        "fresh key": lambda: keyed.orders_a_second(keyed.FRESH, token, 1),
+        "no key": lambda: orders.orders_a_second(orders.BARE),
+        "fresh key": lambda: orders.orders_a_second(orders.KEYED),
         f"fresh key, {SIZES[0]:,} rows": in_small,
     }
     seen, times = {}, []

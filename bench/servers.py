@@ -1,5 +1,6 @@
 """The measured servers: gunicorns on databases and Redis databases of their own."""
 
+import json
 import os
 import re
 import socket
@@ -8,9 +9,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ import redis
 from django import db
 
 from bench.peer_venvs import ROOT, PeerUnavailableError, python_of
-from bench.variants import Variant
+from bench.variants import SHOP, Variant
 from shop.devserver.cluster import end_of
 from shop.devserver.guardian import Guardian
 
@@ -28,22 +29,24 @@ THREADS = 4
 DEPLOYED_THREADS = 8  # of a process, as `deploy/gunicorn.conf.py` has it
 START_SECONDS = 30.0
 LOGS = ROOT / ".data" / "bench-logs"
+SHOP_SETTINGS = {"DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1"}
 REDIS_DATABASES = 16  # of a Redis by default; the packages' key names differ, so two of them may share one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Server:
-    """A running gunicorn on a port of this machine, its master, and its stores."""
+    """A running gunicorn on a port of this machine, its master, its stores, and title -> store -> round trips."""
 
     port: int
     child: "subprocess.Popen[bytes]"
     database_url: str = ""
     redis_url: str = ""
+    trips: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def rows(self) -> dict[str, int]:
         """Count the business rows of each reference."""
         with psycopg.connect(self.database_url) as connection:
-            query = "SELECT reference, count(*) FROM plain_purchase GROUP BY reference"
+            query = "SELECT reference, count(*) FROM plain_order GROUP BY reference"
             return dict(connection.execute(query).fetchall())
 
 
@@ -68,25 +71,37 @@ def require_own_redis() -> None:
         raise RuntimeError("This benchmark empties Redis. Run it with `make bench`, which starts one of its own.")
 
 
-def start(variant: Variant, guardian: Guardian, *, redis_database: int) -> Server:
-    """Recreate the variant's database, empty its Redis database, start its server and wait for an answer.
+def start(variants: Sequence[Variant], guardian: Guardian, *, redis_database: int) -> Server:
+    """Start the server that these variants share, and wait for an answer.
+
+    The plain project gets a new database; the shop keeps its own, as its migrations take long.
 
     Raises:
         PeerUnavailableError: the package cannot be installed, or its server does not come up.
     """
-    python = python_of(variant.peer)
+    setup, python = variants[0].setup, python_of(variants[0].peer)
     redis_url = re.sub(r"db=\d+", f"db={redis_database % REDIS_DATABASES}", os.environ["REDIS_URL"])
     with redis.Redis.from_url(redis_url) as client:
         client.flushdb()
-    environment = {
-        "DJANGO_SETTINGS_MODULE": "bench.plain.settings",
-        "BENCH_SETUP": variant.setup,
-        "DATABASE_URL": fresh_database(f"bench_{variant.slug}"[:63]),
-        "REDIS_URL": redis_url,
-    }
-    _prepare(python, {**os.environ, **environment})
-    served = _gunicorn(guardian, variant.slug, "bench.plain.wsgi", environment, python=python, path="/nothing")
-    return Server(served.port, served.child, environment["DATABASE_URL"], redis_url)
+    environment = {"REDIS_URL": redis_url}
+    if setup == SHOP:
+        environment |= {"DATABASE_URL": os.environ["DATABASE_URL"], **SHOP_SETTINGS}
+    else:
+        address = fresh_database(f"bench_{setup.replace('-', '_')}")
+        plain = {"DJANGO_SETTINGS_MODULE": "bench.plain.settings", "BENCH_SETUP": setup}
+        environment |= {"DATABASE_URL": address, **plain}
+    trips = _prepare(python, {**os.environ, **environment}, variants)
+    port, child = _gunicorn(
+        guardian,
+        setup,
+        "shop.wsgi" if setup == SHOP else "bench.plain.wsgi",
+        environment,
+        python=python,
+        path="/healthz" if setup == SHOP else "/nothing",
+        # forked from a master that has loaded all: a killed worker's successor answers at once
+        preload=setup != SHOP,
+    )
+    return Server(port, child, environment["DATABASE_URL"], redis_url, trips)
 
 
 def start_shop(
@@ -98,8 +113,15 @@ def start_shop(
     threads: int = THREADS,
 ) -> int:
     """Start the shop's own application behind one port, and return the port."""
-    settings = {"DJANGO_SETTINGS_MODULE": "bench.settings", "DEBUG": "1", **environment}
-    return _gunicorn(guardian, name, "shop.wsgi", settings, workers=workers, threads=threads, path="/healthz").port
+    return _gunicorn(
+        guardian,
+        name,
+        "shop.wsgi",
+        {**SHOP_SETTINGS, **environment},
+        workers=workers,
+        threads=threads,
+        path="/healthz",
+    )[0]
 
 
 def start_shops(guardian: Guardian, environment: Mapping[str, str], *, name: str, processes: int) -> list[int]:
@@ -123,17 +145,21 @@ def _gunicorn(
     python: Path = Path(sys.executable),
     workers: int = WORKERS,
     threads: int = THREADS,
-) -> Server:
+    preload: bool = False,
+) -> tuple[int, "subprocess.Popen[bytes]"]:
+    """Return the port and the master."""
     port, log = _free_port(), LOGS / f"{name}.log"
     log.unlink(missing_ok=True)
     command = [
         *(str(python), "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", str(workers)),
         *("--no-control-socket", "--log-level", "warning", "--keep-alive", "60"),
-        *("--worker-class", "gthread", "--threads", str(threads), application),
+        *("--worker-class", "gthread", "--threads", str(threads)),
+        *(("--preload",) if preload else ()),
+        application,
     ]
     child = guardian.start(command, log=log, environment={**os.environ, **environment}, cwd=ROOT)
     _wait_up(f"http://127.0.0.1:{port}{path}", child, log)
-    return Server(port, child)
+    return port, child
 
 
 def fresh_database(name: str) -> str:
@@ -158,15 +184,21 @@ def on_database(url: str) -> Iterator[str]:
         db.connection.settings_dict["NAME"] = usual
 
 
-def _prepare(python: Path, environment: Mapping[str, str]) -> None:
-    """Make the tables, and the caller as a user: one peer refers to it."""
-    migrate = [str(python), "-m", "django", "migrate", "--run-syncdb", "--verbosity", "0"]
-    user = "from django.contrib.auth.models import User; User.objects.create(pk=1, username='bench')"
-    for command in (migrate, [str(python), "-m", "django", "shell", "--verbosity", "0", "-c", user]):
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise PeerUnavailableError(f"does not start: {last[:160]}")
+def _prepare(
+    python: Path, environment: Mapping[str, str], variants: Sequence[Variant]
+) -> dict[str, dict[str, int]]:
+    """Make the tables and the caller; return title -> store -> round trips."""
+    wanted = [
+        {name: getattr(variant, name) for name in ("title", "path", "headers", "body", "replays")}
+        for variant in variants
+    ]
+    command = [str(python), "-m", "bench.plain.prepare", json.dumps(wanted)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise PeerUnavailableError(f"does not start: {last[:160]}")
+    trips: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
+    return trips
 
 
 def _free_port() -> int:

@@ -1,6 +1,17 @@
-"""The measured ways to serve a keyed request: ours, the bare views, and the packages that a user would pick."""
+"""The measured ways to serve one keyed POST: ours, the bare views, and the packages that a user would pick."""
 
+import json
+import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+# the place of the key in headers and body: a random UUID's form, which some peers ask for
+KEY = "00000000-0000-4000-8000-000000000000"
+SHOP = "shop"
+SHOP_TOKEN = secrets.token_hex(20)
+PLAIN_HEADERS = {"X-User": "1"}
+SHOP_HEADERS = {"Authorization": f"Token {SHOP_TOKEN}"}
+SHOP_BODY = json.dumps({"items": [{"sku": "bench-mug", "quantity": 1}]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,57 +29,70 @@ class Variant:
 
     Attributes:
         title: in the tables.
-        setup: BENCH_SETUP of its settings.
+        setup: one server for each; BENCH_SETUP of its settings, or `SHOP`.
         path: of the POST.
+        base: title of the variant without a key; None for such a variant.
         peer: its venv; None for ours.
         replays: every request carries one key that has its answer already.
+        has_faults: the faults are tried on it too.
     """
 
     title: str
     setup: str
     path: str = "/keyed"
+    base: str | None = "bare view"
     peer: Peer | None = None
     replays: bool = False
+    has_faults: bool = False
 
     @property
-    def is_bare(self) -> bool:
-        """No key: only a base of comparison."""
-        return self.setup.startswith("bare")
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the POST; `KEY` stands for the key."""
+        caller = SHOP_HEADERS if self.setup == SHOP else PLAIN_HEADERS
+        return {**caller, "Content-Type": "application/json", "Idempotency-Key": KEY}
 
     @property
-    def slug(self) -> str:
-        """Name of its database and its log."""
-        return "".join(letter if letter.isalnum() else "_" for letter in self.title.lower()).strip("_")
+    def body(self) -> str:
+        """JSON of the POST; `KEY` stands for the key."""
+        return SHOP_BODY if self.setup == SHOP else json.dumps({"reference": KEY, "amount": 1990})
 
 
 def _peer(name: str, *requirements: str, unpinned: tuple[str, ...] = ()) -> Peer:
-    return Peer(name, (*requirements, "Django>=5.2,<5.3", "gunicorn", "psycopg[binary]"), unpinned)
+    common = ("djangorestframework", "redis", "Django>=5.2,<5.3", "gunicorn", "psycopg[binary]")
+    return Peer(name, (*requirements, *common), unpinned)
 
 
-_DRF = "djangorestframework"
-_REDIS = ("redis", "django-redis")
-DJANGO_IDEMPOTENCY_KEY = _peer("django-idempotency-key", "django-idempotency-key", _DRF, *_REDIS)
-DRF_IDEMPOTENCY = _peer("drf-idempotency", "drf-idempotency[redis]", _DRF, *_REDIS)
+DJANGO_IDEMPOTENCY_KEY = _peer("django-idempotency-key", "django-idempotency-key", "django-redis")
+DRF_IDEMPOTENCY = _peer("drf-idempotency", "drf-idempotency[redis]", "django-redis")
 POWERTOOLS = _peer(
     *("aws-lambda-powertools", "aws-lambda-powertools[redis]", "boto3", "jmespath"),
     unpinned=("python-dateutil", "urllib3"),
 )
 
-BARE = Variant("bare view", "bare", "/bare")
-# the same server once more: the distance between two measurements of one thing
-CONTROL = Variant("bare view against itself", "bare", "/bare")
-OURS = (
-    Variant("PayOnce, fresh, Redis", "ours"),
-    Variant("PayOnce, fresh, no Redis", "ours-no-redis"),
-    Variant("PayOnce, replay from Redis", "ours", replays=True),
-    Variant("PayOnce, replay from the ledger", "ours-no-redis", replays=True),
-    Variant("PayOnce, phased, fresh", "ours", "/phased"),
-)
-PEERS = (
-    Variant("django-idempotency-key, thread lock", "django-idempotency-key-thread", peer=DJANGO_IDEMPOTENCY_KEY),
-    Variant("django-idempotency-key, Redis lock", "django-idempotency-key-redis", peer=DJANGO_IDEMPOTENCY_KEY),
-    Variant("drf-idempotency, Redis", "drf-idempotency-redis", peer=DRF_IDEMPOTENCY),
-    Variant("drf-idempotency, database", "drf-idempotency-database", peer=DRF_IDEMPOTENCY),
-    Variant("drf-idempotency, database, ATOMIC_REQUESTS", "drf-idempotency-database-atomic", peer=DRF_IDEMPOTENCY),
-    Variant("aws-lambda-powertools, Redis", "aws-lambda-powertools", peer=POWERTOOLS),
+
+def _of_peer(title: str, setup: str, peer: Peer, *, replays: bool = True) -> tuple[Variant, ...]:
+    fresh = Variant(title, setup, peer=peer, has_faults=True)
+    return (fresh, Variant(f"{title}, replay", setup, peer=peer, replays=True)) if replays else (fresh,)
+
+
+VARIANTS = (
+    Variant("bare view", "bare", "/bare", base=None, has_faults=True),
+    # the same server once more: the distance of two measurements of one thing
+    Variant("bare view again", "bare", "/bare"),
+    Variant("PayOnce, Redis", "ours", has_faults=True),
+    Variant("PayOnce, no Redis", "ours-no-redis", has_faults=True),
+    Variant("PayOnce, phased, Redis", "ours", "/phased", has_faults=True),
+    Variant("PayOnce, Redis, replay", "ours", replays=True),
+    Variant("PayOnce, no Redis, replay", "ours-no-redis", replays=True),
+    *_of_peer("drf-idempotency, Redis", "drf-idempotency-redis", DRF_IDEMPOTENCY),
+    *_of_peer("drf-idempotency, ATOMIC_REQUESTS", "drf-idempotency-atomic", DRF_IDEMPOTENCY),
+    *_of_peer("django-idempotency-key, thread lock", "django-idempotency-key-thread", DJANGO_IDEMPOTENCY_KEY),
+    *_of_peer(
+        "django-idempotency-key, Redis lock", "django-idempotency-key-redis", DJANGO_IDEMPOTENCY_KEY, replays=False
+    ),
+    *_of_peer("aws-lambda-powertools, Redis", "aws-lambda-powertools", POWERTOOLS),
+    Variant("bare view, sessions", "bare-sessions", "/bare", base=None),
+    Variant("PayOnce, Redis, sessions", "ours-sessions", base="bare view, sessions"),
+    Variant("an order of the shop, no key", SHOP, "/api/bare/orders", base=None),
+    Variant("an order of the shop, Redis", SHOP, "/api/v1/orders", base="an order of the shop, no key"),
 )

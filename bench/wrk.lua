@@ -1,6 +1,6 @@
 -- Posts with a key of its own, or one fixed key; prints the figures as one line of JSON.
--- Arguments after `--`: host:port, path, run number (all keys begin with it), and "replay" for the fixed key.
--- Requests are put together as text: wrk.format would take the CPU that the servers are to have.
+-- Arguments after `--`: the whole request, the key that stands in it for each call's own, the number of the run (all
+-- keys begin with it), and "replay" for one key. As text: wrk.format would take CPU that the servers are to have.
 local threads = 0
 
 function setup(thread)
@@ -9,8 +9,13 @@ function setup(thread)
 end
 
 function init(args)
-  head = "POST " .. args[2] .. " HTTP/1.1\r\nHost: " .. args[1]
-    .. "\r\nX-User: 1\r\nContent-Type: application/json\r\nContent-Length: 69\r\nIdempotency-Key: "
+  parts, from = {}, 1
+  while true do
+    local first, last = args[1]:find(args[2], from, true)
+    parts[#parts + 1] = args[1]:sub(from, first and first - 1)
+    if not first then break end
+    from = last + 1
+  end
   run = tonumber(args[3])
   replay = args[4] == "replay"
   count = 0
@@ -21,8 +26,7 @@ function request()
     count = count + 1
   end
   -- in the form of a random UUID, which some peers ask for
-  local key = string.format("%08x-%04x-4000-8000-%012x", run, replay and 0 or number, count)
-  return head .. key .. '\r\n\r\n{"reference": "' .. key .. '", "amount": 1990}'
+  return table.concat(parts, string.format("%08x-%04x-4000-8000-%012x", run, replay and 0 or number, count))
 end
 
 function done(summary, latency, requests)

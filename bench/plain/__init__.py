@@ -1,1 +1,1 @@
-"""The project of a user of the wheel, without the shop; bench.http_rounds and bench.peer_faults serve it."""
+"""A stranger's project: REST framework, one view with its own `atomic()`, no shop; `bench.keyed` serves it."""

@@ -1,31 +1,33 @@
-"""The bare view under the peers that take a plain Django view, as their READMEs show it."""
+"""The bare view under the peers that do not work by middleware alone, as their READMEs show it."""
 
-import json
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
 
-from bench.plain.views import bare, created
+from bench.plain.views import Orders, created, place
 
 
 def marked_view() -> Any:
     """django-idempotency-key: the decorator marks, the middleware acts."""
     from idempotency_key.decorators import idempotency_key
 
-    return idempotency_key(bare)
+    return idempotency_key(Orders.as_view())
 
 
 def decorated_view() -> Any:
     """drf-idempotency: its decorator, here inside the transaction that ATOMIC_REQUESTS opens.
 
-    Its errors are DRF's exceptions; the middleware's own function makes answers of them.
+    On a method it would render the answer before DRF has chosen a renderer, so it goes around the whole view. Its
+    errors are DRF's exceptions; the middleware's own function makes answers of them.
     """
     from drf_idempotency import idempotent
     from drf_idempotency.core import build_error_response
     from drf_idempotency.exceptions import IdempotencyError
 
-    keyed = idempotent()(bare)
+    keyed = idempotent()(Orders.as_view())
 
     def view(request: HttpRequest) -> HttpResponse:
         try:
@@ -62,15 +64,15 @@ def powertools_view() -> Any:
     config.register_lambda_context(Context())  # type: ignore[arg-type]
 
     @idempotent_function(data_keyword_argument="data", config=config, persistence_store=layer)
-    def purchase(*, data: dict[str, Any], request: HttpRequest) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(bare(request).content)
-        return answer
+    def purchase(*, data: dict[str, Any], request: Request) -> dict[str, Any]:
+        return place(request)
 
-    def view(request: HttpRequest) -> HttpResponse:
-        data = {"key": request.headers["Idempotency-Key"]}
-        try:
-            return created(purchase(data=data, request=request))
-        except IdempotencyAlreadyInProgressError as error:
-            return JsonResponse({"detail": str(error)}, status=409)
+    class KeyedOrders(Orders):
+        def post(self, request: Request) -> Response:
+            data = {"key": request.headers["Idempotency-Key"]}
+            try:
+                return created(purchase(data=data, request=request))
+            except IdempotencyAlreadyInProgressError as error:
+                return Response({"detail": str(error)}, status=409)
 
-    return view
+    return KeyedOrders.as_view()

@@ -21,24 +21,8 @@ LOGGING_CONFIG = None
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ROOT_URLCONF = "bench.plain.urls"
-# as `django-admin startproject` writes them, without the admin, which no request here meets
-INSTALLED_APPS = [
-    "django.contrib.contenttypes",
-    "django.contrib.auth",
-    "django.contrib.sessions",
-    "django.contrib.messages",
-    "bench.plain",
-]
-MIDDLEWARE = [
-    "django.middleware.security.SecurityMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "bench.plain.caller.caller_middleware",
-]
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "rest_framework", "bench.plain"]
+MIDDLEWARE: list[str] = []
 DATABASE: dict[str, Any] = {
     "ENGINE": "django.db.backends.postgresql",
     "NAME": _address.path.lstrip("/"),
@@ -53,7 +37,7 @@ REDIS_CACHE = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL
 
 
 def _ours(**changed: Any) -> None:
-    INSTALLED_APPS.insert(2, "idempotency")
+    INSTALLED_APPS.append("idempotency")
     MIDDLEWARE.append("idempotency.middleware.IdempotencyMiddleware")
     globals().update(IDEMPOTENCY={"LEASE_SECONDS": HELD_SECONDS, "MARKER_SECONDS": HELD_SECONDS, **changed})
 
@@ -80,13 +64,17 @@ def _drf_idempotency(backend: str, *, middleware: bool = True, **options: Any) -
 
 
 CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
-if SETUP in {"ours", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
+if SETUP in {"ours", "ours-sessions", "django-idempotency-key-thread", "django-idempotency-key-redis"}:
     CACHES["default"] = REDIS_CACHE
 
+if SETUP.endswith("-sessions"):
+    INSTALLED_APPS.append("django.contrib.sessions")
+    MIDDLEWARE.append("django.contrib.sessions.middleware.SessionMiddleware")
+
 match SETUP:
-    case "bare" | "aws-lambda-powertools":
+    case "bare" | "bare-sessions" | "aws-lambda-powertools":
         pass
-    case "ours":
+    case "ours" | "ours-sessions":
         _ours()
     case "ours-no-redis":
         _ours(REDIS_ALIAS=None)
@@ -97,9 +85,7 @@ match SETUP:
         _django_idempotency_key({"CLASS": redis_lock, "LOCATION": REDIS_URL, "NAME": "bench", "TTL": 10})
     case "drf-idempotency-redis":
         _drf_idempotency("redis.RedisBackend", url=REDIS_URL)
-    case "drf-idempotency-database":
-        _drf_idempotency("database.DatabaseBackend")
-    case "drf-idempotency-database-atomic":
+    case "drf-idempotency-atomic":
         _drf_idempotency("database.DatabaseBackend", middleware=False)
         DATABASE["ATOMIC_REQUESTS"] = True
     case _:

@@ -5,7 +5,6 @@ from typing import Any
 
 from django.conf import settings
 from django.urls import path
-from django.views.decorators.csrf import csrf_exempt
 
 from bench.plain import views
 
@@ -15,20 +14,20 @@ def _keyed() -> dict[str, Any]:
     if setup.startswith("ours"):
         from bench.plain import our_views
 
-        return {"keyed": our_views.keyed, "phased": our_views.phased}
+        return {"keyed": our_views.KeyedOrders.as_view(), "phased": our_views.PhasedOrders.as_view()}
     from bench.plain import peer_views
 
     makers: dict[str, Callable[[], Any]] = {
         "django-idempotency-key-thread": peer_views.marked_view,
         "django-idempotency-key-redis": peer_views.marked_view,
-        "drf-idempotency-database-atomic": peer_views.decorated_view,
+        "drf-idempotency-atomic": peer_views.decorated_view,
         "aws-lambda-powertools": peer_views.powertools_view,
     }
     # the rest works by middleware alone
-    return {"keyed": makers[setup]() if setup in makers else views.bare}
+    return {"keyed": makers[setup]() if setup in makers else views.Orders.as_view()}
 
 
 urlpatterns = [
-    path("bare", csrf_exempt(views.bare)),
-    *(path(name, csrf_exempt(view)) for name, view in _keyed().items()),
+    path("bare", views.Orders.as_view()),
+    *(path(name, view) for name, view in _keyed().items()),
 ]
