@@ -38,8 +38,7 @@ STORES = ("PostgreSQL", "Redis")
 COLUMNS = (
     *("variant", "requests/s", "ratio to bare", "half of the rounds", "p50 ms", "p99 ms", "p99 to bare"),
     *("CPU ms a request", "of them web", *(f"of them {store}" for store in STORES)),
-    *(*(f"round trips to {store}" for store in STORES), "not 2xx"),
-    *("raced: twice", "killed: twice", "Redis lost: twice"),
+    *("not 2xx", "raced: twice", "killed: twice", "Redis lost: twice"),
 )
 # keys of this run start after those of all runs before
 _runs = itertools.count(int(time.time()) & 0x0FFFFFFF)
@@ -62,7 +61,7 @@ def run(arguments: Sequence[str] = ()) -> None:
         # the warm round makes the answers of the replays
         loads = take_turns("keyed", ways, rounds=given.rounds, warm=1)
         befallen = _befall(running, given.raced, given.killed, given.flushed)
-    rows = [[*_cells(one, server, loads), *befallen.get(one, [""] * 3)] for one, server in running.items()]
+    rows = [[*_cells(one, loads), *befallen.get(one, [""] * 3)] for one in running]
     write(
         name="keyed",
         title="A keyed POST against the view without a key: ours and the peers'",
@@ -79,7 +78,7 @@ def _note(rounds: int, seconds: int) -> str:
     return (
         f"{rounds} rounds of {seconds} s in shuffled turns (seed {SEED}); medians, a ratio of each round's own. "
         f"gunicorn gthread {servers.WORKERS} workers x {servers.THREADS} threads, wrk with {CONNECTIONS} "
-        "connections, PostgreSQL with fsync, Redis. Round trips: those that a call waits for. Twice: keys with a "
+        "connections, PostgreSQL with fsync, Redis. Twice: keys with a "
         f"second row, after {faults.COPIES} copies at once, after SIGKILL of the worker behind the commit and "
         f"a retry, after FLUSHDB between answer and retry; stuck: no 2xx for {faults.RETRY_SECONDS:.0f} s. Every "
         "lock or lease that has a time holds 3 s: a longer one only delays what a retry finds. Our phased handler "
@@ -115,9 +114,9 @@ def _befall(running: Mapping[Variant, Server], *counts: int) -> dict[Variant, li
         return {variant: cells for of_server in found for variant, cells in of_server.items()}
 
 
-def _cells(variant: Variant, server: Server, loads: Loads) -> list[str]:
+def _cells(variant: Variant, loads: Loads) -> list[str]:
     """Return a row's cells up to the faults."""
-    seen, trips = loads[variant.title], server.trips[variant.title]
+    seen = loads[variant.title]
     ratios = _ratios(variant, loads, "rate")
     quarters = statistics.quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3
     rate, p50, p99 = (statistics.median(one[name] for one in seen) for name in ("rate", "p50_ms", "p99_ms"))
@@ -129,7 +128,6 @@ def _cells(variant: Variant, server: Server, loads: Loads) -> list[str]:
         *(f"{rate:.0f}", f"{statistics.median(ratios):.2f}", f"{quarters[0]:.2f} to {quarters[2]:.2f}"),
         *(f"{p50:.1f}", f"{p99:.1f}", f"{statistics.median(_ratios(variant, loads, 'p99_ms')):.2f}"),
         *(f"{value:.2f}" for value in (sum(used), *used)),
-        *(str(trips[store]) for store in STORES),
         f"{sum(one['failed'] for one in seen):g}",
     ]
 

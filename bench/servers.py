@@ -1,6 +1,5 @@
 """The measured servers: gunicorns on databases and Redis databases of their own."""
 
-import json
 import os
 import re
 import socket
@@ -11,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -35,13 +34,12 @@ REDIS_DATABASES = 16  # of a Redis by default; the packages' key names differ, s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Server:
-    """A running gunicorn on a port of this machine, its master, its stores, and title -> store -> round trips."""
+    """A running gunicorn on a port of this machine, its master, and its stores."""
 
     port: int
     child: "subprocess.Popen[bytes]"
     database_url: str = ""
     redis_url: str = ""
-    trips: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def rows(self) -> dict[str, int]:
         """Count the business rows of each reference."""
@@ -90,7 +88,8 @@ def start(variants: Sequence[Variant], guardian: Guardian, *, redis_database: in
         address = fresh_database(f"bench_{setup.replace('-', '_')}")
         plain = {"DJANGO_SETTINGS_MODULE": "bench.plain.settings", "BENCH_SETUP": setup}
         environment |= {"DATABASE_URL": address, **plain}
-    trips = _prepare(python, {**os.environ, **environment}, variants)
+    if setup != SHOP:
+        _prepare(python, {**os.environ, **environment})
     port, child = _gunicorn(
         guardian,
         setup,
@@ -101,7 +100,7 @@ def start(variants: Sequence[Variant], guardian: Guardian, *, redis_database: in
         # forked from a master that has loaded all: a killed worker's successor answers at once
         preload=setup != SHOP,
     )
-    return Server(port, child, environment["DATABASE_URL"], redis_url, trips)
+    return Server(port, child, environment["DATABASE_URL"], redis_url)
 
 
 def start_shop(
@@ -184,21 +183,13 @@ def on_database(url: str) -> Iterator[str]:
         db.connection.settings_dict["NAME"] = usual
 
 
-def _prepare(
-    python: Path, environment: Mapping[str, str], variants: Sequence[Variant]
-) -> dict[str, dict[str, int]]:
-    """Make the tables and the caller; return title -> store -> round trips."""
-    wanted = [
-        {name: getattr(variant, name) for name in ("title", "path", "headers", "body", "replays")}
-        for variant in variants
-    ]
-    command = [str(python), "-m", "bench.plain.prepare", json.dumps(wanted)]
+def _prepare(python: Path, environment: Mapping[str, str]) -> None:
+    """Make the tables and the caller of the plain project."""
+    command = [str(python), "-m", "bench.plain.prepare"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise PeerUnavailableError(f"does not start: {last[:160]}")
-    trips: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
-    return trips
 
 
 def _free_port() -> int:
