@@ -98,7 +98,7 @@ class _Deferral:
             return self._is_rolled_back(raw, name)
         return status != FAILED and self._is_released(name)
 
-    def _is_set(self, name: str, status: TransactionStatus) -> bool:
+    def _is_set(self, name: str, status: int) -> bool:
         if status == FAILED:
             return False
         self.open.append(name)
@@ -230,7 +230,8 @@ def prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
         and not issubclass(raw.cursor_factory, _Travelling)
         and raw.info.parameter_status("server_encoding") == "UTF8"
     ):
-        raw.cursor_factory = _travelling(raw.cursor_factory)
+        factory: Any = raw.cursor_factory
+        raw.cursor_factory = _travelling(factory)
 
 
 connection_created.connect(prepare)
