@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from idempotency.call import KeyedCall, call_of
     from idempotency.errors import Problem
     from idempotency.inbox import consume_once
     from idempotency.middleware import IdempotencyMiddleware
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IdempotencyMiddleware",
+    "KeyedCall",
     "Mode",
     "NoOp",
     "Phases",
@@ -24,12 +26,14 @@ __all__ = [
     "Progress",
     "RecoveryPoint",
     "Response",
+    "call_of",
     "consume_once",
     "idempotent",
     "not_keyed",
 ]
 
 _HOMES = {
+    "call": ["KeyedCall", "call_of"],
     "errors": ["Problem"],
     "inbox": ["consume_once"],
     "middleware": ["IdempotencyMiddleware"],

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from idempotency.call import with_call
 from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol import tokens
@@ -62,7 +63,7 @@ def idempotent(
 
     Written `@idempotent` or `@idempotent(…)`, on a method of an APIView or ViewSet. By the time it runs, DRF has
     authenticated, throttled and checked permissions; `body` is validated before the key is looked at, so a 400
-    never burns a key. The exchange is `request.idempotency` in the handler.
+    never burns a key. A parameter named `call` gets the `KeyedCall`.
 
     Args:
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
@@ -91,26 +92,28 @@ def idempotent(
 
 def _keyed_method(handler: Handler, policy: Policy, body: Any = None, refuses: Refuses | None = None) -> Handler:
     """Build the keyed form of a handler method."""
+    given = with_call(handler, request_at=1)
 
     @wraps(handler)
     def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         plain = request._request
         if plain.method in SAFE_METHODS:
+            policy.pass_by(plain)
             with transaction_of_requests():
-                return handler(view, request, *args, **kwargs)
+                return given(view, request, *args, **kwargs)
         _read_body(request, plain)
         if body is not None:
             serializer = body(data=request.data, context={"request": request, "view": view})
             serializer.is_valid(raise_exception=True)
             kwargs["data"] = serializer.validated_data
         if policy.joins(plain):
-            return handler(view, request, *args, **kwargs)
+            return given(view, request, *args, **kwargs)
         with _refusing_as_the_view():
             exchange = policy.open(plain, caller=request)
 
         def answer() -> HttpResponseBase:
             try:
-                response: HttpResponseBase = handler(view, request, *args, **kwargs)
+                response: HttpResponseBase = given(view, request, *args, **kwargs)
             except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
                 response = _refusal(view, plain, exc)
             finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
+from idempotency.call import with_call
 from idempotency.errors import Problem, problem_response
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.exchange import Exchange
@@ -92,7 +93,7 @@ def not_keyed(view: V) -> V:
 def keyed_function(view: View, policy: Policy, on_problem: OnProblem = show_problem) -> View:
     """Build the keyed form of a function view, sync or async, outside ATOMIC_REQUESTS."""
     build = _keyed_async if iscoroutinefunction(view) else _keyed_sync
-    return outside_atomic_requests(build(view, policy, on_problem))
+    return outside_atomic_requests(build(with_call(view), policy, on_problem))
 
 
 def keyed_class(cls: type[Any], policy: Policy) -> type[Any] | None:
@@ -122,8 +123,10 @@ def is_marked(handler: Any) -> bool:
 
 
 def _keyed_method(handler: View, policy: Policy) -> View:
+    given = with_call(handler, request_at=1)
+
     def function(request: HttpRequest, view: Any, *args: Any, **kwargs: Any) -> Any:
-        return handler(view, request, *args, **kwargs)
+        return given(view, request, *args, **kwargs)
 
     @wraps(handler)
     def method(view: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -141,6 +144,7 @@ def _keyed_sync(view: View, policy: Policy, on_problem: OnProblem) -> View:
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
         if request.method in SAFE_METHODS:
+            policy.pass_by(request)
             with transaction_of_requests():
                 return view(request, *args, **kwargs)
         if policy.joins(request):
@@ -167,7 +171,10 @@ def _keyed_async(view: View, policy: Policy, on_problem: OnProblem) -> View:
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
-        if request.method in SAFE_METHODS or policy.joins(request):
+        if request.method in SAFE_METHODS:
+            policy.pass_by(request)
+            return await view(request, *args, **kwargs)
+        if policy.joins(request):
             return await view(request, *args, **kwargs)
 
         async def begin() -> Exchange:

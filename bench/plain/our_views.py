@@ -5,6 +5,7 @@ from rest_framework.response import Response
 
 from bench.plain.models import Order
 from bench.plain.views import Orders, content, created, place
+from idempotency import KeyedCall
 from idempotency.drf import idempotent
 from idempotency.modes import PHASED
 
@@ -22,9 +23,9 @@ class PhasedOrders(Orders):
     """Orders in a transaction of their own."""
 
     @idempotent(mode=PHASED)
-    def post(self, request: Request) -> Response:
+    def post(self, request: Request, *, call: KeyedCall) -> Response:
         """Place an order. The mode asks that a handler resumes, so look for the row first."""
-        if request.idempotency.resumed:
+        if call.resumed:
             found = Order.objects.filter(reference=request.data["reference"]).first()
             if found is not None:
                 return created(content(found))

@@ -23,7 +23,7 @@ from idempotency.redis import marker, subscriber
 from idempotency.request import fingerprint, keys
 from idempotency.request.principal import ANONYMOUS, Visit, caller_of, was_answered
 from idempotency.response import encryption
-from idempotency.response.answers import StoredResponse
+from idempotency.response.answers import StoredResponse, Verdict, verdict_on
 
 OWNER_MAX = 128  # characters that the ledger stores
 POLL_SECONDS = 0.25  # between two looks while Redis, which would wake us, is away
@@ -148,6 +148,9 @@ class Exchange(ABC):
     def _in_progress(self) -> Exception:
         self._conflict("in_progress")
         return in_progress()
+
+    def _verdict_on(self, response: HttpResponseBase) -> Verdict:
+        return verdict_on(response.status_code)
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
         """Reduce `response` to what is stored: redacted and bounded."""

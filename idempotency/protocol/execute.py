@@ -21,6 +21,7 @@ from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange, identify
 from idempotency.protocol.phases import PhasedExchange
 from idempotency.protocol.recovery import Phases
+from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.request import fingerprint
 
 log = logging.getLogger("idempotency")
@@ -72,6 +73,10 @@ class Policy:
         )
         request.idempotency = exchange  # type: ignore[attr-defined]
         return exchange
+
+    def pass_by(self, request: HttpRequest) -> None:
+        """Give a call of a safe method what its handler may ask of it."""
+        request.idempotency = UnkeyedExchange(mode=_plain(self.mode))  # type: ignore[attr-defined]
 
     def joins(self, request: HttpRequest) -> bool:
         """Let a handler join the call of a keyed one that calls it, e.g. by `super().post()`.

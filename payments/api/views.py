@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from idempotency.call import KeyedCall
 from idempotency.drf import idempotent
 from idempotency.errors import Problem
 from payments.api.refunding import refunding
@@ -94,9 +95,11 @@ class RefundList(APIView):
         },
     )
     @idempotent(body=RefundRequest, mode=refunding)
-    def post(self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any]) -> HttpResponseBase:
+    def post(
+        self, request: Request, payment_id: uuid.UUID, *, data: dict[str, Any], call: KeyedCall
+    ) -> HttpResponseBase:
         payment = _find(request, payment_id)
-        request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
+        call.about("payment", payment.id)
         return refunding.respond(request, {"payment": payment.id.hex, **data})
 
 

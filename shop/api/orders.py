@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from idempotency.call import KeyedCall
 from idempotency.drf import idempotent
 from idempotency.modes import PHASED
 from idempotency.views import not_keyed
@@ -107,13 +108,13 @@ class OrderList(APIView):
         ),
     )
     @idempotent(body=OrderRequest)
-    def post(self, request: Request, *, data: dict[str, Any]) -> Response:
+    def post(self, request: Request, *, data: dict[str, Any], call: KeyedCall) -> Response:
         order = orders.create_order(
             user_id=caller_id(request),
             quantities={item["sku"]: item["quantity"] for item in data["items"]},
             note=data["note"],
         )
-        request.idempotency.about("order", order.id)  # type: ignore[attr-defined]
+        call.about("order", order.id)
         return order_response(order, payment_id=None, status=201)
 
 
@@ -176,8 +177,8 @@ class OrderCancel(APIView):
         ),
     )
     @idempotent(mode=PHASED)
-    def post(self, request: Request, order_id: UUID) -> Response:
-        request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
+    def post(self, request: Request, order_id: UUID, *, call: KeyedCall) -> Response:
+        call.about("order", order_id)
         order = lifecycle.cancel(order_id=order_id, user_id=caller_id(request))
         return _with_payment(order, status=202 if order.status == OrderStatus.PENDING else 200)
 
@@ -205,8 +206,8 @@ class OrderPayment(APIView):
         ),
     )
     @idempotent(body=PaymentRequest, mode=PHASED)
-    def post(self, request: Request, order_id: UUID, *, data: dict[str, Any]) -> Response:
-        request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
+    def post(self, request: Request, order_id: UUID, *, data: dict[str, Any], call: KeyedCall) -> Response:
+        call.about("order", order_id)
         method = PayMethod(data["method"]) if "method" in data else None
         payment = checkout.start_payment(
             order_id=order_id,
@@ -214,8 +215,8 @@ class OrderPayment(APIView):
             channel=data["channel"],
             method=method,
             payer=Payer(openid=data.get("openid", ""), client_ip=client_ip(request.META)),
-            resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
-            was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
+            resumed=call.resumed,
+            was_uncertain=call.was_uncertain,
         )
         document = represent_payment(payment)
         return Response(

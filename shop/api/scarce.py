@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from idempotency.call import KeyedCall, call_of
 from idempotency.drf import idempotent
 from shop import sales as flashsale
 from shop.api import schema
@@ -34,9 +35,9 @@ class FlashSaleOrder(APIView):
         ),
     )
     @idempotent(refuses=_too_late)
-    def post(self, request: Request, sku: str) -> Response:
+    def post(self, request: Request, sku: str, *, call: KeyedCall) -> Response:
         order = flashsale.buy(sku=sku, user_id=caller_id(request))
-        request.idempotency.about("order", order.id)  # type: ignore[attr-defined]
+        call.about("order", order.id)
         return order_response(order, payment_id=None, status=201)
 
 
@@ -56,5 +57,5 @@ class CouponDraw(APIView):
     )
     def post(self, request: Request, campaign: str) -> Response:
         coupon = coupons.draw(slug=campaign, user_id=caller_id(request))
-        request.idempotency.about("coupon", coupon.pk)  # type: ignore[attr-defined]
+        call_of(request).about("coupon", coupon.pk)
         return Response({"code": coupon.code}, status=201)

@@ -10,6 +10,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from idempotency.call import KeyedCall
 from idempotency.errors import Problem
 from idempotency.views import idempotent
 from shop.api.answers import caller_id
@@ -94,7 +95,7 @@ def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
 @posted_only(back_to="basket")
 @draws_refusals(_refused)
 @idempotent()
-def order(request: HttpRequest) -> HttpResponse:
+def order(request: HttpRequest, *, call: KeyedCall) -> HttpResponse:
     """Place an order of the page's quantities; its units leave the basket with the commit.
 
     Every tab has its own token, so the basket makes two tabs one order: it must still hold what the page showed.
@@ -109,7 +110,7 @@ def order(request: HttpRequest) -> HttpResponse:
     basket.require(request.session, quantities={sku: form.held[sku] for sku in wanted})
     placed = orders.create_order(user_id=caller_id(request), quantities=wanted)
     basket.take_out(request.session, quantities=form.held)
-    request.idempotency.about("order", placed.id)  # type: ignore[attr-defined]
+    call.about("order", placed.id)
     return redirect("order", order_id=placed.id)
 
 

@@ -16,6 +16,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_safe
 
+from idempotency.call import KeyedCall
 from idempotency.errors import Problem
 from idempotency.modes import PHASED
 from idempotency.views import idempotent
@@ -116,21 +117,21 @@ def _method(request: HttpRequest, form: PayForm) -> PayMethod | None:
 @members_only(back_to="order")
 @posted_only(back_to="order")
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
-def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+def pay(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponse:
     """Open the payment by the chosen channel; show its QR code, or redirect to the provider."""
     form = PayForm(request.POST)
     if not form.is_valid():
         return _order_page(request, _view(request, order_id), form=form)
     channel, method = form.cleaned_data["channel"], _method(request, form)
-    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
+    call.about("order", order_id)
     checkout.start_payment(
         order_id=order_id,
         user_id=caller_id(request),
         channel=channel,
         method=method,
         payer=Payer(client_ip=client_ip(request.META)),
-        resumed=request.idempotency.resumed,  # type: ignore[attr-defined]
-        was_uncertain=request.idempotency.was_uncertain,  # type: ignore[attr-defined]
+        resumed=call.resumed,
+        was_uncertain=call.was_uncertain,
     )
     by = f"{channel}.{method or ''}"
     found = _view(request, order_id, by=by)
@@ -143,9 +144,9 @@ def pay(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
 @members_only(back_to="order")
 @posted_only(back_to="order")
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
-def cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+def cancel(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponse:
     """Close the order, at the providers first."""
-    request.idempotency.about("order", order_id)  # type: ignore[attr-defined]
+    call.about("order", order_id)
     lifecycle.cancel(order_id=order_id, user_id=caller_id(request))
     return redirect("order", order_id=order_id)
 
@@ -179,7 +180,7 @@ def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> Ht
 @posted_only(back_to="order")
 @draws_refusals(_refund_refused, accepted=_refund_noted)
 @idempotent(mode=refunding)
-def refund(request: HttpRequest, *, order_id: UUID) -> HttpResponseBase:
+def refund(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponseBase:
     """Refund as the API's call does for the payer; its answer is stored."""
     found = _view(request, order_id)
     payment = Payment.objects.filter(order_id=order_id, owner_id=caller_id(request)).first()
@@ -188,7 +189,7 @@ def refund(request: HttpRequest, *, order_id: UUID) -> HttpResponseBase:
     form = _refund_form(found, request.POST)
     if not form.is_valid():
         return _order_page(request, found, refund_form=form)
-    request.idempotency.about("payment", payment.id)  # type: ignore[attr-defined]
+    call.about("payment", payment.id)
     wanted = {"amount_minor": form.amount_minor, "reason": form.cleaned_data["reason"]}
     return refunding.respond(request, {"payment": payment.id.hex, **wanted})
 

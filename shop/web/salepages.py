@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.views.decorators.http import require_safe
 
+from idempotency.call import KeyedCall
 from idempotency.errors import Problem
 from idempotency.views import idempotent
 from shop import sales as flashsale
@@ -84,10 +85,10 @@ def _refused(request: HttpRequest, problem: Problem, *, sku: str) -> HttpRespons
 @posted_only(back_to="flash-sale")
 @draws_refusals(_refused)
 @idempotent()
-def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
+def buy(request: HttpRequest, *, sku: str, call: KeyedCall) -> HttpResponse:
     """Place an order of one unit and go to it."""
     placed = flashsale.buy(sku=sku, user_id=caller_id(request))
-    request.idempotency.about("order", placed.id)  # type: ignore[attr-defined]
+    call.about("order", placed.id)
     return redirect("order", order_id=placed.id)
 
 

@@ -22,6 +22,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
+from idempotency.call import KeyedCall
 from idempotency.drf import IdempotentMixin, TokenList
 from idempotency.drf import idempotent as idempotent_method
 from idempotency.errors import Problem
@@ -149,18 +150,17 @@ def planned_principal(request: Any) -> Any:
 
 class PhasedThings(APIView):
     @idempotent_method(mode=PHASED)
-    def post(self, request: Request) -> Response:
-        exchange = request.idempotency  # type: ignore[attr-defined]
-        PLAN.setdefault("resumed", []).append(exchange.resumed)
+    def post(self, request: Request, *, call: KeyedCall) -> Response:
+        PLAN.setdefault("resumed", []).append(call.resumed)
         if subject := PLAN.get("about"):
-            exchange.about(*subject)
+            call.about(*subject)
         if hook := PLAN.get("during"):
             hook()
         answer = PLAN.get("answer", 201)
         if answer == "crash":
             raise RuntimeError("the handler broke")
         PLAN["answer"] = PLAN.pop("then", answer)
-        if not exchange.resumed:
+        if not call.resumed:
             effect("phased")
         return Response({"state": PLAN.get("state", "done")}, status=answer)
 

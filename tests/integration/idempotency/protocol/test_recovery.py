@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.test import RequestFactory, override_settings
 
 from idempotency import ledger
+from idempotency.call import KeyedCall
 from idempotency.maintenance.completer import OWNER, RUNS_MAX, complete_stalled
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import PHASED
@@ -260,8 +261,8 @@ def ask(progress: Progress) -> Response:
 
 
 @idempotent(mode=quiet)
-def buy(request: HttpRequest) -> Any:
-    request.idempotency.about("thing", 7)  # type: ignore[attr-defined]
+def buy(request: HttpRequest, call: KeyedCall) -> Any:
+    call.about("thing", 7)
     return quiet.respond(request, {})
 
 

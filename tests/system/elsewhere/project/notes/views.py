@@ -11,6 +11,7 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_POST
 
 import idempotency
+from idempotency import call_of
 from idempotency.views import idempotent
 from notes.models import Note
 
@@ -44,5 +45,5 @@ def modules(request: HttpRequest) -> JsonResponse:
 
 def _leave(request: Any) -> JsonResponse:
     note = Note.objects.create(text=json.loads(request.body)["text"])
-    request.idempotency.about("note", note.pk)
+    call_of(request).about("note", note.pk)
     return JsonResponse({"id": note.pk, "text": note.text}, status=201)

@@ -1,0 +1,90 @@
+"""Keyed call as its handler sees it: a parameter named `call`, or `call_of(request)`."""
+
+from collections.abc import Callable
+from functools import partial, wraps
+from inspect import unwrap
+from typing import Any, Protocol
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+
+from idempotency.modes import Mode
+
+NAME = "call"
+
+
+class KeyedCall(Protocol):
+    """Call that a handler answers. Every door passes it to a parameter named ``call``.
+
+        @idempotent(mode=PHASED)
+        def refund(request, call: KeyedCall): ...
+
+    A call without a key, where the view's policy lets one through, has an empty `key_digest` and is never resumed.
+    """
+
+    @property
+    def mode(self) -> Mode:
+        """Mode of the handler."""
+
+    @property
+    def key_digest(self) -> str:
+        """64 hexadecimal characters that name caller, route and key; safe to log and to derive ids from."""
+
+    @property
+    def resumed(self) -> bool:
+        """True if an earlier run of this key may have committed something (phased only)."""
+
+    @property
+    def was_uncertain(self) -> bool:
+        """True if the caller has heard 202: the call outside has begun (phased only)."""
+
+    @property
+    def subject(self) -> str:
+        """Subject of the call, as ``kind:id``; empty before `about`."""
+
+    def about(self, kind: str, identifier: object) -> None:
+        """Say what the call is about, e.g. ``about("order", order.id)``: shown in admin and logs."""
+
+
+def call_of(request: Any) -> KeyedCall:
+    """Return the call that a handler answers.
+
+    Args:
+        request: as the handler got it, Django's or REST framework's.
+
+    Raises:
+        RuntimeError: no view under `@idempotent`, or that ``KEYED`` names, handles this request.
+    """
+    call: KeyedCall | None = getattr(request, "idempotency", None)
+    if call is None:
+        raise RuntimeError(
+            "This request is no keyed call. Put @idempotent on the view, or name its path in IDEMPOTENCY['KEYED']."
+        )
+    return call
+
+
+def takes_call(handler: Any) -> bool:
+    """Check if the innermost function of a handler has a parameter named ``call``."""
+    function = unwrap(handler)
+    while isinstance(function, partial):
+        function = unwrap(function.func)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    # not `inspect.signature`: Django's method_decorator decorates once a request
+    return code is not None and NAME in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def with_call(handler: Callable[..., Any], *, request_at: int = 0) -> Callable[..., Any]:
+    """Build the form of a handler that gets its `call` from the request, where it has such a parameter.
+
+    Args:
+        request_at: position of the request among the handler's arguments.
+    """
+    if not takes_call(handler):
+        return handler
+
+    @wraps(handler)
+    def given(*args: Any, **kwargs: Any) -> Any:
+        if NAME not in kwargs:  # a part of the address, or a handler that calls this one
+            kwargs[NAME] = call_of(args[request_at])
+        return handler(*args, **kwargs)
+
+    return markcoroutinefunction(given) if iscoroutinefunction(handler) else given

@@ -1,0 +1,54 @@
+"""Call without a key, answered as a keyed one is but remembered nowhere."""
+
+from django.db import transaction
+from django.http.response import HttpResponseBase
+
+from idempotency.modes import Mode
+from idempotency.protocol.exchange import Exchange
+from idempotency.response.answers import StoredResponse, Verdict, rendered
+
+
+class UnkeyedExchange(Exchange):
+    """Strategy of a call that its view lets through without a key, and of safe methods.
+
+    An atomic handler has its transaction all the same, and a refusal undoes its writes: what a handler may rely on
+    does not hang on its caller.
+    """
+
+    key_digest = ""
+    _atomic: transaction.Atomic | None = None
+
+    def __init__(self, *, mode: Mode) -> None:
+        self.mode = mode
+        self._subject = ""
+        self._redact = ()
+
+    def begin(self) -> StoredResponse | None:
+        if self.mode is Mode.ATOMIC:
+            self._atomic = transaction.atomic()
+            self._atomic.__enter__()
+        return None
+
+    def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        response = rendered(response)
+        self._leave(commit=self._verdict_on(response) is Verdict.EFFECT)
+        self._count("unkeyed")
+        return response
+
+    def fail(self) -> StoredResponse | None:
+        self._count("failed")
+        self._leave(commit=False)
+        return None
+
+    def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return the refusal; there is nothing to undo yet."""
+        self._count("unkeyed")
+        return rendered(response)
+
+    def _leave(self, *, commit: bool) -> None:
+        atomic, self._atomic = self._atomic, None
+        if atomic is None:
+            return
+        if not commit:
+            transaction.set_rollback(True)
+        atomic.__exit__(None, None, None)

@@ -1,0 +1,80 @@
+"""What a handler asks of its call, by the name of a parameter."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+from asgiref.sync import iscoroutinefunction
+from django.test import RequestFactory
+from django.utils.decorators import method_decorator
+from django.views.decorators.gzip import gzip_page
+
+from idempotency.call import KeyedCall, call_of, takes_call, with_call
+from idempotency.modes import Mode
+from idempotency.protocol.unkeyed import UnkeyedExchange
+
+
+def plain(request: Any, call: KeyedCall) -> KeyedCall:
+    return call
+
+
+def by_keyword(request: Any, *, call: KeyedCall) -> KeyedCall:
+    return call
+
+
+async def asynchronous(request: Any, *, call: KeyedCall) -> KeyedCall:
+    return call
+
+
+def without(request: Any) -> str:
+    call = str(request)
+    return call.upper()
+
+
+class View:
+    def post(self, request: Any, call: KeyedCall) -> KeyedCall:
+        return call
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [plain, by_keyword, gzip_page(plain), partial(plain), View.post, View().post, asynchronous],
+    ids=["plain", "keyword", "decorated", "partial", "function of a class", "method", "async"],
+)
+def test_a_parameter_of_that_name_is_found_through_decorators(handler: Any) -> None:
+    assert takes_call(handler)
+
+
+def test_a_local_variable_of_that_name_is_no_parameter() -> None:
+    assert not takes_call(without)
+    assert with_call(without) is without
+    assert not takes_call(print)
+
+
+def test_each_handler_gets_the_call_of_its_request() -> None:
+    request: Any = RequestFactory().post("/")
+    request.idempotency = call = UnkeyedExchange(mode=Mode.ATOMIC)
+    assert with_call(plain)(request) is call_of(request) is call
+    assert with_call(View.post, request_at=1)(View(), request) is call
+    other = UnkeyedExchange(mode=Mode.ATOMIC)
+    assert with_call(by_keyword)(request, call=other) is other
+    assert iscoroutinefunction(with_call(asynchronous))
+
+
+def test_a_request_that_is_no_keyed_call_says_so() -> None:
+    with pytest.raises(RuntimeError, match=r"no keyed call\. Put @idempotent on the view"):
+        call_of(RequestFactory().post("/"))
+
+
+def test_djangos_method_decorator_hides_no_parameter() -> None:
+    seen = []
+
+    def looking(handler: Any) -> Any:
+        seen.append(takes_call(handler))
+        return handler
+
+    class Decorated(View):
+        post = method_decorator(looking)(View.post)
+
+    Decorated().post(None, call=None)  # type: ignore[arg-type]
+    assert seen[-1]  # the first is a dummy, for its attributes
