@@ -44,6 +44,18 @@ class KeyedCall(Protocol):
     def about(self, kind: str, identifier: object) -> None:
         """Say what the call is about, e.g. ``about("order", order.id)``: shown in admin and logs."""
 
+    def set_lifetime(self, seconds: float) -> None:
+        """Replay this one answer for so many seconds only, at most ``BODY_SECONDS``; 0: do not store its bytes.
+
+        A later retry gets 410: the key stays used.
+        """
+
+    def do_not_store(self) -> None:
+        """Leave the key free, as after a 5xx: an atomic handler's writes are undone, a phased run may be resumed.
+
+        For a refusal that may be over at the next try.
+        """
+
 
 def call_of(request: Any) -> KeyedCall:
     """Return the call that a handler answers.

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, register
 from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.urls import URLResolver, get_resolver
 from django.utils.module_loading import import_string
 
@@ -32,7 +32,22 @@ def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         config = parse(getattr(settings, "IDEMPOTENCY", {}))
     except (ImproperlyConfigured, TypeError) as error:
         return [Error(str(error), id="idempotency.E001")]
-    return [*_middleware(config), *_cache(config)]
+    return [*_middleware(config), *_cache(config), *_router(config)] if config.enabled else []
+
+
+def _router(config: Config) -> list[CheckMessage]:
+    from idempotency.models import LedgerEntry  # noqa: PLC0415  models are not ready when this is imported
+
+    alias = router.db_for_write(LedgerEntry)
+    if alias == config.database and router.allow_migrate_model(alias, LedgerEntry):
+        return []
+    return [
+        Error(
+            f"DATABASE_ROUTERS keep the ledger's tables out of {config.database!r}, where keyed views have their "
+            "transactions. Let them route the app 'idempotency' there.",
+            id="idempotency.E015",
+        )
+    ]
 
 
 def _middleware(config: Config) -> list[CheckMessage]:
@@ -99,10 +114,11 @@ def _cache(config: Config) -> list[CheckMessage]:
 
 @register(Tags.urls)
 def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check that no view is both keyed and exempt, and that all that ``KEYED`` names can be keyed."""
+    """Check that keyed views have one policy, and that all that ``KEYED`` names can be keyed."""
     messages: dict[str, CheckMessage] = {}
     for path, view in _all_views():
         name, cls = _name(view), _class_of(view)
+        messages.update(_of_options(view, name))
         exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
         if exempt and _is_marked(view):
             messages[f"E011 {name}"] = Error(
@@ -119,6 +135,34 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return [messages[name] for name in sorted(messages)]
 
 
+def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
+    """Yield what is wrong with the options and doors of a view's handlers."""
+    config = _config()
+    for handler in _handlers(view):
+        policy, door = getattr(handler, "idempotency_policy", None), getattr(handler, "idempotency_door", None)
+        if policy is None or config is None:
+            continue
+        if policy.lifetime is not None and policy.lifetime > config.body_seconds:
+            yield (
+                f"E013 {name}",
+                Error(
+                    f"{name} has lifetime={policy.lifetime}, and answers are stored for "
+                    f"{config.body_seconds:g} s. Raise IDEMPOTENCY['BODY_SECONDS'], or lower the option.",
+                    id="idempotency.E013",
+                ),
+            )
+        right = "ninja" if _is_ninja(view) else "drf" if hasattr(view, "cls") else "views"
+        if door != right:
+            yield (
+                f"E014 {name}",
+                Error(
+                    f"{name} is under idempotency.{door}.idempotent, which cannot answer for it. Write "
+                    f"idempotency.{right}.idempotent.",
+                    id="idempotency.E014",
+                ),
+            )
+
+
 @register(Tags.urls)
 def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that keyed views can identify their callers, and take anonymous ones on purpose."""
@@ -132,7 +176,7 @@ def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         name = _name(view)
         if not _is_marked(view) and (not is_named(path) or _why_not(view) or keyed_form(view) is None):
             continue
-        if not known and not _option(view, "authentication_classes"):
+        if not known and not _authenticates(view):
             messages[f"W001 {name}"] = Advice(
                 f"Nothing names the callers of {name}: neither AuthenticationMiddleware nor SessionMiddleware "
                 f"stands before {MIDDLEWARE!r}, and the view authenticates nobody. Add one of them, or name a "
@@ -158,8 +202,9 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     return [
         Error(
             f"{name} has @idempotent methods, but ATOMIC_REQUESTS wraps the view in a transaction of its own.",
-            hint="Let a DRF view inherit from idempotency.drf.IdempotentMixin first; of any other, decorate "
-            "`dispatch` instead. Either takes the view out of it.",
+            hint="Take the view out of it: let a DRF class inherit from idempotency.drf.IdempotentMixin first, "
+            "put @non_atomic_requests above @api_view, decorate `dispatch` of any other class; for Django Ninja, "
+            "call non_atomic_requests(pattern.callback) for each pattern of api.urls[0].",
             id="idempotency.E005",
         )
         for name in sorted({_name(view) for _, view in _all_views() if _keyed_inside_a_transaction(view)})
@@ -217,10 +262,37 @@ def _why_not(view: Any) -> str:
 
 def _is_marked(view: Any) -> bool:
     """Check if the view, or a method of its class, is under `@idempotent`."""
+    return any(hasattr(handler, "idempotency_mode") for handler in _handlers(view))
+
+
+def _handlers(view: Any) -> list[Any]:
+    """List what may be keyed by a decorator of its own: the view, its methods or its operations."""
+    if _is_ninja(view):
+        from idempotency.ninja import operations_of  # noqa: PLC0415  only where it is installed
+
+        return [operation.view_func for operation in operations_of(view)]
     cls = _class_of(view)
     if cls is None:
-        return hasattr(view, "idempotency_mode")
-    return any(hasattr(getattr(cls, name, None), "idempotency_mode") for name in dir(cls))
+        return [view]
+    methods = [getattr(cls, name, None) for name in dir(cls)]
+    if not hasattr(view, "cls"):
+        return methods
+    from idempotency.drf import function_of  # noqa: PLC0415  only where it is installed
+
+    return [function_of(method) for method in methods]
+
+
+def _is_ninja(view: Any) -> bool:
+    return getattr(view, "__module__", "") == "ninja.operation"
+
+
+def _authenticates(view: Any) -> bool:
+    """Check if the view itself may name its callers."""
+    if _is_ninja(view):
+        from idempotency.ninja import operations_of  # noqa: PLC0415
+
+        return all(operation.auth_callbacks for operation in operations_of(view))
+    return bool(_option(view, "authentication_classes"))
 
 
 def _option(view: Any, name: str) -> list[Any]:
@@ -238,7 +310,8 @@ def _is_open_to_all(view: Any) -> bool:
 
 
 def _keyed_inside_a_transaction(view: Any) -> bool:
-    leaves = _class_of(view) is None or DEFAULT_DB_ALIAS in getattr(view, "_non_atomic_requests", ())
+    is_function = _class_of(view) is None and not _is_ninja(view)
+    leaves = is_function or DEFAULT_DB_ALIAS in getattr(view, "_non_atomic_requests", ())
     return not leaves and _is_marked(view)
 
 
@@ -249,4 +322,6 @@ def _class_of(view: Any) -> Any:
 def _name(view: Any) -> str:
     cls = _class_of(view)
     named = view if cls is None else cls
+    if _is_ninja(view) and (operations := _handlers(view)):
+        named = operations[0]
     return f"{named.__module__}.{getattr(named, '__qualname__', repr(named))}"

@@ -1,13 +1,16 @@
 """Settings of `IDEMPOTENCY = {...}`, typed and checked once."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.db import DEFAULT_DB_ALIAS
 from django.utils.module_loading import import_string
 
 from idempotency.keyring import keyring
@@ -20,8 +23,14 @@ class Config:
     """Values of the `IDEMPOTENCY` setting; each field is its key in capitals.
 
     Attributes:
+        enabled: False: keyed views run unkeyed and say so by the header ``Idempotency: disabled``. They need
+            neither PostgreSQL nor Redis then: for test suites on SQLite.
+        database: alias of the ledger's database, which is that of the keyed views' transactions.
         keyed: unsafe calls that need a key. ``"marked"``: of views under `@idempotent`; ``"unsafe"``: of all views
             but those under `@not_keyed`; a list of path prefixes, each with its slashes: of the views below them.
+        required: False: a call without a key runs unkeyed. A view's own `required` counts before it.
+        header: name of the header with the key.
+        ignore: JSON members and form fields that two copies of a request may differ in.
         wait_seconds: how long a duplicate waits for the first call's answer before 409; 0 answers at once.
         lease_seconds: how long a phased handler may run before a retry takes over. Longer than all provider
             time-outs of one handler together.
@@ -32,6 +41,9 @@ class Config:
         tombstone_seconds: how long a finished key is remembered; only after that it could run again. At least
             `body_seconds` and `token_seconds`.
         max_response_bytes: larger answers are not stored; a retry gets 410 with the resource's Location.
+        redis: where Redis is: a URL, an alias in `CACHES` of a django-redis cache, the dotted path of a function
+            without arguments that returns a redis-py client, or None to work on the ledger alone. Sets
+            `redis_alias` or `redis_client`, which are its older names.
         redis_alias: alias in `CACHES` of a django-redis cache, or None to work on the ledger alone.
         redis_client: dotted path of a function without arguments that returns a redis-py client, used instead
             of the alias: for a Redis Cluster, which django-redis does not know.
@@ -41,6 +53,8 @@ class Config:
         token_seconds: how long a one-time token may wait for its use.
         principal: dotted path of a function from request to the caller's stable name, asked before all else that
             may name them (`idempotency.request.principal`).
+        tenant: dotted path of a function from request to the tenant's name, where tenants share a ledger; callers
+            of two tenants never meet.
         anonymous: policy for a keyed call without any known caller. ``"accept"``: its key must be hard to guess;
             ``"refuse"``: 401 or 403.
         problem_type_base: address of a page that explains problems, to which the `code` is added for a problem's
@@ -52,7 +66,12 @@ class Config:
             "admin:shop_order_change"}``.
     """
 
+    enabled: bool = True
+    database: str = DEFAULT_DB_ALIAS
     keyed: str | Sequence[str] = MARKED
+    required: bool = True
+    header: str = "Idempotency-Key"
+    ignore: tuple[str, ...] = ()
     wait_seconds: float = 0.0
     lease_seconds: float = 30.0
     marker_seconds: float = 3.0
@@ -60,12 +79,14 @@ class Config:
     body_seconds: float = 86_400.0
     tombstone_seconds: float = 7_776_000.0  # 90 days: longer than any client retries
     max_response_bytes: int = 262_144
+    redis: str | None = "default"
     redis_alias: str | None = "default"
     redis_client: str | None = None
     redis_async_client: str | None = None
     breaker_seconds: float = 2.0
     token_seconds: int = 3_600
     principal: str | None = None
+    tenant: str | None = None
     anonymous: str = "accept"
     problem_type_base: str | None = None
     redact: tuple[str, ...] = ()
@@ -88,9 +109,9 @@ def parse(raw: Any) -> Config:
     known = {entry.name.upper(): entry.name for entry in fields(Config)}
     for name, value in raw.items():
         if name not in known:
-            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] is unknown; known are {', '.join(sorted(known))}.")
+            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] is unknown; {_meant(name, sorted(known))}")
         _READERS.get(name, _positive)(name, value)
-    config = Config(**{known[name]: value for name, value in raw.items()})
+    config = Config(**{known[name]: value for name, value in raw.items()}, **_of_redis(raw))
     if config.tombstone_seconds < config.body_seconds:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS: a key outlives its answer's bytes."
@@ -107,6 +128,55 @@ def parse(raw: Any) -> Config:
 def config() -> Config:
     """Return the configuration in force."""
     return parse(getattr(settings, "IDEMPOTENCY", {}))
+
+
+def _meant(name: Any, known: list[str]) -> str:
+    near = get_close_matches(str(name).upper(), known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
+
+
+def _of_redis(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Read ``REDIS`` as its older names."""
+    if "REDIS" not in raw:
+        return {}
+    older = [name for name in ("REDIS_ALIAS", "REDIS_CLIENT") if name in raw]
+    if older:
+        raise ImproperlyConfigured(f"IDEMPOTENCY has 'REDIS', which replaces {older[0]!r}. Remove {older[0]!r}.")
+    where = raw["REDIS"]
+    if where is None or where in settings.CACHES:
+        return {"redis_alias": where}
+    return {"redis_alias": None, "redis_client": where}
+
+
+def _redis(name: str, value: Any) -> None:
+    if value is None or (isinstance(value, str) and (value in settings.CACHES or "://" in value)):
+        return
+    if not isinstance(value, str) or "." not in value:
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is {value!r}. Write a URL such as 'redis://localhost:6379/0', an alias in "
+            "CACHES, the dotted path of a function that returns a redis-py client, or None."
+        )
+    _dotted_path(name, value)
+
+
+def _database(name: str, value: Any) -> None:
+    if value not in settings.DATABASES:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in DATABASES.")
+    if value != DEFAULT_DB_ALIAS:
+        raise ImproperlyConfigured(
+            f"IDEMPOTENCY[{name!r}] is {value!r}, and the ledger can only be in {DEFAULT_DB_ALIAS!r} yet: it "
+            "shares its transaction with the keyed views. Give the database of their models that alias."
+        )
+
+
+def _switch(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be True or False, not {value!r}.")
+
+
+def _header(name: str, value: Any) -> None:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9-]+", value):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be the name of a header, not {value!r}.")
 
 
 def _positive(name: str, value: Any) -> None:
@@ -176,11 +246,18 @@ def _keyring(name: str, value: Any) -> None:
 
 
 _READERS: Mapping[str, Callable[[str, Any], None]] = {
+    "ENABLED": _switch,
+    "DATABASE": _database,
     "KEYED": _keyed,
+    "REQUIRED": _switch,
+    "HEADER": _header,
+    "IGNORE": _names,
+    "REDIS": _redis,
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
     "REDIS_ASYNC_CLIENT": _dotted_path,
     "PRINCIPAL": _dotted_path,
+    "TENANT": _dotted_path,
     "ANONYMOUS": _word,
     "PROBLEM_TYPE_BASE": _address,
     "REDACT": _names,

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, overload
+from types import FunctionType
+from typing import Any, Unpack, overload
 
+from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
-from drf_spectacular.utils import extend_schema
 from rest_framework import exceptions, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,8 +19,9 @@ from idempotency.call import with_call
 from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol import tokens
-from idempotency.protocol.execute import Policy, execute
-from idempotency.protocol.misuse import mark_keyed, refuse_functions, refuse_wrong_use
+from idempotency.protocol.execute import execute
+from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
+from idempotency.protocol.policy import Options, Policy
 from idempotency.protocol.problems import problem_of
 from idempotency.protocol.recovery import Phases
 from idempotency.request.principal import caller_of
@@ -28,16 +30,18 @@ from idempotency.views import (
     DJANGOS_REFUSALS,
     MALFORMED,
     SAFE_METHODS,
+    is_marked,
     keyed_subclass,
     not_keyed,
     outside_atomic_requests,
     refusal_of_django,
-    show_problem,
     transaction_of_requests,
 )
 
 Handler = Callable[..., HttpResponseBase]
 Refuses = Callable[..., None]
+
+APIVIEW = "rest_framework.decorators"  # where `@api_view` stands
 
 
 @overload
@@ -46,84 +50,118 @@ def idempotent(handler: Handler, /) -> Handler: ...
 def idempotent(
     *,
     body: type[serializers.BaseSerializer[Any]] | None = ...,
-    mode: Mode | Phases = ...,
-    redact: tuple[str, ...] = ...,
-    refuses: Callable[..., None] | None = ...,
+    refuses: Refuses | None = ...,
+    **options: Unpack[Options],
 ) -> Callable[[Handler], Handler]: ...
 def idempotent(
     handler: Handler | None = None,
     /,
     *,
     body: type[serializers.BaseSerializer[Any]] | None = None,
-    mode: Mode | Phases = ATOMIC,
-    redact: tuple[str, ...] = (),
-    refuses: Callable[..., None] | None = None,
+    refuses: Refuses | None = None,
+    **options: Unpack[Options],
 ) -> Any:
-    """Make a handler method's effect happen once per Idempotency-Key (or Idempotency-Token).
+    """Make a handler's effect happen once per Idempotency-Key (or Idempotency-Token).
 
-    Written `@idempotent` or `@idempotent(…)`, on a method of an APIView or ViewSet. By the time it runs, DRF has
-    authenticated, throttled and checked permissions; `body` is validated before the key is looked at, so a 400
-    never burns a key. A parameter named `call` gets the `KeyedCall`.
+    Written `@idempotent` or `@idempotent(…)`, on a method of an APIView or ViewSet, or on a function below
+    `@api_view`. By the time it runs, DRF has authenticated, throttled and checked permissions; `body` is validated
+    before the key is looked at, so a 400 never burns a key. A parameter named `call` gets the `KeyedCall`.
 
     Args:
         body: serializer class of the request; its `validated_data` becomes the handler's `data` argument.
-        mode: see `idempotency.modes`; or the `Phases` that the handler responds with.
-        redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
         refuses: for many refusals at once: called like the handler, before the key is claimed and with no
             transaction open. A refusal that it raises is stored and replayed like the handler's own, at less cost;
             where it raises none, the handler decides. It must change nothing that counts. Atomic mode only.
+        options: see `idempotency.protocol.policy.Policy`.
 
     Raises:
-        TypeError: `refuses` in another mode; or this is no method: the message says what to write instead.
+        TypeError: `refuses` in another mode, a wrong option, or no handler; the message says what to write.
     """
-    if refuses is not None and mode is not ATOMIC:
+    policy = Policy.of(options, refuses_early=refuses is not None)
+    if refuses is not None and policy.mode is not ATOMIC:
         raise TypeError("A call whose refusal comes before its claim must be atomic.")
-    policy = Policy(mode=mode, redact=redact, refuses_early=refuses is not None)
 
     def decorate(handler: Handler) -> Handler:
         refuse_wrong_use(handler)
-        refuse_functions(handler)
-        keyed = _keyed_method(handler, policy, body, refuses)
-        mark_keyed(keyed, mode)
+        if iscoroutinefunction(handler):
+            raise TypeError(f"{handler.__qualname__} is async, which Django REST framework does not call.")
+        keyed = _keyed_handler(handler, policy, body, refuses)
+        mark_keyed(keyed, policy, door="drf")
         return keyed
 
     return decorate if handler is None else decorate(handler)
 
 
-def _keyed_method(handler: Handler, policy: Policy, body: Any = None, refuses: Refuses | None = None) -> Handler:
-    """Build the keyed form of a handler method."""
-    given = with_call(handler, request_at=1)
+def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: Refuses | None = None) -> Handler:
+    """Build the keyed form of a method, or of a function below `@api_view`."""
+    at = tuple(with_call(handler, request_at=position) for position in (0, 1))
 
     @wraps(handler)
-    def wrapper(view: APIView, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def wrapper(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        view, position = _place_of(args, handler)
+        request, given = args[position], at[position]
         plain = request._request
         if plain.method in SAFE_METHODS:
             policy.pass_by(plain)
             with transaction_of_requests():
-                return given(view, request, *args, **kwargs)
+                return given(*args, **kwargs)
         _read_body(request, plain)
         if body is not None:
             serializer = body(data=request.data, context={"request": request, "view": view})
             serializer.is_valid(raise_exception=True)
             kwargs["data"] = serializer.validated_data
         if policy.joins(plain):
-            return given(view, request, *args, **kwargs)
-        with _refusing_as_the_view():
-            exchange = policy.open(plain, caller=request)
+            return given(*args, **kwargs)
 
         def answer() -> HttpResponseBase:
             try:
-                response: HttpResponseBase = given(view, request, *args, **kwargs)
+                response: HttpResponseBase = given(*args, **kwargs)
             except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
-                response = _refusal(view, plain, exc)
-            finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
+                response = _refusal(view, request, exc, policy)
+            finalized: HttpResponseBase = view.finalize_response(
+                request, response, *args[position + 1 :], **kwargs
+            )
             return finalized
 
-        if refuses is None:
-            return execute(exchange, answer)
-        return execute(exchange, answer, refuse=lambda: _refused(refuses, view, request, *args, **kwargs))
+        def refuse() -> HttpResponseBase | None:
+            try:
+                if refuses is not None:
+                    refuses(*args, **kwargs)
+            except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
+                response = _refusal(view, request, exc, policy)
+                if verdict_on(response.status_code) is Verdict.REFUSAL:
+                    finalized: HttpResponseBase = view.finalize_response(
+                        request, response, *args[position + 1 :], **kwargs
+                    )
+                    return finalized
+            return None
+
+        try:
+            with _refusing_as_the_view():
+                exchange = policy.open(plain, caller=request)
+            return execute(exchange, answer, refuse=None if refuses is None else refuse)
+        except Problem as problem:
+            if policy.on_problem is None:
+                raise  # the view's EXCEPTION_HANDLER shows it
+            return policy.on_problem(request, problem)
 
     return wrapper
+
+
+def _place_of(args: tuple[Any, ...], handler: Handler) -> tuple[APIView, int]:
+    """Return the view, and the position of its request: a function below `@api_view` has it first.
+
+    Raises:
+        TypeError: this is no handler of REST framework.
+    """
+    for position in (0, 1):
+        if len(args) > position and isinstance(args[position], Request):
+            return (args[0] if position else args[0].parser_context["view"]), position
+    raise TypeError(
+        f"{handler.__qualname__} was called with a {type(args[0]).__name__}. idempotency.drf.idempotent decorates "
+        "a method of an APIView, or a function below @api_view. For a view of plain Django, use "
+        "idempotency.views.idempotent."
+    )
 
 
 def _read_body(request: Request, plain: HttpRequest) -> None:
@@ -145,26 +183,16 @@ def _refusing_as_the_view() -> Iterator[None]:
         raise exceptions.NotAuthenticated from None
 
 
-def _refused(
-    refuses: Callable[..., None], view: APIView, request: Request, *args: Any, **kwargs: Any
-) -> HttpResponseBase | None:
-    """Return the answer to the refusal that `refuses` raises, if such an answer is stored."""
-    try:
-        refuses(view, request, *args, **kwargs)
-    except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
-        response = _refusal(view, request._request, exc)
-        if verdict_on(response.status_code) is Verdict.REFUSAL:
-            finalized: HttpResponseBase = view.finalize_response(request, response, *args, **kwargs)  # type: ignore[arg-type]
-            return finalized
-    return None
-
-
-def _refusal(view: APIView, plain: HttpRequest, error: Exception) -> HttpResponseBase:
-    """Answer as the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
+def _refusal(view: APIView, request: Request, error: Exception, policy: Policy) -> HttpResponseBase:
+    """Answer as `on_problem` or the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
+    if isinstance(error, Problem) and policy.on_problem is not None:
+        return policy.on_problem(request, error)
     try:
         return view.handle_exception(error)
+    except Problem as left:
+        return policy.show(request, left)
     except DJANGOS_REFUSALS as left:
-        return refusal_of_django(plain, left, show_problem)
+        return refusal_of_django(request._request, left, policy)
 
 
 class IdempotentMixin:
@@ -174,17 +202,19 @@ class IdempotentMixin:
             idempotent_handlers = {"create": ATOMIC}
 
     Attributes:
-        idempotent_handlers: name of the method (``post``, ``create``, an action) → its mode.
+        idempotent_handlers: name of the method (``post``, ``create``, an action) → its mode, or a dict of the
+            options of `idempotent`.
     """
 
-    idempotent_handlers: Mapping[str, Mode | Phases] = {"post": ATOMIC}
+    idempotent_handlers: Mapping[str, Mode | Phases | Mapping[str, Any]] = {"post": ATOMIC}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name, mode in cls.idempotent_handlers.items():
+        for name, chosen in cls.idempotent_handlers.items():
             handler = getattr(cls, name, None)
             if handler is not None and not hasattr(handler, "idempotency_mode"):
-                setattr(cls, name, idempotent(mode=mode)(handler))
+                options: Any = chosen if isinstance(chosen, Mapping) else {"mode": chosen}
+                setattr(cls, name, idempotent(**options)(handler))
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
@@ -196,11 +226,20 @@ def keyed_view(view: Any, policy: Policy) -> Any:
     """Build the keyed form of a view of REST framework; None where its class leaves no handler to key."""
     handlers = getattr(view, "actions", None) or {name: name for name in view.cls.http_method_names}
     names = {handler for method, handler in handlers.items() if method.upper() not in SAFE_METHODS}
-    cls = keyed_subclass(view.cls, names, lambda handler: _keyed_method(handler, policy))
+    names = {name for name in names if not is_marked(function_of(getattr(view.cls, name, None)))}
+    cls = keyed_subclass(view.cls, names, lambda handler: _keyed_handler(handler, policy))
     if cls is None:
         return None
     actions = (view.actions,) if hasattr(view, "actions") else ()
     return cls.as_view(*actions, **view.initkwargs)
+
+
+def function_of(handler: Any) -> Any:
+    """Return the function that `@api_view` made this handler of; any other handler as it is."""
+    names = handler.__code__.co_freevars if isinstance(handler, FunctionType) else ()
+    if handler.__class__ is not FunctionType or handler.__module__ != APIVIEW or "func" not in names:
+        return handler
+    return handler.__closure__[names.index("func")].cell_contents
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponseBase | None:
@@ -255,11 +294,23 @@ class TokenSerializer(serializers.Serializer[tokens.Token]):
     expires_at = serializers.DateTimeField()
 
 
+def _documented(method: Handler) -> Handler:
+    """Describe the method to drf-spectacular, where it is installed."""
+    try:
+        from drf_spectacular.utils import extend_schema  # noqa: PLC0415
+    except ImportError:
+        return method
+    described: Handler = extend_schema(
+        request=None, responses={201: TokenSerializer}, summary="Issue a one-time token"
+    )(method)
+    return described
+
+
 @not_keyed
 class TokenList(APIView):
     """Resource of one-time tokens: `POST` issues one to the caller."""
 
-    @extend_schema(request=None, responses={201: TokenSerializer}, summary="Issue a one-time token")
+    @_documented
     def post(self, request: Request) -> Response:
         with _refusing_as_the_view():
             token = tokens.issue(caller_of(request))

@@ -113,17 +113,17 @@ def problem_response(problem: Problem, request: Any) -> JsonResponse:
     )
 
 
-def key_missing() -> Problem:
+def key_missing(header: str = "Idempotency-Key") -> Problem:
     return Problem(
         400,
         "idempotency_key_missing",
-        "This call changes something and needs an Idempotency-Key header; send a fresh random key per intent "
+        f"This call changes something and needs an {header} header; send a fresh random key per intent "
         "and the same key with every retry of it.",
     )
 
 
-def key_invalid(reason: str) -> Problem:
-    return Problem(400, "idempotency_key_invalid", f"The Idempotency-Key header is not usable: {reason}.")
+def key_invalid(reason: str, header: str = "Idempotency-Key") -> Problem:
+    return Problem(400, "idempotency_key_invalid", f"The {header} header is not usable: {reason}.")
 
 
 def key_weak() -> Problem:

@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency.conf import MARKED, UNSAFE, config
 from idempotency.errors import problem_response
-from idempotency.protocol.execute import Policy
+from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
 from idempotency.views import SAFE_METHODS, View, keyed_class, keyed_function
 
@@ -120,7 +120,10 @@ def keyed_form(view: View) -> View | None:
 
 def _keyed_alone(view: Any) -> View | None:
     if getattr(view, "__module__", "").startswith("ninja."):
-        raise TypeError(f"{view.__qualname__} is a view of Django Ninja, which knows its caller inside only.")
+        from idempotency.ninja import refuse_unkeyed  # noqa: PLC0415  only where Ninja is installed
+
+        refuse_unkeyed(view)
+        return None
     if not _is_made_by_as_view(view):
         return keyed_function(view, BY_SETTING)
     if hasattr(view, "cls"):

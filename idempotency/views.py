@@ -4,10 +4,10 @@ Put `@idempotent` below (inside) the decorators that authorise, so that they are
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
@@ -19,17 +19,15 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
 from idempotency.call import with_call
-from idempotency.errors import Problem, problem_response
-from idempotency.modes import ATOMIC, Mode
+from idempotency.errors import Problem
 from idempotency.protocol.exchange import Exchange
-from idempotency.protocol.execute import Policy, execute, execute_async
+from idempotency.protocol.execute import Handler, execute, execute_async
 from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong_use
+from idempotency.protocol.policy import Options, Policy
 from idempotency.protocol.problems import problem_of
-from idempotency.protocol.recovery import Phases
 
 V = TypeVar("V")
 View = Callable[..., Any]
-OnProblem = Callable[[HttpRequest, Problem], HttpResponseBase]
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
@@ -38,43 +36,28 @@ MALFORMED = (BadRequest, SuspiciousOperation, MultiPartParserError)
 DJANGOS_REFUSALS = (Http404, PermissionDenied, *MALFORMED)
 
 
-def show_problem(request: HttpRequest, problem: Problem) -> HttpResponseBase:
-    """Answer with a problem document."""
-    return problem_response(problem, request)
-
-
 @overload
 def idempotent(view: View, /) -> View: ...
 @overload
-def idempotent(
-    *, mode: Mode | Phases = ..., redact: tuple[str, ...] = ..., on_problem: OnProblem = ...
-) -> Callable[[View], View]: ...
-def idempotent(
-    view: View | None = None,
-    /,
-    *,
-    mode: Mode | Phases = ATOMIC,
-    redact: tuple[str, ...] = (),
-    on_problem: OnProblem = show_problem,
-) -> Any:
+def idempotent(**options: Unpack[Options]) -> Callable[[View], View]: ...
+def idempotent(view: View | None = None, /, **options: Unpack[Options]) -> Any:
     """Make a view's effect happen once per key, as `@idempotent` or `@idempotent(…)`. Safe methods pass through.
 
     The view leaves ATOMIC_REQUESTS, because the exchange opens the transaction itself; its safe methods keep one.
+    A parameter named `call` gets the `KeyedCall`. An `Http404` is stored and replayed like any refusal.
 
     Args:
-        mode: see `idempotency.modes`; or the `Phases` that the view responds with.
-        redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
-        on_problem: shows the key's problems, and the Problems that the view raises. A refusal among them is stored
-            and replayed like any answer, and so is the page of an `Http404`.
+        options: see `idempotency.protocol.policy.Policy`.
 
     Raises:
-        TypeError: this is no function view of plain Django; the message says what to write instead.
+        TypeError: this is no function view of plain Django, or an option is wrong; the message says what to write.
     """
+    policy = Policy.of(options)
 
     def decorate(view: View) -> View:
         refuse_wrong_use(view)
-        keyed = keyed_function(view, Policy(mode=mode, redact=redact), on_problem)
-        mark_keyed(keyed, mode)
+        keyed = keyed_function(view, policy)
+        mark_keyed(keyed, policy)
         return keyed
 
     return decorate if view is None else decorate(view)
@@ -90,10 +73,10 @@ def not_keyed(view: V) -> V:
     return view
 
 
-def keyed_function(view: View, policy: Policy, on_problem: OnProblem = show_problem) -> View:
+def keyed_function(view: View, policy: Policy) -> View:
     """Build the keyed form of a function view, sync or async, outside ATOMIC_REQUESTS."""
     build = _keyed_async if iscoroutinefunction(view) else _keyed_sync
-    return outside_atomic_requests(build(with_call(view), policy, on_problem))
+    return outside_atomic_requests(build(with_call(view), policy))
 
 
 def keyed_class(cls: type[Any], policy: Policy) -> type[Any] | None:
@@ -139,7 +122,7 @@ def _keyed_method(handler: View, policy: Policy) -> View:
     return method
 
 
-def _keyed_sync(view: View, policy: Policy, on_problem: OnProblem) -> View:
+def _keyed_sync(view: View, policy: Policy) -> View:
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
@@ -154,20 +137,17 @@ def _keyed_sync(view: View, policy: Policy, on_problem: OnProblem) -> View:
             try:
                 response: HttpResponseBase = view(request, *args, **kwargs)
             except Problem as problem:
-                return on_problem(request, problem)
+                return policy.show(request, problem)
             except DJANGOS_REFUSALS as error:
-                return refusal_of_django(request, error, on_problem)
+                return refusal_of_django(request, error, policy)
             return response
 
-        try:
-            return execute(policy.open(request, caller=request), handler)
-        except Problem as problem:
-            return on_problem(request, problem)
+        return answer(request, policy, handler)
 
     return wrapper
 
 
-def _keyed_async(view: View, policy: Policy, on_problem: OnProblem) -> View:
+def _keyed_async(view: View, policy: Policy) -> View:
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         _refuse_foreign(request)
@@ -177,36 +157,52 @@ def _keyed_async(view: View, policy: Policy, on_problem: OnProblem) -> View:
         if policy.joins(request):
             return await view(request, *args, **kwargs)
 
-        async def begin() -> Exchange:
-            if hasattr(request, "auser"):
-                await request.auser()
-            return await sync_to_async(policy.open)(request, caller=request)
-
         async def handler() -> HttpResponseBase:
             try:
                 response: HttpResponseBase = await view(request, *args, **kwargs)
             except Problem as problem:
-                return on_problem(request, problem)
+                return policy.show(request, problem)
             except DJANGOS_REFUSALS as error:
-                return await sync_to_async(refusal_of_django)(request, error, on_problem)
+                return await sync_to_async(refusal_of_django)(request, error, policy)
             return response
 
-        keyed = asyncio.ensure_future(execute_async(begin, handler))
-        try:
-            return await asyncio.shield(keyed)
-        except asyncio.CancelledError:
-            await asyncio.wait([keyed])  # the client is gone; finish what was begun
-            raise
-        except Problem as problem:
-            return on_problem(request, problem)
+        return await answer_async(request, policy, handler)
 
     return wrapper
 
 
-def refusal_of_django(request: HttpRequest, error: Exception, on_problem: OnProblem) -> HttpResponseBase:
+def answer(request: HttpRequest, policy: Policy, handler: Handler) -> HttpResponseBase:
+    """Answer a keyed call, or one of its key's problems."""
+    try:
+        return execute(policy.open(request, caller=request), handler)
+    except Problem as problem:
+        return policy.show(request, problem)
+
+
+async def answer_async(
+    request: HttpRequest, policy: Policy, handler: Callable[[], Awaitable[HttpResponseBase]]
+) -> HttpResponseBase:
+    """Answer as `answer`; a client that is gone does not end what was begun."""
+
+    async def begin() -> Exchange:
+        if hasattr(request, "auser"):
+            await request.auser()
+        return await sync_to_async(policy.open)(request, caller=request)
+
+    keyed = asyncio.ensure_future(execute_async(begin, handler))
+    try:
+        return await asyncio.shield(keyed)
+    except asyncio.CancelledError:
+        await asyncio.wait([keyed])
+        raise
+    except Problem as problem:
+        return policy.show(request, problem)
+
+
+def refusal_of_django(request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
     """Answer one of `DJANGOS_REFUSALS` with the project's own page, as Django does; while `error` is handled."""
     problem = problem_of(error)
-    return response_for_exception(request, error) if problem is None else on_problem(request, problem)
+    return response_for_exception(request, error) if problem is None else policy.show(request, problem)
 
 
 def outside_atomic_requests(view: View) -> View:
@@ -223,7 +219,7 @@ def transaction_of_requests() -> AbstractContextManager[object]:
 def _refuse_foreign(request: Any) -> None:
     if not isinstance(request, HttpRequest):
         raise TypeError(
-            f"@idempotent was called with a {type(request).__name__} and not with Django's HttpRequest. In Django "
-            "REST framework, decorate a class's method with idempotency.drf.idempotent; in a class of Django's, "
-            "use method_decorator."
+            f"@idempotent was called with a {type(request).__name__} and not with Django's HttpRequest. In "
+            "Django REST framework, decorate with idempotency.drf.idempotent; in a class of Django's, use "
+            "method_decorator."
         )

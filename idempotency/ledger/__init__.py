@@ -20,7 +20,7 @@ from idempotency.ledger.leasing import (
     take_over,
     was_uncertain,
 )
-from idempotency.ledger.reading import find, stalled
+from idempotency.ledger.reading import find, stalled, youngest
 from idempotency.ledger.reaping import drop_messages, drop_tombstones, purge_bodies, rewrap
 
 __all__ = [
@@ -51,4 +51,5 @@ __all__ = [
     "suspend",
     "take_over",
     "was_uncertain",
+    "youngest",
 ]

@@ -11,6 +11,12 @@ coalesce(%s - extract(epoch FROM statement_timestamp() - finished_at), 0)::float
 FROM idempotency_ledgerentry WHERE scope = %s AND key = %s
 """
 
+# the last of a range of keys, of which each was given out after the one before had been answered
+YOUNGEST = """
+SELECT key, extract(epoch FROM statement_timestamp() - finished_at)::float8
+FROM idempotency_ledgerentry WHERE scope = %s AND key BETWEEN %s AND %s ORDER BY key DESC LIMIT 1
+"""
+
 # unfinished phased entries without a process that are due for another try, oldest first
 STALLED = """
 SELECT id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data::text,

@@ -1,6 +1,7 @@
 """Queries of the ledger, each one statement."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from django.db import connection
@@ -17,6 +18,14 @@ def find(*, scope: str, key: str) -> Found | None:
         cursor.execute(queries.FIND, [config().body_seconds, scope, key])
         row = cursor.fetchone()
     return None if row is None else found_in(row)
+
+
+def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] | None:
+    """Find the last key between `first` and `last`, and seconds since it was answered; None: it is not yet."""
+    with connection.cursor() as cursor:
+        cursor.execute(queries.YOUNGEST, [scope, first, last])
+        row: tuple[str, float | None] | None = cursor.fetchone()
+    return row
 
 
 def stalled(
@@ -53,8 +62,11 @@ def found_in(row: Any) -> Found:
     status, headers, body, body_key_id, fresh_seconds = row[10:]
     answer = None
     if status is not None:
+        answer = StoredResponse(status=status, headers=json.loads(headers), body=body, body_key_id=body_key_id)
+        age_seconds = config().body_seconds - fresh_seconds
+        fresh_seconds = min(fresh_seconds, answer.lifetime_seconds - age_seconds)
         stored = None if body is None or fresh_seconds <= 0 else bytes(body)
-        answer = StoredResponse(status=status, headers=json.loads(headers), body=stored, body_key_id=body_key_id)
+        answer = replace(answer, body=stored)
     return Found(
         entry_id=entry_id,
         scope=scope,

@@ -16,7 +16,7 @@ from idempotency.modes import Mode
 from idempotency.postgres import transactions
 from idempotency.protocol.exchange import Exchange
 from idempotency.redis import marker
-from idempotency.response.answers import StoredResponse, Verdict, rendered, verdict_on
+from idempotency.response.answers import StoredResponse, Verdict, rendered
 
 
 class AtomicExchange(Exchange):
@@ -72,7 +72,7 @@ class AtomicExchange(Exchange):
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         response = rendered(response)
-        verdict = verdict_on(response.status_code)
+        verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
             self._count("not_stored")
             replay = self._undo()

@@ -5,23 +5,22 @@ import socket
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
-from idempotency.conf import Config, config
-from idempotency.errors import in_progress, key_invalid, key_reused, key_weak, result_expired, token_unknown
+from idempotency.conf import Config
+from idempotency.conf import config as settings
+from idempotency.errors import in_progress, key_reused, result_expired
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
-from idempotency.protocol import tokens
 from idempotency.redis import marker, subscriber
 from idempotency.request import fingerprint, keys
-from idempotency.request.principal import ANONYMOUS, Visit, caller_of, was_answered
+from idempotency.request.principal import ANONYMOUS, Visit
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse, Verdict, verdict_on
 
@@ -39,6 +38,7 @@ class Exchange(ABC):
         was_uncertain: its caller has heard 202: the call outside has begun, and the handler begins no other.
         outcome: how it ended, as the metrics name it; empty while it has not.
         is_handling: its handler runs now.
+        on_replay: called with an answer that is a replay; may return another in its place.
     """
 
     mode: Mode
@@ -46,6 +46,9 @@ class Exchange(ABC):
     was_uncertain = False
     outcome = ""
     is_handling = False
+    on_replay: Callable[[HttpResponseBase], HttpResponseBase | None] | None = None
+    _is_stored = True
+    _lifetime: float | None = None
 
     def __init__(
         self,
@@ -58,10 +61,13 @@ class Exchange(ABC):
         redact: tuple[str, ...] = (),
         refuses_early: bool = False,
         request: HttpRequest | None = None,
+        config: Config | None = None,
+        lifetime: float | None = None,
     ) -> None:
         self.key_digest = keys.digest_of(scope=scope, key=key)
         self._content = content
-        self._config: Config = config()
+        self._config = settings() if config is None else config
+        self._lifetime = lifetime
         self._subject = ""
         self._visit = Visit(request)
         self._redact = (*self._config.redact, *redact)
@@ -104,6 +110,19 @@ class Exchange(ABC):
         name = getattr(identifier, "hex", None) or str(identifier)
         self._subject = f"{kind}:{name}"[:96]
         logs.bind(subject=self._subject)
+
+    def set_lifetime(self, seconds: float) -> None:
+        """Bound how long this answer is replayed; see `KeyedCall`."""
+        self._lifetime = seconds
+
+    def do_not_store(self) -> None:
+        """Leave the key free; see `KeyedCall`."""
+        self._is_stored = False
+
+    @property
+    def lease_seconds(self) -> float:
+        """Time that a phased run has before a retry takes over."""
+        return self._config.lease_seconds
 
     @property
     def subject(self) -> str:
@@ -150,13 +169,18 @@ class Exchange(ABC):
         return in_progress()
 
     def _verdict_on(self, response: HttpResponseBase) -> Verdict:
-        return verdict_on(response.status_code)
+        return verdict_on(response.status_code) if self._is_stored else Verdict.NOT_STORED
 
     def _stored(self, response: HttpResponseBase) -> StoredResponse:
         """Reduce `response` to what is stored: redacted and bounded."""
         if self._identity.scope.startswith(f"{ANONYMOUS} "):
             self._visit.note(self.key_digest)
-        return StoredResponse.of(response, max_bytes=self._config.max_response_bytes, redact=self._redact)
+        return StoredResponse.of(
+            response,
+            max_bytes=self._config.max_response_bytes,
+            redact=self._redact,
+            lifetime_seconds=self._lifetime,
+        )
 
     def _sealed(self, answer: StoredResponse) -> StoredResponse:
         """Encrypt for the ledger, where the settings say so."""
@@ -164,7 +188,7 @@ class Exchange(ABC):
 
     def _show(self, answer: StoredResponse) -> None:
         """Let Redis answer replays; only after the commit."""
-        seconds = min(self._config.result_seconds, self._config.body_seconds)
+        seconds = min(self._config.result_seconds, self._config.body_seconds, answer.lifetime_seconds)
         marker.finish(
             self._marker,
             fingerprint=self._identity.fingerprint,
@@ -225,47 +249,3 @@ def owner() -> str:
 @lru_cache(maxsize=1)
 def _host() -> str:
     return socket.gethostname()
-
-
-def identify(request: HttpRequest, *, caller: Any) -> tuple[str, str]:
-    """Return (scope, key), by the Idempotency-Token (header or form field), else the Idempotency-Key.
-
-    Args:
-        caller: the request that authentication has seen: REST framework's, where there is one.
-
-    Raises:
-        Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
-    """
-    principal = caller_of(caller)  # authentication comes before the key
-    # from META: `request.headers` would build a mapping of all of them first
-    token = request.META.get("HTTP_IDEMPOTENCY_TOKEN") or _token_of_form(request)
-    header = request.META.get("HTTP_IDEMPOTENCY_KEY")
-    if token is None:
-        key = keys.parse_key(header)
-        # a token counts once by whichever header it comes
-        taken = tokens.issued_here(key, principal=principal) if keys.may_be_token(key) else None
-        if taken is None:
-            if principal == ANONYMOUS and not keys.is_hard_to_guess(key):
-                raise key_weak()
-            return _scope_of(request, caller=caller, principal=principal, key=key), key
-    else:
-        taken = tokens.read(token, principal=principal)
-        if header is not None:
-            raise key_invalid("send an Idempotency-Key or an Idempotency-Token, not both")
-    if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
-        raise token_unknown()
-    return taken.scope, taken.key
-
-
-def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
-    """Return the caller's scope at this route; the anonymous one, if their key was answered before the session."""
-    route = request.resolver_match.route if request.resolver_match else request.path
-    before = keys.scope_of(principal=ANONYMOUS, method=request.method or "", route=route)
-    if principal.startswith("session:") and was_answered(caller.session, scope=before, key=key):
-        return before
-    return keys.scope_of(principal=principal, method=request.method or "", route=route)
-
-
-def _token_of_form(request: HttpRequest) -> str | None:
-    is_form = request.content_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
-    return request.POST.get("idempotency_token") if is_form else None

@@ -1,94 +1,28 @@
 """The protocol of a keyed call, from claim to answer.
 
-Every door (plain Django, async, REST framework, the middleware) maps HTTP to `Policy.open` and a handler, and runs
-`execute` or `execute_async`. Both drive the same `_steps`; the two modes are strategies of it.
+Every door (plain Django, async, REST framework, Ninja, the middleware) maps HTTP to `Policy.open` and a handler,
+and runs `execute` or `execute_async`. Both drive the same `_steps`; the two modes are strategies of it.
 """
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
-from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency.modes import ATOMIC, Mode
 from idempotency.observability import tracing
-from idempotency.protocol.atomic import AtomicExchange
-from idempotency.protocol.exchange import Exchange, identify
-from idempotency.protocol.phases import PhasedExchange
-from idempotency.protocol.recovery import Phases
-from idempotency.protocol.unkeyed import UnkeyedExchange
-from idempotency.request import fingerprint
+from idempotency.protocol.exchange import Exchange
 
 log = logging.getLogger("idempotency")
 
 Handler = Callable[[], HttpResponseBase]
 Refuse = Callable[[], HttpResponseBase | None]
 
-REQUEST_ID_MAX = 64  # characters that the ledger stores
-_STRATEGIES: dict[Mode, type[Exchange]] = {Mode.ATOMIC: AtomicExchange, Mode.PHASED: PhasedExchange}
-
 # ordinary outcomes, logged for debugging only
-_LEVELS = {"executed": logging.DEBUG, "refused": logging.DEBUG, "replayed": logging.DEBUG}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """Settings of one keyed view.
-
-    Attributes:
-        mode: see `idempotency.modes`; or the `Phases` that the view responds with.
-        redact: JSON members whose values are masked before the answer is stored; the first caller gets them.
-        refuses_early: the door may refuse a call before its key is claimed (atomic only).
-    """
-
-    mode: Mode | Phases = ATOMIC
-    redact: tuple[str, ...] = ()
-    refuses_early: bool = False
-
-    def open(self, request: HttpRequest, *, caller: Any) -> Exchange:
-        """Open the exchange of this request, also as `request.idempotency`; nothing is claimed yet.
-
-        Args:
-            caller: the request that authentication has seen: REST framework's, where there is one.
-
-        Raises:
-            Problem: see `identify`.
-        """
-        scope, key = identify(request, caller=caller)
-        phases = self.mode if isinstance(self.mode, Phases) else None
-        exchange = _STRATEGIES[_plain(self.mode)](
-            scope=scope,
-            key=key,
-            content=fingerprint.canonical(request),
-            request_id=str(getattr(request, "request_id", None) or "")[:REQUEST_ID_MAX],
-            handler=phases.name if phases else "",
-            redact=(*self.redact, *phases.redact) if phases else self.redact,
-            refuses_early=self.refuses_early,
-            request=request,
-        )
-        request.idempotency = exchange  # type: ignore[attr-defined]
-        return exchange
-
-    def pass_by(self, request: HttpRequest) -> None:
-        """Give a call of a safe method what its handler may ask of it."""
-        request.idempotency = UnkeyedExchange(mode=_plain(self.mode))  # type: ignore[attr-defined]
-
-    def joins(self, request: HttpRequest) -> bool:
-        """Let a handler join the call of a keyed one that calls it, e.g. by `super().post()`.
-
-        Raises:
-            RuntimeError: the modes differ, so this one would lack its transaction, or be inside one.
-        """
-        exchange: Exchange | None = getattr(request, "idempotency", None)
-        if exchange is None or not exchange.is_handling:
-            return False
-        exchange.join(mode=_plain(self.mode), redact=self.redact)
-        return True
+_LEVELS = dict.fromkeys(("executed", "refused", "replayed", "unkeyed"), logging.DEBUG)
 
 
 def execute(exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None) -> HttpResponseBase:
@@ -108,7 +42,7 @@ def execute(exchange: Exchange, handler: Handler, *, refuse: Refuse | None = Non
                 answer = _advance(steps.throw, error)
             else:
                 answer = _advance(steps.send, response)
-        return _logged_once(exchange, answer)
+        return _answered(exchange, answer)
 
 
 async def execute_async(
@@ -129,7 +63,9 @@ async def execute_async(
                     answer = await advance(steps.throw, error)
                 else:
                     answer = await advance(steps.send, response)
-            return _logged_once(exchange, answer)
+            if exchange.on_replay is not None:
+                return await sync_to_async(_answered)(exchange, answer)
+            return _answered(exchange, answer)
 
 
 def _steps(
@@ -161,11 +97,9 @@ def _advance(step: Callable[[Any], None], value: Any) -> Any:
     return None
 
 
-def _plain(mode: Mode | Phases) -> Mode:
-    return mode.mode if isinstance(mode, Phases) else mode
-
-
-def _logged_once(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+    if exchange.on_replay is not None and exchange.outcome == "replayed":
+        response = exchange.on_replay(response) or response
     # Suppress Django's 4xx warning: `_traced` has logged it.
     if exchange.outcome in _LEVELS:
         response._has_been_logged = True  # type: ignore[attr-defined]

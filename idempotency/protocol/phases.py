@@ -160,10 +160,10 @@ class PhasedExchange(Exchange):
             response.headers[REPLAYED_HEADER] = "true"
 
     def _store(self, run: ledger.Run, response: HttpResponseBase, *, is_known: bool) -> HttpResponseBase:
-        verdict = verdict_on(response.status_code)
+        verdict = self._verdict_on(response)
         if verdict is Verdict.NOT_STORED:
-            # a 5xx may have left something outside: keep the entry. Any other 4xx says that nothing was done.
-            (ledger.drop_lease if response.status_code >= 500 else ledger.forget)(run)
+            # only a 4xx says that nothing was done outside; else keep the entry
+            (ledger.forget if 400 <= response.status_code < 500 else ledger.drop_lease)(run)
             self._count("not_stored")
             marker.ring(self._marker)
             return response

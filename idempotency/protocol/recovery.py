@@ -32,10 +32,10 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
-from idempotency.conf import config
 from idempotency.errors import in_progress, problem_response
 from idempotency.modes import Mode
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
+from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.response.answers import Verdict, verdict_on
 
 STEPS_MAX = 100  # a handler that walks in a circle is a fault of the program
@@ -151,7 +151,7 @@ class Phases:
             RuntimeError: the view is not under `@idempotent(mode=<these Phases>)`.
         """
         exchange = getattr(request, "idempotency", None)
-        if not isinstance(exchange, PhasedExchange) or exchange.handler != self.name:
+        if not isinstance(exchange, PhasedExchange | UnkeyedExchange) or exchange.handler != self.name:
             raise RuntimeError(f"The view must be decorated with @idempotent(mode=…) of the Phases {self.name!r}.")
         try:
             return self.run(exchange, data)
@@ -159,7 +159,7 @@ class Phases:
             # finishing with this loses too, and then gives the winner's answer, if there is one
             return problem_response(in_progress(), request)
 
-    def run(self, exchange: PhasedExchange, data: Mapping[str, Any]) -> HttpResponseBase:
+    def run(self, exchange: PhasedExchange | UnkeyedExchange, data: Mapping[str, Any]) -> HttpResponseBase:
         """Run the steps as `respond` does, without a request.
 
         Raises:
@@ -190,7 +190,7 @@ class Phases:
         return declare
 
     def _step_inside(
-        self, exchange: PhasedExchange, step: Step, point: str, progress: Progress
+        self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
     ) -> str | HttpResponseBase:
         with transaction.atomic(durable=True):
             result = step(progress)
@@ -211,7 +211,7 @@ class Phases:
         return response
 
     def _step_outside(
-        self, exchange: PhasedExchange, step: Step, point: str, progress: Progress
+        self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
     ) -> str | HttpResponseBase:
         result = step(progress)
         if isinstance(result, Response):
@@ -219,7 +219,11 @@ class Phases:
         return self._remember(exchange, result, point, progress)
 
     def _remember(
-        self, exchange: PhasedExchange, result: NoOp | RecoveryPoint, point: str, progress: Progress
+        self,
+        exchange: PhasedExchange | UnkeyedExchange,
+        result: NoOp | RecoveryPoint,
+        point: str,
+        progress: Progress,
     ) -> str:
         if isinstance(result, RecoveryPoint):
             following = result.name
@@ -232,14 +236,16 @@ class Phases:
         self._mark(exchange, following, progress)
         return following
 
-    def _mark(self, exchange: PhasedExchange, point: str, progress: Progress) -> None:
+    def _mark(self, exchange: PhasedExchange | UnkeyedExchange, point: str, progress: Progress) -> None:
+        if isinstance(exchange, UnkeyedExchange):
+            return
         assert exchange.run is not None  # noqa: S101  a handler of steps never runs without the right to
         marked = ledger.mark_point(
             exchange.run,
             point=point,
             data=progress.data,
             subject=exchange.subject,
-            lease_seconds=config().lease_seconds,
+            lease_seconds=exchange.lease_seconds,
         )
         if not marked:
             raise LeaseLost

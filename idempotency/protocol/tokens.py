@@ -17,7 +17,7 @@ from idempotency.errors import Problem, token_unknown
 from idempotency.ledger import find
 from idempotency.names import schema
 from idempotency.request.keys import token_scope_of
-from idempotency.request.principal import ANONYMOUS
+from idempotency.request.principal import anonymous_like, is_anonymous
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def issue(principal: str, *, intent: str = "") -> Token:
             empty: it counts alone, as each token of an anonymous caller does.
     """
     signer = _signer(principal)
-    word = _word_of(f"{principal} {intent}") if intent and principal != ANONYMOUS else token_urlsafe(16)
+    word = _word_of(f"{principal} {intent}") if intent and not is_anonymous(principal) else token_urlsafe(16)
     return Token(signer.sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
 
 
@@ -70,7 +70,7 @@ def read(token: str, *, principal: str) -> Taken:
     Raises:
         Problem: `token_unknown`, for anything issued neither to this principal nor to an anonymous caller.
     """
-    for holder in (principal, ANONYMOUS):
+    for holder in (principal, anonymous_like(principal)):
         signer, scope = _signer(holder), token_scope_of(principal=holder)
         try:
             return Taken(signer.unsign(token, max_age=config().token_seconds), scope, expired=False)

@@ -1,11 +1,18 @@
 """Call without a key, answered as a keyed one is but remembered nowhere."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import transaction
 from django.http.response import HttpResponseBase
 
+from idempotency.conf import Config
+from idempotency.conf import config as settings
 from idempotency.modes import Mode
 from idempotency.protocol.exchange import Exchange
 from idempotency.response.answers import StoredResponse, Verdict, rendered
+
+HEADER = "Idempotency"  # of the answers while ``IDEMPOTENCY["ENABLED"]`` is False
 
 
 class UnkeyedExchange(Exchange):
@@ -16,10 +23,13 @@ class UnkeyedExchange(Exchange):
     """
 
     key_digest = ""
+    recovery_point = ""
+    recovery_data: Mapping[str, Any] = {}
     _atomic: transaction.Atomic | None = None
 
-    def __init__(self, *, mode: Mode) -> None:
-        self.mode = mode
+    def __init__(self, *, mode: Mode, config: Config | None = None, handler: str = "") -> None:
+        self.mode, self.handler = mode, handler
+        self._config = settings() if config is None else config
         self._subject = ""
         self._redact = ()
 
@@ -33,7 +43,16 @@ class UnkeyedExchange(Exchange):
         response = rendered(response)
         self._leave(commit=self._verdict_on(response) is Verdict.EFFECT)
         self._count("unkeyed")
+        if not self._config.enabled:
+            response.headers[HEADER] = "disabled"
         return response
+
+    def complete(self, response: HttpResponseBase) -> bool:
+        """Let the transaction of a step commit."""
+        return True
+
+    def committed(self, response: HttpResponseBase) -> None:
+        """Do nothing: no answer is published."""
 
     def fail(self) -> StoredResponse | None:
         self._count("failed")
@@ -42,8 +61,7 @@ class UnkeyedExchange(Exchange):
 
     def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
         """Return the refusal; there is nothing to undo yet."""
-        self._count("unkeyed")
-        return rendered(response)
+        return self.finish(response)
 
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
+from redis import Redis
 from redis.exceptions import RedisClusterException, RedisError
 
 from idempotency.conf import config
@@ -18,6 +19,8 @@ from idempotency.observability import metrics
 from idempotency.redis.breaker import Breaker
 
 log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 1.0  # of a client by URL, unless that says another
 
 breaker = Breaker()
 
@@ -75,4 +78,6 @@ def ping() -> bool:
 @lru_cache(maxsize=4)
 def _client_of(path: str) -> Any:
     # once a process: redis-py's pools notice a fork themselves
+    if "://" in path:
+        return Redis.from_url(path, socket_connect_timeout=TIMEOUT_SECONDS, socket_timeout=TIMEOUT_SECONDS)
     return import_string(path)()

@@ -7,6 +7,7 @@ changed body would run as a new request.
 import hashlib
 import hmac
 import json
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -19,20 +20,32 @@ FORM_NOISE = frozenset({"csrfmiddlewaretoken", "idempotency_token"})
 
 Fingerprint = bytes  # 32 bytes
 
+
+def _made(chosen: Callable[[list[tuple[str, Any]]], Iterable[tuple[str, Any]]]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=lambda pairs: {"object": sorted(chosen(pairs), key=lambda pair: pair[0])},
+        parse_int=lambda text: {"number": text},
+        parse_float=lambda text: {"number": text},
+    )
+
+
 # made once: `json.loads` and `json.dumps` would make new ones for every body
-_decoder = json.JSONDecoder(
-    object_pairs_hook=lambda pairs: {"object": sorted(pairs, key=lambda pair: pair[0])},
-    parse_int=lambda text: {"number": text},
-    parse_float=lambda text: {"number": text},
-)
+_decoder = _made(lambda pairs: pairs)
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
-def canonical(request: HttpRequest) -> bytes:
+Ignored = Collection[str] | Callable[[Any], Any]
+
+
+def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
     """Join method, path, query, content type and body of `request` into one unambiguous byte string.
 
     JSON bodies that differ only in white space or member order are equal; form bodies are compared by their
     fields and files (a retried upload has a new boundary), without the CSRF token.
+
+    Args:
+        ignore: JSON members, at any depth, and form fields that do not count; or a function from the JSON body to
+            the part of it that does.
     """
     media_type = (request.content_type or "").lower()
     parts = (
@@ -40,7 +53,7 @@ def canonical(request: HttpRequest) -> bytes:
         request.path.encode(),
         request.META.get("QUERY_STRING", "").encode(),
         media_type.encode(),
-        _canonical_body(request, media_type),
+        _canonical_body(request, media_type, ignore),
     )
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
@@ -48,6 +61,11 @@ def canonical(request: HttpRequest) -> bytes:
 def fingerprint(content: bytes) -> Fingerprint:
     """Digest `content` under the current `SECRET_KEY`."""
     return _digest(content, settings.SECRET_KEY)
+
+
+def lasting(content: bytes) -> Fingerprint:
+    """Digest `content` under the oldest secret, which servers of a rotation share."""
+    return _digest(content, [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS][-1])
 
 
 def matches(stored: bytes, content: bytes) -> bool:
@@ -65,20 +83,20 @@ def _key(secret: str) -> bytes:
     return hashlib.sha256(b"idempotency.request.fingerprint\x00" + secret.encode()).digest()
 
 
-def _canonical_body(request: HttpRequest, media_type: str) -> bytes:
+def _canonical_body(request: HttpRequest, media_type: str, ignore: Ignored) -> bytes:
     if media_type == "application/json" or media_type.endswith("+json"):
-        return _canonical_json(request.body)
+        return _canonical_json(request.body, ignore)
     is_form = media_type in {"application/x-www-form-urlencoded", "multipart/form-data"}
     # Django parses forms of POST only; REST framework fills the same attributes for other methods
     if is_form and (request.method == "POST" or request.POST or request.FILES):
-        return _canonical_form(request)
+        return _canonical_form(request, FORM_NOISE if callable(ignore) else FORM_NOISE.union(ignore))
     with suppress(RawPostDataException):  # a form without fields, already read by REST framework
         return request.body
     return b""
 
 
-def _canonical_form(request: HttpRequest) -> bytes:
-    fields = [(name, values) for name, values in request.POST.lists() if name not in FORM_NOISE]
+def _canonical_form(request: HttpRequest, noise: frozenset[str]) -> bytes:
+    fields = [(name, values) for name, values in request.POST.lists() if name not in noise]
     files = [
         (name, upload.name, upload.content_type, _file_digest(upload))
         for name, uploads in request.FILES.lists()
@@ -95,12 +113,30 @@ def _file_digest(upload: Any) -> str:
     return digest.hexdigest()
 
 
-def _canonical_json(body: bytes) -> bytes:
+def _canonical_json(body: bytes, ignore: Ignored = ()) -> bytes:
     """Sort members and drop white space; numbers keep their spelling, so 1 and 1.0 differ.
 
     A body that is not JSON stays as it is: refusing it is the handler's part.
     """
+    decoder = _decoder
+    if callable(ignore):
+        body = _counted(body, ignore)
+    elif ignore:
+        decoder = _decoder_without(frozenset(ignore))
     try:
-        return _encoder.encode(_decoder.decode(body.decode())).encode()
+        return _encoder.encode(decoder.decode(body.decode())).encode()
     except (ValueError, RecursionError):
         return body
+
+
+def _counted(body: bytes, part_of: Callable[[Any], Any]) -> bytes:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    return json.dumps(part_of(document)).encode()
+
+
+@lru_cache(maxsize=64)
+def _decoder_without(names: frozenset[str]) -> json.JSONDecoder:
+    return _made(lambda pairs: (pair for pair in pairs if pair[0] not in names))

@@ -19,33 +19,36 @@ REPETITIVE = (
 )
 
 
-def parse_key(header: str | None) -> str:
-    """Read the key of an `Idempotency-Key` header, 1..255 visible ASCII characters.
+def parse_key(value: str | None, *, header: str = "Idempotency-Key") -> str:
+    """Read the key of a header, 1..255 visible ASCII characters.
 
     The quoted form is a string of RFC 8941, section 3.3.3 (February 2021), as in the IETF draft
     draft-ietf-httpapi-idempotency-key-header-07; the bare form is what most clients send. Both name the same key.
 
+    Args:
+        header: its name, for the problem's sentence.
+
     Raises:
         Problem: `idempotency_key_missing` or `idempotency_key_invalid`.
     """
-    value = (header or "").strip(" \t")  # RFC 9110, section 5.5: anything else is part of the value
+    value = (value or "").strip(" \t")  # RFC 9110, section 5.5: anything else is part of the value
     if not value:
-        raise key_missing()
+        raise key_missing(header)
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         if quoted is None:
-            raise key_invalid("it opens a quoted string but is not one")
+            raise key_invalid("it opens a quoted string but is not one", header)
         value = _ESCAPE.sub(r"\1", quoted[1])
     elif "," in value:  # RFC 9110, section 5.3: two header lines arrive joined by a comma
         raise key_invalid(
-            "it has a comma, or stands on two lines; send one line, and a key with a comma in quotes"
+            "it has a comma, or stands on two lines; send one line, and a key with a comma in quotes", header
         )
     if not value:
-        raise key_invalid("it is empty")
+        raise key_invalid("it is empty", header)
     if len(value) > MAX_KEY_LENGTH:
-        raise key_invalid(f"it has {len(value)} characters, {MAX_KEY_LENGTH} are allowed")
+        raise key_invalid(f"it has {len(value)} characters, {MAX_KEY_LENGTH} are allowed", header)
     if not _VISIBLE_ASCII.fullmatch(value):
-        raise key_invalid("only visible ASCII characters are allowed")
+        raise key_invalid("only visible ASCII characters are allowed", header)
     return value
 
 

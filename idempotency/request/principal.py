@@ -1,7 +1,7 @@
 """Caller of a keyed call: their name, the first part of a key's scope, and their session."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,11 +19,12 @@ from idempotency.errors import AnonymousRefused
 from idempotency.request.keys import digest_of, session_digest
 
 ANONYMOUS = "anonymous"
+WITHIN = " in:"  # between a caller and their tenant
 ANSWERED = "_idempotency_answered"
 
 
-def principal_of(request: Any) -> str:
-    """Name the caller of a request, as stable as what authenticated it.
+def principal_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
+    """Name the caller of a request, as stable as what authenticated it; within ``IDEMPOTENCY["TENANT"]``.
 
     The first of these that exists: `named:<name>` by ``IDEMPOTENCY["PRINCIPAL"]``; `user:<id>`, by whatever token;
     `auth:<digest>` of `request.auth`, for an API that knows credentials and no users; `session:<digest>` of a
@@ -31,15 +32,42 @@ def principal_of(request: Any) -> str:
 
     Args:
         request: a Django or DRF request that authentication has seen.
+        by: function in place of ``PRINCIPAL``.
 
     Raises:
-        RuntimeError: the caller has no stable name; equal keys of two callers would meet.
+        RuntimeError: the caller or the tenant has no stable name; equal keys of two callers would meet.
     """
-    named = config().principal
-    if named is not None:
-        name = import_string(named)(request)
+    name, tenant = _name_of(request, by), config().tenant
+    return name if tenant is None else f"{name}{WITHIN}{_tenant_of(request, tenant)}"
+
+
+def is_anonymous(principal: str) -> bool:
+    """Check if nothing names a principal."""
+    return principal.partition(WITHIN)[0] == ANONYMOUS
+
+
+def anonymous_like(principal: str) -> str:
+    """Name the anonymous caller of a principal's tenant."""
+    _, within, tenant = principal.rpartition(WITHIN)
+    return f"{ANONYMOUS}{within}{tenant}" if within and config().tenant is not None else ANONYMOUS
+
+
+def _tenant_of(request: Any, path: str) -> str:
+    tenant = import_string(path)(request)
+    if not isinstance(tenant, str) or not tenant or tenant.split() != [tenant]:
+        raise RuntimeError(
+            f"IDEMPOTENCY['TENANT'] ({path}) must return a tenant's name without white space, not {tenant!r}."
+        )
+    return tenant
+
+
+def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
+    named = config().principal if by is None else None
+    if by is not None or named is not None:
+        name = (by or import_string(named or ""))(request)
         if not isinstance(name, str) or not name:
-            raise RuntimeError(f"IDEMPOTENCY['PRINCIPAL'] ({named}) must return the caller's name, not {name!r}.")
+            source = f"IDEMPOTENCY['PRINCIPAL'] ({named})" if by is None else "The view's principal function"
+            raise RuntimeError(f"{source} must return the caller's name, not {name!r}.")
         return f"named:{name}"
     user: Any = getattr(request, "user", None)
     authenticated = user is not None and user.is_authenticated
@@ -57,15 +85,15 @@ def principal_of(request: Any) -> str:
     return ANONYMOUS if key is None else f"session:{session_digest(key)}"
 
 
-def caller_of(request: Any) -> str:
+def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:
     """Name the caller of a call that needs a key, as `principal_of`.
 
     Raises:
         AnonymousRefused: nothing names the caller, and ``IDEMPOTENCY["ANONYMOUS"]`` is ``"refuse"``.
         RuntimeError: as `principal_of`.
     """
-    principal = principal_of(request)
-    if principal == ANONYMOUS and config().anonymous == "refuse":
+    principal = principal_of(request, by=by)
+    if is_anonymous(principal) and config().anonymous == "refuse":
         raise AnonymousRefused
     return principal
 

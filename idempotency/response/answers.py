@@ -16,6 +16,8 @@ REPLAYED_HEADER = "Idempotent-Replayed"
 # cookies, caching, encoding and connection headers belong to the one response they were made for
 STORED_HEADERS = ("Content-Type", "Location", "ETag")
 
+LIFETIME = ":lifetime"  # no header's name, so it meets none; in seconds
+
 # answers that say "no" about the named thing itself; a retry would get the same
 _REFUSALS = frozenset({402, 404, 409, 410, 412, 422})
 
@@ -41,7 +43,7 @@ class StoredResponse:
 
     Attributes:
         status: HTTP status, 200..499.
-        headers: of `STORED_HEADERS`, those that it had.
+        headers: of `STORED_HEADERS`, those that it had; and `LIFETIME`, where it has one of its own.
         body: its bytes; None where they were too large to store or have been purged.
         body_key_id: key under which `body` is encrypted (`idempotency.response.encryption`); empty: it is not.
     """
@@ -52,7 +54,14 @@ class StoredResponse:
     body_key_id: str = ""
 
     @classmethod
-    def of(cls, response: HttpResponseBase, *, max_bytes: int, redact: tuple[str, ...] = ()) -> "StoredResponse":
+    def of(
+        cls,
+        response: HttpResponseBase,
+        *,
+        max_bytes: int,
+        redact: tuple[str, ...] = (),
+        lifetime_seconds: float | None = None,
+    ) -> "StoredResponse":
         """Take from a rendered `response` what may be replayed, without the members named in `redact`.
 
         A streaming answer has no bytes yet and is stored without a body, like one larger than `max_bytes`. One
@@ -62,15 +71,24 @@ class StoredResponse:
         body = _plain_bytes(response)
         if body and redact:
             body = redacted(body, content_type=headers.get("Content-Type", ""), names=redact)
-        if body is not None and len(body) > max_bytes:
+        if lifetime_seconds is not None:
+            headers[LIFETIME] = f"{lifetime_seconds:g}"
+        if body is not None and (len(body) > max_bytes or lifetime_seconds == 0):
             body = None
         return cls(status=response.status_code, headers=headers, body=body)
+
+    @property
+    def lifetime_seconds(self) -> float:
+        """Time that it may be replayed by its own view; infinite where that says nothing."""
+        return float(self.headers.get(LIFETIME, "inf"))
 
     def replay(self) -> HttpResponse:
         """Build the same status, bytes and headers again, marked as a replay and never cached."""
         response = HttpResponse(self.body or b"", status=self.status)
         del response.headers["Content-Type"]
         for name, value in self.headers.items():
+            if name == LIFETIME:
+                continue
             response.headers[name] = value
         response.headers[REPLAYED_HEADER] = "true"
         response.headers["Cache-Control"] = "no-store"

@@ -42,10 +42,12 @@ def drop_closed(of_loops: dict[asyncio.AbstractEventLoop, Any]) -> None:
 
 
 def _make_client() -> Any:
-    path, alias = config().redis_async_client, config().redis_alias
+    path, alias, client = config().redis_async_client, config().redis_alias, config().redis_client
     if path is not None:
         return import_string(path)()
-    if config().redis_client is not None or alias is None:
+    if client is not None and "://" in client:
+        return Redis.from_url(client)
+    if client is not None or alias is None:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['REDIS_ASYNC_CLIENT'] must name a function that returns a redis.asyncio client: asyncio "
             "locks cannot be reached through REDIS_CLIENT or without REDIS_ALIAS."

@@ -12,6 +12,8 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.http import require_http_methods
+from ninja import Form, NinjaAPI
+from ninja.errors import HttpError
 from rest_framework.decorators import api_view, parser_classes, permission_classes
 from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import BasePermission
@@ -20,7 +22,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
-from idempotency import drf, views
+from idempotency import drf, ninja, views
 from idempotency.errors import Problem
 from tests.integration.idempotency.urls import effect
 
@@ -112,6 +114,13 @@ def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
         def create(self, request: Request) -> Response:
             return of_rest_framework(request)
 
+    @api_view(["GET", "POST"])
+    @door_of_methods
+    @permission_classes([May])
+    @parser_classes([MultiPartParser])
+    def by_api_view(request: Request) -> Response:
+        return Response("looked") if request.method == "GET" else of_rest_framework(request)
+
     if door is not same:
         for cls in (Class, Dispatched, AsyncClass):
             method_decorator(door, name="post")(cls)
@@ -123,14 +132,48 @@ def kinds(door: Any, door_of_methods: Any) -> dict[str, Any]:
         "async class": guarded(AsyncClass.as_view()),
         "APIView": Rest.as_view(),
         "ViewSet": Rests.as_view({"get": "list", "post": "create"}),
+        "api_view": by_api_view,
     }
 
 
-@api_view(["GET", "POST"])
-@permission_classes([May])
-@parser_classes([MultiPartParser])
-def by_api_view(request: Request) -> Response:
-    return Response("looked") if request.method == "GET" else of_rest_framework(request)
+def may(request: HttpRequest) -> Any:
+    if not request.user.has_perm(MAY):
+        raise HttpError(403, "You may not.")
+    return request.user
+
+
+def operations() -> dict[str, Any]:
+    """The views of Ninja, whose door is its decorator also where the setting names them."""
+    api = NinjaAPI(urls_namespace="doors", auth=may)
+
+    @api.get("/sync")
+    def look(request: HttpRequest) -> str:
+        return "looked"
+
+    @api.post("/sync", response={201: str})
+    @ninja.idempotent
+    def make(request: HttpRequest, response: HttpResponse, asked: str = Form("", alias="answer")) -> str:
+        found = answer(effect("ninja"), asked)
+        response["Location"] = found["Location"]
+        return found.content.decode()
+
+    @api.get("/async")
+    async def alook(request: HttpRequest) -> str:
+        return "looked"
+
+    @api.post("/async", response={201: str})
+    @ninja.idempotent
+    async def amake(request: HttpRequest, response: HttpResponse, asked: str = Form("", alias="answer")) -> str:
+        found = answer(await Group.objects.acreate(name="ninja"), asked)
+        response["Location"] = found["Location"]
+        return found.content.decode()
+
+    found, *_ = api.urls
+    return {
+        f"Ninja {pattern.pattern}": pattern.callback
+        for pattern in found
+        if str(pattern.pattern) in {"sync", "async"}
+    }
 
 
 @views.not_keyed
@@ -173,10 +216,10 @@ def hiding(view: Any) -> Any:
     return wrapper
 
 
-MARKED = kinds(views.idempotent, drf.idempotent)
+NINJA = operations()
+MARKED = {**kinds(views.idempotent, drf.idempotent), **NINJA}
 NAMED = {
     **kinds(same, same),
-    "api_view": by_api_view,
     "in a transaction": guarded(transaction.atomic(plain)),
     "with arguments": partial(guarded(plain)),
 }

@@ -28,6 +28,7 @@ WAYS = [
     *(("named", kind, ["/named/"]) for kind in doors.NAMED),
     # differ from these by one comparison only: a sample
     *((place, kind, "unsafe") for place in ("marked", "named") for kind in ("async function", "APIView")),
+    *(("marked", kind, "unsafe") for kind in ("api_view", *doors.NINJA)),
 ]
 
 

@@ -15,7 +15,7 @@ from django.test.client import RequestFactory
 from idempotency.models import LedgerEntry, State
 from idempotency.modes import PHASED
 from idempotency.protocol import tokens
-from idempotency.protocol.execute import Policy
+from idempotency.protocol.policy import Policy
 from idempotency.request.principal import principal_of
 from tests.integration.idempotency.urls import PLAN, plain
 

@@ -1,0 +1,227 @@
+"""Door for Django Ninja: keyed operations, sync and async, and their part of the OpenAPI schema.
+
+    @api.post("/orders", response={201: OrderOut})
+    @idempotent
+    def place_order(request, order: OrderIn, call: KeyedCall): ...
+
+Ninja authenticates, throttles and validates first; what the function returns is stored as Ninja renders it.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Signature, unwrap
+from typing import Any, Unpack, overload
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja.decorators import decorate_view
+from ninja.operation import Operation, PathView
+from ninja.signature.utils import get_typed_signature
+from ninja.utils import contribute_operation_callback
+
+from idempotency.call import NAME, with_call
+from idempotency.errors import Problem
+from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
+from idempotency.protocol.policy import Options, Policy
+from idempotency.protocol.problems import problem_of
+from idempotency.views import (
+    DJANGOS_REFUSALS,
+    SAFE_METHODS,
+    answer,
+    answer_async,
+    is_marked,
+    refusal_of_django,
+    transaction_of_requests,
+)
+
+View = Callable[..., Any]
+
+PROBLEMS = {
+    400: "The key is missing, malformed or weak.",
+    409: "The first call with this key is still running; retry with the same key.",
+    410: "Done before, and the stored answer is gone.",
+    422: "The key was used with another request.",
+}
+
+
+@overload
+def idempotent(view: View, /) -> View: ...
+@overload
+def idempotent(**options: Unpack[Options]) -> Callable[[View], View]: ...
+def idempotent(view: View | None = None, /, **options: Unpack[Options]) -> Any:
+    """Make an operation's effect happen once per key; `@idempotent` stands directly on its function.
+
+    A parameter named `call` gets the `KeyedCall`, and is none of the operation's own.
+
+    Args:
+        options: see `idempotency.protocol.policy.Policy`.
+
+    Raises:
+        TypeError: this is no function of an operation, or an option is wrong; the message says what to write.
+    """
+    policy = Policy.of(options)
+
+    def decorate(view: View) -> View:
+        refuse_wrong_use(view)
+        build = _keyed_async if iscoroutinefunction(view) else _keyed_sync
+        keyed: Any = build(view, with_call(view), policy)
+        keyed.__signature__ = _without_call(view)
+        mark_keyed(keyed, policy, door="ninja")
+        contribute_operation_callback(keyed, lambda operation: _describe(operation, policy))
+        return decorate_view(_noting)(keyed)
+
+    return decorate if view is None else decorate(view)
+
+
+def refuse_unkeyed(view: Any) -> None:
+    """Refuse a view of Ninja with an unsafe operation that no decorator keys or exempts.
+
+    Raises:
+        TypeError: it knows its caller inside only, so ``KEYED`` cannot key it.
+    """
+    for operation in operations_of(view):
+        if not SAFE_METHODS.issuperset(operation.methods) and not is_marked(operation.view_func):
+            raise TypeError(
+                f"{operation.view_func.__qualname__} is an operation of Django Ninja, which knows its caller "
+                "inside only. Put idempotency.ninja.idempotent on it, below @api.post."
+            )
+
+
+def operations_of(view: Any) -> list[Operation]:
+    """List the operations of a view of Ninja; none for its pages."""
+    cells = [cell.cell_contents for cell in getattr(view, "__closure__", None) or ()]
+    return [operation for held in cells if isinstance(held, PathView) for operation in held.operations]
+
+
+def _keyed_sync(view: View, given: View, policy: Policy) -> View:
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if request.method in SAFE_METHODS:
+            policy.pass_by(request)
+            with transaction_of_requests():
+                return given(request, *args, **kwargs)
+        if policy.joins(request):
+            return given(request, *args, **kwargs)
+        operation = _operation_of(request, view)
+
+        def handler() -> HttpResponseBase:
+            try:
+                return _response(operation, request, given(request, *args, **kwargs), kwargs)
+            except Problem as problem:
+                return policy.show(request, problem)
+            except Exception as error:
+                return _refusal(operation, request, error, policy)
+
+        try:
+            return answer(request, policy, handler)
+        except Exception as error:
+            return _outage(request, error, policy)
+
+    return wrapper
+
+
+def _keyed_async(view: View, given: View, policy: Policy) -> View:
+    @wraps(view)
+    async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if request.method in SAFE_METHODS:
+            policy.pass_by(request)
+            return await given(request, *args, **kwargs)
+        if policy.joins(request):
+            return await given(request, *args, **kwargs)
+        operation = _operation_of(request, view)
+
+        async def handler() -> HttpResponseBase:
+            try:
+                return _response(operation, request, await given(request, *args, **kwargs), kwargs)
+            except Problem as problem:
+                return policy.show(request, problem)
+            except Exception as error:
+                return await sync_to_async(_refusal)(operation, request, error, policy)
+
+        try:
+            return await answer_async(request, policy, handler)
+        except Exception as error:
+            return _outage(request, error, policy)
+
+    return wrapper
+
+
+def _refusal(operation: Operation, request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
+    """Answer as the API's exception handlers do; the rest as Django does. A fault of the program is raised."""
+    if problem_of(error) is not None:
+        raise error  # the database is away: nothing is to be stored
+    try:
+        return operation.api.on_exception(request, error)
+    except DJANGOS_REFUSALS as left:
+        return refusal_of_django(request, left, policy)
+
+
+def _outage(request: HttpRequest, error: Exception, policy: Policy) -> HttpResponseBase:
+    """Answer what is no fault of the program; in DEBUG, Ninja would make a traceback of it."""
+    problem = problem_of(error)
+    if problem is None:
+        raise error
+    return policy.show(request, problem)
+
+
+def _response(operation: Operation, request: HttpRequest, result: Any, kwargs: dict[str, Any]) -> HttpResponseBase:
+    """Render a result by the operation's response schema. Ninja has no public way to."""
+    argument = operation.signature.response_arg
+    response = kwargs[argument] if argument else operation.api.create_temporal_response(request)
+    return operation._result_to_response(request, result, response)
+
+
+def _noting(run: Any) -> Any:
+    """Build an operation's `run` that notes the operation on the request: a router's copies share one function."""
+    operation = unwrap(run).__self__
+
+    @wraps(run)
+    def noted(request: Any, *args: Any, **kwargs: Any) -> Any:
+        request.idempotency_operation = operation
+        return run(request, *args, **kwargs)
+
+    return noted
+
+
+def _operation_of(request: Any, view: View) -> Operation:
+    operation: Operation | None = getattr(request, "idempotency_operation", None)
+    if operation is None:
+        raise TypeError(
+            f"{view.__qualname__} was called by no operation of Django Ninja. Elsewhere use "
+            "idempotency.views.idempotent or idempotency.drf.idempotent."
+        )
+    return operation
+
+
+def _without_call(view: View) -> Signature:
+    """Return the parameters that Ninja fills, with annotations resolved where the function stands."""
+    found = get_typed_signature(view)
+    return found.replace(parameters=[one for one in found.parameters.values() if one.name != NAME])
+
+
+def _describe(operation: Operation, policy: Policy) -> None:
+    """Add the header and the problems to the operation's OpenAPI schema.
+
+    Raises:
+        TypeError: the operation streams, so it has no answer that could be stored.
+    """
+    if getattr(operation, "stream_format", None) is not None:
+        raise TypeError(
+            f"{operation.view_func.__qualname__} streams its answer, which cannot be stored and replayed."
+        )
+    extra = operation.openapi_extra or {}
+    header = {
+        "in": "header",
+        "name": policy.header_name,
+        "required": policy.needs_key_always,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+        "description": "A fresh random key per intent, and the same key with every retry of it.",
+    }
+    content = {"application/problem+json": {"schema": {"type": "object"}}}
+    problems = {status: {"description": text, "content": content} for status, text in PROBLEMS.items()}
+    operation.openapi_extra = {
+        **extra,
+        "parameters": [*extra.get("parameters", []), header],
+        "responses": {**problems, **extra.get("responses", {})},
+    }

@@ -1,0 +1,152 @@
+"""One handler, behind each door with the options that a test asks for."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.test import RequestFactory
+from django.utils.decorators import method_decorator
+from django.views import View
+from ninja import NinjaAPI, Status
+from rest_framework.decorators import api_view, permission_classes
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import force_authenticate
+from rest_framework.views import APIView
+
+from idempotency import KeyedCall, drf, ninja, views
+from idempotency.errors import Problem
+from tests.integration.idempotency.urls import PLAN, effect
+
+
+def behave(call: KeyedCall) -> tuple[dict[str, Any], int]:
+    made = effect("option")
+    if act := PLAN.get("act"):
+        act(call)
+    if PLAN.get("refuse"):
+        raise Problem(409, "refused", "No.")
+    return {"id": made.pk, "digest": call.key_digest, "secret": "s3cret"}, PLAN.get("status", 201)
+
+
+def function(**options: Any) -> Any:
+    @views.idempotent(**options)
+    def view(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        body, status = behave(call)
+        return JsonResponse(body, status=status)
+
+    return view
+
+
+def asynchronous(**options: Any) -> Any:
+    @views.idempotent(**options)
+    async def view(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        body, status = await sync_to_async(behave)(call)
+        return JsonResponse(body, status=status)
+
+    return view
+
+
+def of_a_class(**options: Any) -> Any:
+    @method_decorator(views.idempotent(**options), name="post")
+    class Thing(View):
+        def post(self, request: HttpRequest, call: KeyedCall) -> HttpResponse:
+            body, status = behave(call)
+            return JsonResponse(body, status=status)
+
+    return Thing.as_view()
+
+
+def of_rest(**options: Any) -> Any:
+    class Thing(APIView):
+        permission_classes = (AllowAny,)
+
+        @drf.idempotent(**options)
+        def post(self, request: Request, *, call: KeyedCall) -> Response:
+            return Response(*behave(call))
+
+    return Thing.as_view()
+
+
+def of_a_mixin(**options: Any) -> Any:
+    class Thing(drf.IdempotentMixin, APIView):
+        permission_classes = (AllowAny,)
+        idempotent_handlers = {"post": options}
+
+        def post(self, request: Request, *, call: KeyedCall) -> Response:
+            return Response(*behave(call))
+
+    return Thing.as_view()
+
+
+def below_api_view(**options: Any) -> Any:
+    @api_view(["POST"])
+    @permission_classes([AllowAny])
+    @drf.idempotent(**options)
+    def view(request: Request, call: KeyedCall) -> Response:
+        return Response(*behave(call))
+
+    return view
+
+
+def of_ninja(**options: Any) -> Any:
+    api = NinjaAPI(urls_namespace=uuid.uuid4().hex)
+
+    @api.post("/things", response={200: dict, 201: dict, 409: dict})
+    @ninja.idempotent(**options)
+    def view(request: HttpRequest, call: KeyedCall) -> Any:
+        body, status = behave(call)
+        return Status(status, body)
+
+    return _view_of(api)
+
+
+def of_async_ninja(**options: Any) -> Any:
+    api = NinjaAPI(urls_namespace=uuid.uuid4().hex)
+
+    @api.post("/things", response={200: dict, 201: dict, 409: dict})
+    @ninja.idempotent(**options)
+    async def view(request: HttpRequest, call: KeyedCall) -> Any:
+        body, status = await sync_to_async(behave)(call)
+        return Status(status, body)
+
+    return _view_of(api)
+
+
+def _view_of(api: NinjaAPI) -> Any:
+    (view,) = (pattern.callback for pattern in api.urls[0] if str(pattern.pattern) == "things")
+    return view
+
+
+DOORS: dict[str, Callable[..., Any]] = {
+    "function": function,
+    "async function": asynchronous,
+    "class": of_a_class,
+    "APIView": of_rest,
+    "mixin": of_a_mixin,
+    "api_view": below_api_view,
+    "Ninja": of_ninja,
+    "async Ninja": of_async_ninja,
+}
+
+
+class Caller:
+    """A user who calls one view, without addresses and middleware between."""
+
+    def __init__(self, view: Any, user: User) -> None:
+        self.view = async_to_sync(view) if iscoroutinefunction(view) else view
+        self.user = user
+
+    def post(self, body: Any = None, *, key: str | None = None, user: Any = None, **headers: str) -> Any:
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        sent = {} if body is None else body
+        request: Any = RequestFactory().post("/things", sent, content_type="application/json", headers=headers)
+        request.user = self.user if user is None else user
+        force_authenticate(request, request.user)
+        answer = self.view(request)
+        answer.render() if hasattr(answer, "render") and not answer.is_rendered else None
+        return answer

@@ -1,0 +1,322 @@
+"""What a view says about its keys, the same behind every door."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from django.db import connection
+from django.http import HttpResponse
+from django.test import override_settings
+
+from idempotency import KeyedCall, Mode, Phases, drf, ninja, views
+from idempotency.errors import Problem
+from idempotency.models import LedgerEntry
+from tests.integration.idempotency.protocol.optional import DOORS, Caller, function
+from tests.integration.idempotency.urls import PLAN
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+
+Effects = Callable[[], int]
+Open = Callable[..., Caller]
+
+
+@pytest.fixture(params=DOORS)
+def opened(request: pytest.FixtureRequest, user: User) -> Open:
+    return lambda **options: Caller(DOORS[request.param](**options), user)
+
+
+def age(seconds: float) -> None:
+    """Let every answer be older."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE idempotency_ledgerentry SET finished_at = finished_at - %s * interval '1 second'", [seconds]
+        )
+
+
+@pytest.fixture
+def without_redis() -> Any:
+    with override_settings(IDEMPOTENCY={"REDIS": None}):
+        yield
+
+
+def replayed(answer: Any) -> bool:
+    return answer.headers.get("Idempotent-Replayed") == "true"
+
+
+@pytest.mark.parametrize("required", [False, lambda request: request.META.get("HTTP_X_MUST") == "yes"])
+def test_a_key_may_be_optional(opened: Open, effects: Effects, required: Any) -> None:
+    caller = opened(required=required)
+    bare = [caller.post() for _ in range(2)]
+    assert [(answer.status_code, json.loads(answer.content)["digest"]) for answer in bare] == [(201, "")] * 2
+    keyed = [caller.post(key="k1") for _ in range(2)]
+    assert [replayed(answer) for answer in keyed] == [False, True]
+    if callable(required):
+        assert caller.post(**{"X-Must": "yes"}).status_code == 400
+    assert (effects(), LedgerEntry.objects.count()) == (3, 1)
+
+
+def test_an_unkeyed_call_has_its_transaction_all_the_same(opened: Open, effects: Effects) -> None:
+    PLAN["refuse"] = True
+    assert opened(required=False).post().status_code == 409
+    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+
+
+def test_the_header_may_have_another_name(opened: Open, effects: Effects) -> None:
+    caller = opened(header="X-Request-Key")
+    missing = caller.post(key="k1")
+    assert (missing.status_code, "X-Request-Key" in missing.content.decode()) == (400, True)
+    answers = [caller.post(**{"X-Request-Key": "k1"}) for _ in range(2)]
+    assert [replayed(answer) for answer in answers] == [False, True]
+    assert effects() == 1
+
+
+def test_the_header_may_have_another_name_everywhere(opened: Open, effects: Effects) -> None:
+    with override_settings(IDEMPOTENCY={"HEADER": "X-Key", "REQUIRED": False}):
+        caller = opened()
+        answers = [caller.post(**{"X-Key": "k1"}) for _ in range(2)]
+        assert [replayed(answer) for answer in answers] == [False, True]
+        assert caller.post(key="k1").status_code == 201
+    assert effects() == 2
+
+
+def test_the_caller_may_be_named_by_the_view(opened: Open, user: User, effects: Effects) -> None:
+    caller, other = opened(principal=lambda request: "the shop"), User.objects.create_user("bob")
+    answers = [caller.post(key="k1"), caller.post(key="k1", user=other)]
+    assert [replayed(answer) for answer in answers] == [False, True]
+    assert LedgerEntry.objects.get().scope.startswith("named:the shop ")
+
+
+@pytest.mark.usefixtures("without_redis")
+def test_an_answer_may_have_a_lifetime(opened: Open, effects: Effects) -> None:
+    caller = opened(lifetime=60)
+    caller.post(key="k1")
+    age(50)
+    assert replayed(caller.post(key="k1"))
+    age(20)
+    gone = caller.post(key="k1")
+    assert (gone.status_code, effects()) == (410, 1)
+
+
+def test_a_lifetime_counts_in_redis_too(opened: Open, effects: Effects) -> None:
+    caller = opened(lifetime=0)
+    assert caller.post(key="k1").status_code == 201
+    assert (caller.post(key="k1").status_code, effects()) == (410, 1)
+    assert LedgerEntry.objects.get().response_body is None
+
+
+def test_one_answer_may_have_a_lifetime_of_its_own(opened: Open, effects: Effects) -> None:
+    PLAN["act"] = lambda call: call.set_lifetime(0)
+    caller = opened()
+    assert [caller.post(key="k1").status_code for _ in range(2)] == [201, 410]
+    PLAN.clear()
+    assert [replayed(caller.post(key="k2")) for _ in range(2)] == [False, True]
+    assert effects() == 2
+
+
+@pytest.mark.parametrize("status", [201, 409])
+def test_an_answer_that_is_not_stored_leaves_the_key_free(opened: Open, effects: Effects, status: int) -> None:
+    PLAN.update(act=lambda call: call.do_not_store(), status=status)
+    caller = opened()
+    assert caller.post(key="k1").status_code == status
+    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
+    PLAN.clear()
+    assert (caller.post(key="k1").status_code, effects()) == (201, 1)
+
+
+@pytest.mark.parametrize("ignore", [["sent_at"], lambda body: {"items": body["items"]}], ids=["names", "function"])
+def test_what_does_not_count_is_left_out_of_the_fingerprint(opened: Open, ignore: Any) -> None:
+    caller = opened(ignore=ignore)
+    caller.post({"items": [1], "sent_at": 1}, key="k1")
+    assert replayed(caller.post({"sent_at": 2, "items": [1]}, key="k1"))
+    assert caller.post({"items": [2], "sent_at": 1}, key="k1").status_code == 422
+
+
+def test_a_replay_has_no_secret(opened: Open) -> None:
+    caller = opened(redact=["secret"])
+    first, again = (json.loads(caller.post(key="k1").content) for _ in range(2))
+    assert (first["secret"], again["secret"]) == ("s3cret", "[redacted]")
+
+
+def test_problems_are_shown_as_the_view_says(opened: Open, effects: Effects) -> None:
+    def show(request: Any, problem: Problem) -> HttpResponse:
+        return HttpResponse(f"sorry: {problem.code}", status=problem.status)
+
+    caller = opened(on_problem=show)
+    assert caller.post().content == b"sorry: idempotency_key_missing"
+    PLAN["refuse"] = True
+    refused = [caller.post(key="k1") for _ in range(2)]
+    assert [answer.content for answer in refused] == [b"sorry: refused"] * 2
+    assert [replayed(answer) for answer in refused] == [False, True]
+    assert effects() == 0
+
+
+def test_a_replay_may_be_counted_and_changed(opened: Open) -> None:
+    seen = []
+
+    def note(request: Any, response: HttpResponse) -> None:
+        seen.append(request.user)
+        response["X-Replays"] = "1"
+
+    caller = opened(on_replay=note)
+    first, again = caller.post(key="k1"), caller.post(key="k1")
+    assert ("X-Replays" in first, again["X-Replays"], again["Cache-Control"]) == (False, "1", "no-store")
+    assert seen == [caller.user]
+
+
+@pytest.mark.parametrize("redis", ["default", None])
+def test_an_unkeyed_repeat_within_the_window_is_the_same_call(
+    opened: Open, effects: Effects, redis: str | None
+) -> None:
+    with override_settings(IDEMPOTENCY={"REDIS": redis}):
+        caller = opened(window=10)
+        first, again = caller.post({"a": 1}), caller.post({"a": 1})
+        assert (first.status_code, again.content, replayed(again)) == (201, first.content, True)
+        assert not replayed(caller.post({"a": 2}))
+        assert not replayed(caller.post({"a": 1}, user=User.objects.create_user("bob")))
+        assert effects() == 3
+
+
+@pytest.mark.usefixtures("without_redis")
+def test_a_window_begins_anew_with_the_first_call_after_it_and_has_no_edges(
+    opened: Open, effects: Effects
+) -> None:
+    caller = opened(window=10)
+    caller.post()
+    for generation in range(1, 4):
+        for _ in range(3):  # up to 9 s after the first, wherever the clock stands
+            age(3)
+            assert replayed(caller.post())
+        age(2)
+        assert not replayed(caller.post())
+        assert effects() == generation + 1
+    assert {len(entry.key) for entry in LedgerEntry.objects.all()} == {1 + 64 + 1 + 10}
+
+
+@pytest.mark.parametrize("redis", ["default", None])
+def test_concurrent_repeats_within_a_window_execute_once(user: User, effects: Effects, redis: str | None) -> None:
+    with override_settings(IDEMPOTENCY={"REDIS": redis}):
+        caller = Caller(function(window=10), user)
+        caller.post()
+        age(11)
+        answers = at_once(*[caller.post] * 8)
+    assert effects() == 2
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    assert [replayed(answer) for answer in answers if answer.status_code == 201].count(False) == 1
+
+
+def test_a_window_needs_a_caller(opened: Open, effects: Effects) -> None:
+    answer = opened(window=10).post(user=AnonymousUser())
+    assert (answer.status_code, effects()) == (400, 0)
+
+
+def test_a_key_counts_before_the_window(opened: Open, effects: Effects) -> None:
+    caller = opened(window=10)
+    assert [replayed(caller.post(key=key)) for key in ("k1", "k2", "k1")] == [False, False, True]
+    assert effects() == 2
+
+
+def test_a_lease_is_the_views(opened: Open) -> None:
+    leases = []
+
+    def look(call: KeyedCall) -> None:
+        entry = LedgerEntry.objects.get()
+        assert entry.lease_until is not None
+        leases.append((entry.lease_until - entry.created_at).total_seconds())
+
+    PLAN["act"] = look
+    assert opened(mode=Mode.PHASED, lease=300).post(key="k1").status_code == 201
+    assert leases == [pytest.approx(300, abs=5)]
+
+
+def test_a_duplicate_waits_as_long_as_the_view_says(user: User, effects: Effects) -> None:
+    import threading
+
+    inside, go = threading.Event(), threading.Event()
+
+    def hold(call: KeyedCall) -> None:
+        PLAN.pop("act")
+        inside.set()
+        assert go.wait(30)
+
+    def second() -> Any:
+        assert inside.wait(30)
+        threading.Timer(0.2, go.set).start()
+        return caller.post(key="k1")
+
+    PLAN["act"] = hold
+    with override_settings(IDEMPOTENCY={"MARKER_SECONDS": 30}):
+        caller = Caller(function(wait=30), user)
+        first, again = at_once(lambda: caller.post(key="k1"), second)
+    assert (first.status_code, again.content, replayed(again)) == (201, first.content, True)
+    assert effects() == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.ATOMIC, Mode.PHASED])
+def test_switched_off_every_call_runs_and_says_so(opened: Open, effects: Effects, mode: Mode) -> None:
+    with override_settings(IDEMPOTENCY={"ENABLED": False}):
+        caller = opened(mode=mode)
+        answers = [caller.post(key="k1"), caller.post(key="k1"), caller.post()]
+        assert {(answer.status_code, answer["Idempotency"]) for answer in answers} == {(201, "disabled")}
+    assert (effects(), LedgerEntry.objects.count()) == (3, 0)
+
+
+def test_switched_off_the_steps_of_phases_run_too(user: User) -> None:
+    done: list[str] = []
+    phases = Phases("tests.switched_off")
+
+    @phases.atomic("begun")
+    def begin(progress: Any) -> Any:
+        from idempotency import RecoveryPoint
+
+        done.append("begun")
+        return RecoveryPoint("outside", {"n": 1})
+
+    @phases.outside("outside")
+    def end(progress: Any) -> Any:
+        from idempotency import Response
+
+        done.append("outside")
+        return Response(201, progress.data)
+
+    @views.idempotent(mode=phases)
+    def view(request: Any) -> Any:
+        return phases.respond(request, {"m": 2})
+
+    with override_settings(IDEMPOTENCY={"ENABLED": False}):
+        answer = Caller(view, user).post()
+    assert (json.loads(answer.content), answer["Idempotency"]) == ({"m": 2, "n": 1}, "disabled")
+    assert done == ["begun", "outside"]
+    assert LedgerEntry.objects.count() == 0
+
+
+@pytest.mark.parametrize("door", [views.idempotent, drf.idempotent, ninja.idempotent])
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"lifetme": 3}, r"no option 'lifetme'; did you mean 'lifetime'\?"),
+        ({"refuses_early": True}, "no option 'refuses_early'"),
+        ({"zzz": 3}, "known are header, ignore"),
+        ({"mode": "atomic"}, "mode='atomic'.*Mode or Phases"),
+        ({"required": "yes"}, "required='yes'"),
+        ({"wait": -1}, "wait=-1.*0 or more"),
+        ({"wait": True}, "wait=True"),
+        ({"lease": 5}, "lease=5.*only a phased handler"),
+        ({"lease": 0, "mode": Mode.PHASED}, "lease=0.*more than 0"),
+        ({"lifetime": "1 h"}, "lifetime='1 h'"),
+        ({"header": "no header"}, "header='no header'"),
+        ({"principal": "project.principal"}, "principal='project.principal'.*function"),
+        ({"ignore": "sent_at"}, "ignore='sent_at'.*names"),
+        ({"redact": "card"}, "redact='card'.*list of names"),
+        ({"window": 0}, "window=0.*more than 0"),
+        ({"on_problem": 1}, "on_problem=1"),
+        ({"on_replay": 1}, "on_replay=1"),
+    ],
+)
+def test_an_option_that_cannot_be_honoured_is_named_where_it_is_written(
+    door: Any, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        door(**options)
