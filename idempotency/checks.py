@@ -324,4 +324,7 @@ def _name(view: Any) -> str:
     named = view if cls is None else cls
     if _is_ninja(view) and (operations := _handlers(view)):
         named = operations[0]
-    return f"{named.__module__}.{getattr(named, '__qualname__', repr(named))}"
+    name = getattr(named, "__qualname__", repr(named))
+    if name == "WrappedAPIView":  # of @api_view, which gives it the function's name only
+        name = named.__name__
+    return f"{named.__module__}.{name}"

@@ -13,11 +13,13 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 from ninja import NinjaAPI
+from rest_framework.decorators import api_view
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from idempotency import drf
 from idempotency.checks import MIDDLEWARE, check_atomic_requests, check_callers, check_keyed_views
 from idempotency.ledger.checks import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
@@ -120,6 +122,52 @@ def test_what_the_setting_keyed_names_can_be_keyed(keyed: Any, errors: set[str],
     assert all("IDEMPOTENCY['KEYED']" in message.msg for message in found)
     assert {str(message.id).partition(".")[2] for message in warned} == callers
     assert all("RestOfOthers" in message.msg for message in warned)
+
+
+@idempotent(lifetime=90_000)
+def long_lived(request: HttpRequest) -> HttpResponse:
+    raise NotImplementedError
+
+
+@drf.idempotent
+def at_the_wrong_door(request: Any) -> HttpResponse:
+    raise NotImplementedError
+
+
+@api_view(["POST"])
+@idempotent
+def below_api_view(request: Any) -> HttpResponse:
+    raise NotImplementedError
+
+
+class Wrong:
+    urlpatterns = [
+        path("lifetime", long_lived),
+        path("plain", at_the_wrong_door),
+        path("rest", below_api_view),
+    ]
+
+
+def test_options_and_doors_that_cannot_be_honoured_are_named() -> None:
+    with override_settings(ROOT_URLCONF=Wrong):
+        found: dict[str, list[str]] = {}
+        for message in check_keyed_views(None):
+            found.setdefault(str(message.id).partition(".")[2], []).append(message.msg)
+        with override_settings(IDEMPOTENCY={"BODY_SECONDS": 90_000}):
+            assert {str(message.id) for message in check_keyed_views(None)} == {"idempotency.E014"}
+    (lifetime,) = found["E013"]
+    assert "long_lived has lifetime=90000, and answers are stored for 86400 s" in lifetime
+    plain, rest = sorted(found["E014"])
+    assert "at_the_wrong_door is under idempotency.drf.idempotent" in plain
+    assert "Write idempotency.views.idempotent" in plain
+    assert "below_api_view is under idempotency.views.idempotent" in rest
+    assert "Write idempotency.drf.idempotent" in rest
+
+
+def test_switched_off_any_database_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
+    with override_settings(IDEMPOTENCY={"ENABLED": False}):
+        assert check_constraint(None, databases=["default"]) == []
 
 
 @override_settings(ROOT_URLCONF=None)

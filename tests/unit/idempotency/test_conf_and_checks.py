@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
@@ -17,7 +18,20 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
 @pytest.mark.parametrize(
     ("raw", "word"),
     [
-        ({"WAIT": 1}, "WAIT"),
+        ({"WAIT": 1}, "'WAIT'"),
+        ({"KEYD": "unsafe"}, r"'KEYD'\] is unknown; did you mean 'KEYED'\?"),
+        ({"zzz": 1}, "known are ANONYMOUS, .*WAIT_SECONDS"),
+        ({"ENABLED": "no"}, "'ENABLED'.*True or False"),
+        ({"REQUIRED": 1}, "'REQUIRED'.*True or False"),
+        ({"HEADER": "X Key"}, "'HEADER'.*name of a header"),
+        ({"IGNORE": "sent_at"}, "'IGNORE'.*list of names"),
+        ({"TENANT": "no.such.function"}, "TENANT"),
+        ({"DATABASE": "nowhere"}, "'nowhere', which is not in DATABASES"),
+        ({"REDIS": "nowhere"}, r"'REDIS'\] is 'nowhere'\. Write a URL"),
+        ({"REDIS": "no.such.function"}, "REDIS"),
+        ({"REDIS": 7}, "Write a URL"),
+        ({"REDIS": None, "REDIS_ALIAS": "default"}, "'REDIS', which replaces 'REDIS_ALIAS'"),
+        ({"REDIS": "redis://localhost", "REDIS_CLIENT": None}, "replaces 'REDIS_CLIENT'"),
         ({"LEASE_SECONDS": 0}, "LEASE_SECONDS"),
         ({"MARKER_SECONDS": "3"}, "MARKER_SECONDS"),
         ({"WAIT_SECONDS": -1}, "WAIT_SECONDS"),
@@ -55,6 +69,55 @@ def test_a_missing_middleware_names_the_setting_that_needs_it() -> None:
         (message,) = check_settings(None)
     assert message.msg.startswith(f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one.")
     assert "IDEMPOTENCY['KEYED'] = ['/api/']" in message.msg
+
+
+@pytest.mark.parametrize(
+    ("redis", "alias", "client"),
+    [
+        (None, None, None),
+        ("default", "default", None),
+        ("rediss://shop.example:6380/2", None, "rediss://shop.example:6380/2"),
+        ("idempotency.redis.fastpath.client", None, "idempotency.redis.fastpath.client"),
+    ],
+)
+def test_redis_is_named_in_one_place(redis: str | None, alias: str | None, client: str | None) -> None:
+    found = parse({"REDIS": redis})
+    assert (found.redis_alias, found.redis_client, found.uses_redis) == (alias, client, redis is not None)
+
+
+def test_another_database_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(settings.DATABASES, "orders", {})
+    with pytest.raises(
+        ImproperlyConfigured, match=r"'DATABASE'\] is 'orders'.*the ledger can only be in 'default'"
+    ):
+        parse({"DATABASE": "orders"})
+    assert parse({"DATABASE": "default"}).database == "default"
+
+
+class Elsewhere:
+    """A router that keeps the ledger out of the keyed views' database."""
+
+    def db_for_write(self, model: Any, **hints: Any) -> str | None:
+        return "other" if model._meta.app_label == "idempotency" else None
+
+
+class Nowhere:
+    """A router that makes no tables for the ledger."""
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
+        return False if app_label == "idempotency" else None
+
+
+@pytest.mark.parametrize("router", [Elsewhere, Nowhere])
+def test_a_router_that_separates_ledger_and_views_is_named(router: type[Any]) -> None:
+    with override_settings(DATABASE_ROUTERS=[f"{__name__}.{router.__name__}"]):
+        (message,) = check_settings(None)
+    assert (message.id, "keep the ledger's tables out of 'default'" in message.msg) == ("idempotency.E015", True)
+
+
+def test_switched_off_nothing_is_asked_of_the_project() -> None:
+    with override_settings(IDEMPOTENCY={"ENABLED": False}, MIDDLEWARE=[], CACHES={"default": {"BACKEND": "x"}}):
+        assert check_settings(None) == []
 
 
 def test_settings_changes_are_seen() -> None:
