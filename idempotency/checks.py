@@ -167,7 +167,12 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
 def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that keyed views can identify their callers, and take anonymous ones on purpose."""
     config = _config()
-    if config is None or config.principal is not None or MIDDLEWARE not in settings.MIDDLEWARE:
+    if (
+        config is None
+        or not config.enabled
+        or config.principal is not None
+        or MIDDLEWARE not in settings.MIDDLEWARE
+    ):
         return []  # E001, E002
     before = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)]
     known = SESSIONS in before or AUTHENTICATION in before

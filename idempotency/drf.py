@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from dataclasses import dataclass
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any, Unpack, overload
 
@@ -41,7 +42,7 @@ from idempotency.views import (
 Handler = Callable[..., HttpResponseBase]
 Refuses = Callable[..., None]
 
-APIVIEW = "rest_framework.decorators"  # where `@api_view` stands
+REFUSALS = (exceptions.APIException, Problem, *DJANGOS_REFUSALS)
 
 
 @overload
@@ -94,69 +95,103 @@ def idempotent(
 
 def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: Refuses | None = None) -> Handler:
     """Build the keyed form of a method, or of a function below `@api_view`."""
-    at = tuple(with_call(handler, request_at=position) for position in (0, 1))
+    given = tuple(with_call(handler, request_at=position) for position in (0, 1))
 
     @wraps(handler)
     def wrapper(*args: Any, **kwargs: Any) -> HttpResponseBase:
-        view, position = _place_of(args, handler)
-        request, given = args[position], at[position]
-        plain = request._request
+        position = _position_of_request(args, handler)
+        run = _Run(given[position], args, kwargs, args[position], position, policy)
+        plain = run.request._request
         if plain.method in SAFE_METHODS:
             policy.pass_by(plain)
             with transaction_of_requests():
-                return given(*args, **kwargs)
-        _read_body(request, plain)
+                return run.bare()
+        _read_body(run.request, plain)
         if body is not None:
-            serializer = body(data=request.data, context={"request": request, "view": view})
+            serializer = body(data=run.request.data, context={"request": run.request, "view": run.view})
             serializer.is_valid(raise_exception=True)
             kwargs["data"] = serializer.validated_data
         if policy.joins(plain):
-            return given(*args, **kwargs)
-
-        def answer() -> HttpResponseBase:
-            try:
-                response: HttpResponseBase = given(*args, **kwargs)
-            except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
-                response = _refusal(view, request, exc, policy)
-            finalized: HttpResponseBase = view.finalize_response(
-                request, response, *args[position + 1 :], **kwargs
-            )
-            return finalized
-
-        def refuse() -> HttpResponseBase | None:
-            try:
-                if refuses is not None:
-                    refuses(*args, **kwargs)
-            except (exceptions.APIException, Problem, *DJANGOS_REFUSALS) as exc:
-                response = _refusal(view, request, exc, policy)
-                if verdict_on(response.status_code) is Verdict.REFUSAL:
-                    finalized: HttpResponseBase = view.finalize_response(
-                        request, response, *args[position + 1 :], **kwargs
-                    )
-                    return finalized
-            return None
-
+            return run.bare()
         try:
             with _refusing_as_the_view():
-                exchange = policy.open(plain, caller=request)
-            return execute(exchange, answer, refuse=None if refuses is None else refuse)
+                exchange = policy.open(plain, caller=run.request)
+            return execute(exchange, run.answer, refuse=None if refuses is None else partial(run.refusal, refuses))
         except Problem as problem:
             if policy.on_problem is None:
                 raise  # the view's EXCEPTION_HANDLER shows it
-            return policy.on_problem(request, problem)
+            return policy.on_problem(run.request, problem)
 
     return wrapper
 
 
-def _place_of(args: tuple[Any, ...], handler: Handler) -> tuple[APIView, int]:
-    """Return the view, and the position of its request: a function below `@api_view` has it first.
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Handler with the arguments that REST framework calls it with, the request at `position`."""
+
+    handler: Handler
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    request: Request
+    position: int
+    policy: Policy
+
+    @property
+    def view(self) -> APIView:
+        """View of the call, also around a function below `@api_view`."""
+        view: APIView = self.args[0] if self.position else self.request.parser_context["view"]
+        return view
+
+    def bare(self) -> HttpResponseBase:
+        """Call the handler."""
+        return self.handler(*self.args, **self.kwargs)
+
+    def answer(self) -> HttpResponseBase:
+        """Call the handler; a refusal that it raises is its answer."""
+        try:
+            response = self.bare()
+        except REFUSALS as error:
+            response = self._shown(error)
+        return self._finalized(response)
+
+    def refusal(self, refuses: Refuses) -> HttpResponseBase | None:
+        """Return the answer to the refusal that `refuses` raises, if such an answer is stored."""
+        try:
+            refuses(*self.args, **self.kwargs)
+        except REFUSALS as error:
+            response = self._shown(error)
+            if verdict_on(response.status_code) is Verdict.REFUSAL:
+                return self._finalized(response)
+        return None
+
+    def _shown(self, error: Exception) -> HttpResponseBase:
+        """Answer as `on_problem` or the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
+        if isinstance(error, Problem) and self.policy.on_problem is not None:
+            return self.policy.on_problem(self.request, error)
+        try:
+            return self.view.handle_exception(error)
+        except Problem as left:
+            return self.policy.show(self.request, left)
+        except DJANGOS_REFUSALS as left:
+            return refusal_of_django(self.request._request, left, self.policy)
+
+    def _finalized(self, response: HttpResponseBase) -> HttpResponseBase:
+        view: Any = self.view  # its type knows no answers of Django's own
+        finalized: HttpResponseBase = view.finalize_response(
+            self.request, response, *self.args[self.position + 1 :], **self.kwargs
+        )
+        return finalized
+
+
+def _position_of_request(args: tuple[Any, ...], handler: Handler) -> int:
+    """Return 0 for a function below `@api_view`, 1 for a method.
 
     Raises:
         TypeError: this is no handler of REST framework.
     """
-    for position in (0, 1):
+    for position in (1, 0):
         if len(args) > position and isinstance(args[position], Request):
-            return (args[0] if position else args[0].parser_context["view"]), position
+            return position
     raise TypeError(
         f"{handler.__qualname__} was called with a {type(args[0]).__name__}. idempotency.drf.idempotent decorates "
         "a method of an APIView, or a function below @api_view. For a view of plain Django, use "
@@ -181,18 +216,6 @@ def _refusing_as_the_view() -> Iterator[None]:
         yield
     except AnonymousRefused:
         raise exceptions.NotAuthenticated from None
-
-
-def _refusal(view: APIView, request: Request, error: Exception, policy: Policy) -> HttpResponseBase:
-    """Answer as `on_problem` or the project's `EXCEPTION_HANDLER` does; the rest as Django does."""
-    if isinstance(error, Problem) and policy.on_problem is not None:
-        return policy.on_problem(request, error)
-    try:
-        return view.handle_exception(error)
-    except Problem as left:
-        return policy.show(request, left)
-    except DJANGOS_REFUSALS as left:
-        return refusal_of_django(request._request, left, policy)
 
 
 class IdempotentMixin:
@@ -236,10 +259,10 @@ def keyed_view(view: Any, policy: Policy) -> Any:
 
 def function_of(handler: Any) -> Any:
     """Return the function that `@api_view` made this handler of; any other handler as it is."""
-    names = handler.__code__.co_freevars if isinstance(handler, FunctionType) else ()
-    if handler.__class__ is not FunctionType or handler.__module__ != APIVIEW or "func" not in names:
+    if not isinstance(handler, FunctionType) or handler.__module__ != "rest_framework.decorators":
         return handler
-    return handler.__closure__[names.index("func")].cell_contents
+    held = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=True))
+    return held["func"].cell_contents if "func" in held else handler
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponseBase | None:

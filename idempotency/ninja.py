@@ -65,11 +65,12 @@ def idempotent(view: View | None = None, /, **options: Unpack[Options]) -> Any:
     def decorate(view: View) -> View:
         refuse_wrong_use(view)
         build = _keyed_async if iscoroutinefunction(view) else _keyed_sync
-        keyed: Any = build(view, with_call(view), policy)
-        keyed.__signature__ = _without_call(view)
+        keyed: View = build(view, with_call(view), policy)
+        keyed.__signature__ = _without_call(view)  # type: ignore[attr-defined]
         mark_keyed(keyed, policy, door="ninja")
         contribute_operation_callback(keyed, lambda operation: _describe(operation, policy))
-        return decorate_view(_noting)(keyed)
+        decorate_view(_noting)(keyed)
+        return keyed
 
     return decorate if view is None else decorate(view)
 

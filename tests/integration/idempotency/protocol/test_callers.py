@@ -136,6 +136,53 @@ def test_a_credential_without_a_stable_text_is_an_error_and_not_a_new_caller_eac
         principal_of(request)
 
 
+def tenant_of(request: Any) -> Any:
+    return PLAN["tenant"]
+
+
+@pytest.fixture
+def tenants() -> Any:
+    with override_settings(IDEMPOTENCY={"TENANT": f"{__name__}.tenant_of"}):
+        yield
+
+
+@pytest.mark.usefixtures("tenants")
+def test_callers_of_two_tenants_never_meet(effects: Effects, user: User) -> None:
+    clients = {"user": Client(), "guest": Client(), "anonymous": Client()}
+    clients["user"].force_login(user)
+    assert clients["guest"].session.session_key
+    for client in clients.values():
+        key, seen = str(uuid4()), []
+        for tenant in ("acme", "bolt", "acme"):
+            PLAN["tenant"] = tenant
+            seen.append(post("/long", key, client).headers.get("Idempotent-Replayed"))
+        assert seen == [None, None, "true"]
+    assert effects() == 6
+    assert {entry.scope.split()[1] for entry in LedgerEntry.objects.all()} == {"in:acme", "in:bolt"}
+
+
+@pytest.mark.usefixtures("tenants")
+def test_a_token_is_good_in_its_tenant_only(effects: Effects) -> None:
+    PLAN["tenant"] = "acme"
+    token = APIClient().post("/open/tokens").json()["token"]
+    guest = Client()
+    assert guest.session.session_key
+    PLAN["tenant"] = "bolt"
+    assert guest.post("/long", headers={"Idempotency-Token": token}).json()["code"] == "token_unknown"
+    PLAN["tenant"] = "acme"
+    assert guest.post("/long", headers={"Idempotency-Token": token}).status_code == 200
+    assert effects() == 1
+
+
+@pytest.mark.usefixtures("tenants")
+@pytest.mark.parametrize("tenant", [None, "", 7, "two words"])
+def test_a_tenant_without_a_name_is_an_error_and_not_everybodys(effects: Effects, tenant: Any) -> None:
+    PLAN["tenant"] = tenant
+    with pytest.raises(RuntimeError, match="must return a tenant's name"):
+        post("/long", str(uuid4()))
+    assert effects() == 0
+
+
 def test_a_session_that_is_gone_names_nobody(effects: Effects) -> None:
     for path in ("/long", "/open/default", "/open/nobody"):
         guest = Client()

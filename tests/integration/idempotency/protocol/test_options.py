@@ -1,6 +1,8 @@
 """What a view says about its keys, the same behind every door."""
 
 import json
+import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -232,8 +234,6 @@ def test_a_lease_is_the_views(opened: Open) -> None:
 
 
 def test_a_duplicate_waits_as_long_as_the_view_says(user: User, effects: Effects) -> None:
-    import threading
-
     inside, go = threading.Event(), threading.Event()
 
     def hold(call: KeyedCall) -> None:
@@ -290,6 +290,26 @@ def test_switched_off_the_steps_of_phases_run_too(user: User) -> None:
     assert (json.loads(answer.content), answer["Idempotency"]) == ({"m": 2, "n": 1}, "disabled")
     assert done == ["begun", "outside"]
     assert LedgerEntry.objects.count() == 0
+
+
+def test_a_refusal_is_stored_also_under_rest_frameworks_own_handler(user: User, effects: Effects) -> None:
+    """It knows no Problem and raises it again."""
+    stock = {"EXCEPTION_HANDLER": "rest_framework.views.exception_handler"}
+    PLAN["refuse"] = True
+    with override_settings(REST_FRAMEWORK=stock):
+        caller = Caller(DOORS["APIView"](), user)
+        refused = [caller.post(key="k1") for _ in range(2)]
+    assert [(answer.status_code, replayed(answer)) for answer in refused] == [(409, False), (409, True)]
+    assert effects() == 0
+
+
+def test_redis_may_be_named_by_its_url(user: User, effects: Effects) -> None:
+    with override_settings(IDEMPOTENCY={"REDIS": os.environ["REDIS_URL"]}):
+        caller = Caller(function(), user)
+        assert [replayed(caller.post(key="k1")) for _ in range(2)] == [False, True]
+        LedgerEntry.objects.all().delete()
+        assert replayed(caller.post(key="k1"))  # by Redis alone
+    assert effects() == 1
 
 
 @pytest.mark.parametrize("door", [views.idempotent, drf.idempotent, ninja.idempotent])

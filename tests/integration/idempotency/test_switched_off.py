@@ -1,0 +1,76 @@
+"""A project's own suite on SQLite, without Redis: ENABLED is False, and its keyed views run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SUITE = """
+import django
+from django.conf import settings
+from django.http import HttpResponse
+from django.urls import path
+
+settings.configure(
+    SECRET_KEY="x" * 50,
+    ROOT_URLCONF=__name__,
+    ALLOWED_HOSTS=["testserver"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "idempotency"],
+    MIDDLEWARE=["idempotency.middleware.IdempotencyMiddleware"],
+    IDEMPOTENCY={"ENABLED": False, "KEYED": ["/named"]},
+)
+django.setup()
+
+from django.contrib.auth.models import Group
+from django.core.management import call_command
+from django.test import Client, TestCase
+from idempotency import KeyedCall, Problem, idempotent
+
+
+@idempotent
+def marked(request, call: KeyedCall):
+    made = Group.objects.create(name=f"group {Group.objects.count()}")
+    call.about("group", made.pk)
+    if "refuse" in request.POST:
+        raise Problem(409, "refused", "No.")
+    return HttpResponse(made.pk, status=201)
+
+
+def named(request):
+    return HttpResponse(Group.objects.create(name=f"group {Group.objects.count()}").pk)
+
+
+async def asynchronous(request, call: KeyedCall):
+    made = await Group.objects.acreate(name="async")
+    return HttpResponse(made.pk)
+
+
+urlpatterns = [path("marked", marked), path("named", named), path("async", idempotent(asynchronous))]
+
+
+class Suite(TestCase):
+    def test_calls_run_and_say_that_they_are_unkeyed(self):
+        for where in ("/marked", "/named", "/marked", "/async"):
+            answer = self.client.post(where, headers={"Idempotency-Key": "k1"})
+            self.assertIn(answer.status_code, {200, 201})
+            self.assertEqual(answer["Idempotency"], "disabled")
+        self.assertEqual(Group.objects.count(), 4)
+
+    def test_a_refusal_is_undone(self):
+        self.assertEqual(self.client.post("/marked", {"refuse": 1}).status_code, 409)
+        self.assertEqual(Group.objects.count(), 0)
+
+
+call_command("check", "--fail-level", "WARNING")
+call_command("test", "__main__")
+"""
+
+
+def test_a_suite_on_sqlite_runs(tmp_path: Path) -> None:
+    script = tmp_path / "suite.py"
+    script.write_text(SUITE)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Ran 2 tests" in done.stderr
