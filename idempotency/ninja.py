@@ -15,7 +15,12 @@ from typing import Any, Unpack, overload
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja.decorators import decorate_view
+
+try:
+    from ninja.decorators import decorate_view
+except ModuleNotFoundError as error:
+    raise ImportError("idempotency.ninja needs Django Ninja: pip install 'payonce[ninja]'") from error
+
 from ninja.operation import Operation, PathView
 from ninja.signature.utils import get_typed_signature
 from ninja.utils import contribute_operation_callback

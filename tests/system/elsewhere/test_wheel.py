@@ -84,8 +84,9 @@ def test_only_the_optional_parts_cannot_be_imported(python: Path) -> None:
     project = ForeignProject(python, python.parents[2] / "importing", "with_redis")
     found = project.evaluate(IMPORT_EVERYTHING)
     zookeeper = {"idempotency.locks.zookeeper", "idempotency.locks.engine.nodes"}
-    assert found["lacking"].keys() == {"idempotency.client", "idempotency.drf"} | zookeeper
-    assert "pip install 'payonce[client]'" in found["lacking"]["idempotency.client"]
+    assert found["lacking"].keys() == {f"idempotency.{extra}" for extra in ("client", "drf", "ninja")} | zookeeper
+    for extra in ("client", "drf", "ninja"):
+        assert f"pip install 'payonce[{extra}]'" in found["lacking"][f"idempotency.{extra}"]
     assert found["others"] == []
 
 

@@ -1,115 +1,16 @@
-"""System checks: each names a mistake in the project's settings and what to write instead."""
+"""System checks of keyed views."""
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Info, Tags, register
+from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.checks import Warning as Advice
-from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, connections, router
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import URLResolver, get_resolver
-from django.utils.module_loading import import_string
 
-from idempotency.conf import MARKED, Config, parse
+from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS, parsed
 from idempotency.middleware import is_named, keyed_form
-from idempotency.request.principal import is_in_our_database
-
-MIDDLEWARE = "idempotency.middleware.IdempotencyMiddleware"
-
-GZIP = "django.middleware.gzip.GZipMiddleware"
-SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
-AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
-
-WHO = "the caller must be known when a key is looked up"
-
-
-@register(Tags.compatibility)
-def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check that `IDEMPOTENCY` parses, the middleware is in its place, and the cache is a Redis."""
-    try:
-        config = parse(getattr(settings, "IDEMPOTENCY", {}))
-    except (ImproperlyConfigured, TypeError) as error:
-        return [Error(str(error), id="idempotency.E001")]
-    return [*_middleware(config), *_cache(config), *_router(config)] if config.enabled else []
-
-
-def _router(config: Config) -> list[CheckMessage]:
-    from idempotency.models import LedgerEntry  # noqa: PLC0415  models are not ready when this is imported
-
-    alias = router.db_for_write(LedgerEntry)
-    if alias == config.database and router.allow_migrate_model(alias, LedgerEntry):
-        return []
-    return [
-        Error(
-            f"DATABASE_ROUTERS keep the ledger's tables out of {config.database!r}, where keyed views have their "
-            "transactions. Let them route the app 'idempotency' there.",
-            id="idempotency.E015",
-        )
-    ]
-
-
-def _middleware(config: Config) -> list[CheckMessage]:
-    if MIDDLEWARE not in settings.MIDDLEWARE:
-        message = f"MIDDLEWARE lacks {MIDDLEWARE!r}; add it as the last one."
-        if config.keyed != MARKED:
-            message += f" Without it IDEMPOTENCY['KEYED'] = {config.keyed!r} keys nothing."
-        return [Error(message, id="idempotency.E002")]
-    messages: list[CheckMessage] = []
-    position = settings.MIDDLEWARE.index(MIDDLEWARE)
-    before, after = settings.MIDDLEWARE[:position], settings.MIDDLEWARE[position:]
-    for other, reason in (
-        (AUTHENTICATION, WHO),
-        (SESSIONS, WHO),
-        (GZIP, "a stored answer must not carry one caller's encoding"),
-    ):
-        if other in after:
-            messages.append(Error(f"{MIDDLEWARE!r} must stand after {other!r}: {reason}.", id="idempotency.E003"))
-    if config.keyed != MARKED:
-        messages += [
-            Error(
-                f"{other!r} stands after {MIDDLEWARE!r}, so its process_view is skipped for the calls that "
-                f"IDEMPOTENCY['KEYED'] names. Put {MIDDLEWARE!r} after it.",
-                id="idempotency.E010",
-            )
-            for other in after[1:]
-            if hasattr(import_string(other), "process_view")
-        ]
-    if config.principal is None and SESSIONS in before and settings.SESSION_ENGINE.endswith("signed_cookies"):
-        messages.append(
-            Error(
-                f"A guest is known by the session, and one of {settings.SESSION_ENGINE!r} has another key after "
-                "each change: use another SESSION_ENGINE, or name a function in IDEMPOTENCY['PRINCIPAL'].",
-                id="idempotency.E008",
-            )
-        )
-    if SESSIONS in before and not is_in_our_database(import_module(settings.SESSION_ENGINE).SessionStore):
-        messages.append(
-            Info(
-                f"Sessions of {settings.SESSION_ENGINE!r} are saved after the ledger's commit: what a keyed view "
-                "writes to one is lost by a crash between, and its replay may lead to a page that lacks it. "
-                "Those of 'django.contrib.sessions.backends.db' in the default database share the commit.",
-                id="idempotency.I001",
-            )
-        )
-    return messages
-
-
-def _cache(config: Config) -> list[CheckMessage]:
-    if config.redis_client is not None or config.redis_alias is None:
-        return []
-    backend = settings.CACHES.get(config.redis_alias, {}).get("BACKEND", "missing")
-    if "django_redis" in backend:
-        return []
-    return [
-        Error(
-            f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set "
-            "IDEMPOTENCY['REDIS_ALIAS'] to None to work without Redis, or name a function that returns a client "
-            "in IDEMPOTENCY['REDIS_CLIENT'].",
-            id="idempotency.E004",
-        )
-    ]
 
 
 @register(Tags.urls)
@@ -137,7 +38,7 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
     """Yield what is wrong with the options and doors of a view's handlers."""
-    config = _config()
+    config = parsed()
     for handler in _handlers(view):
         policy, door = getattr(handler, "idempotency_policy", None), getattr(handler, "idempotency_door", None)
         if policy is None or config is None:
@@ -166,7 +67,7 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
 @register(Tags.urls)
 def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that keyed views can identify their callers, and take anonymous ones on purpose."""
-    config = _config()
+    config = parsed()
     if (
         config is None
         or not config.enabled
@@ -216,33 +117,9 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     ]
 
 
-@register(Tags.compatibility)
-def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Require a ledger in each schema of django-tenants; in a shared one, equal keys of two tenants meet."""
-    apps = getattr(settings, "TENANT_APPS", None)
-    if apps is None or any(entry.partition(".")[0] == "idempotency" for entry in apps):
-        return []
-    return [
-        Error(
-            "TENANT_APPS lacks 'idempotency', so all tenants share one ledger: a caller gets the answer of "
-            "another tenant's caller with the same id and key.",
-            hint="Put 'idempotency' into TENANT_APPS and into SHARED_APPS.",
-            id="idempotency.E009",
-        )
-    ]
-
-
-def _config() -> Config | None:
-    """Read the settings; None where they do not parse, which is E001."""
-    try:
-        return parse(getattr(settings, "IDEMPOTENCY", {}))
-    except (ImproperlyConfigured, TypeError):
-        return None
-
-
 def _all_views() -> list[tuple[str, Any]]:
     """List each view with its path; none where settings or addresses are missing."""
-    if _config() is None or not getattr(settings, "ROOT_URLCONF", None):
+    if parsed() is None or not getattr(settings, "ROOT_URLCONF", None):
         return []
     return list(_views(get_resolver(), "/"))
 

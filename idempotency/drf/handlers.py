@@ -1,39 +1,32 @@
-"""Door for Django REST framework: keyed handler methods, problem+json for every error, one-time tokens."""
+"""Keyed handlers of Django REST framework: methods, functions below `@api_view`, a mixin."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from rest_framework import exceptions, serializers, status
+from rest_framework import exceptions, serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from idempotency.call import with_call
-from idempotency.errors import AnonymousRefused, Problem, malformed, problem_response
+from idempotency.drf.problems import refusing_as_the_view
+from idempotency.errors import Problem
 from idempotency.modes import ATOMIC, Mode
-from idempotency.protocol import tokens
 from idempotency.protocol.execute import execute
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.policy import Options, Policy
-from idempotency.protocol.problems import problem_of
 from idempotency.protocol.recovery import Phases
-from idempotency.request.principal import caller_of
 from idempotency.response.answers import Verdict, verdict_on
 from idempotency.views import (
     DJANGOS_REFUSALS,
-    MALFORMED,
     SAFE_METHODS,
     is_marked,
     keyed_subclass,
-    not_keyed,
     outside_atomic_requests,
     refusal_of_django,
     transaction_of_requests,
@@ -114,7 +107,7 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
         if policy.joins(plain):
             return run.bare()
         try:
-            with _refusing_as_the_view():
+            with refusing_as_the_view():
                 exchange = policy.open(plain, caller=run.request)
             return execute(exchange, run.answer, refuse=None if refuses is None else partial(run.refusal, refuses))
         except Problem as problem:
@@ -209,15 +202,6 @@ def _read_body(request: Request, plain: HttpRequest) -> None:
         _ = request.data
 
 
-@contextmanager
-def _refusing_as_the_view() -> Iterator[None]:
-    """Let DRF answer an anonymous caller: 401 with the view's `WWW-Authenticate`, or 403 where it has none."""
-    try:
-        yield
-    except AnonymousRefused:
-        raise exceptions.NotAuthenticated from None
-
-
 class IdempotentMixin:
     """Keyed handlers of an APIView or ViewSet, by name; and the view leaves ATOMIC_REQUESTS.
 
@@ -263,78 +247,3 @@ def function_of(handler: Any) -> Any:
         return handler
     held = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=True))
     return held["func"].cell_contents if "func" in held else handler
-
-
-def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponseBase | None:
-    """Answer every error as RFC 9457 `application/problem+json`; None for a fault of the program (500).
-
-    A problem is JSON, whatever the view renders and the caller accepts.
-    """
-    problem = problem_of(exc) or _problem_of_drf(exc)
-    return None if problem is None else problem_response(problem, context["request"])
-
-
-_CODES = {
-    400: "malformed",
-    401: "not_authenticated",
-    403: "permission_denied",
-    404: "not_found",
-    405: "method_not_allowed",
-    406: "not_acceptable",
-    415: "unsupported_media_type",
-    429: "throttled",
-}
-
-
-def _problem_of_drf(exc: Exception) -> Problem | None:
-    if isinstance(exc, Http404):
-        return Problem(404, "not_found", "There is no such resource.")
-    if isinstance(exc, PermissionDenied):
-        return Problem(403, "permission_denied", "You may not do this.")
-    if isinstance(exc, exceptions.ValidationError):
-        return Problem(400, "validation_failed", "The request body is not valid; see errors.", errors=exc.detail)
-    if isinstance(exc, MALFORMED):
-        return malformed()
-    if not isinstance(exc, exceptions.APIException):
-        return None
-    headers = {}
-    if challenge := getattr(exc, "auth_header", None):
-        headers["WWW-Authenticate"] = challenge
-    if (wait := getattr(exc, "wait", None)) is not None:
-        headers["Retry-After"] = str(max(1, int(wait)))  # whole seconds, rounded up by DRF
-    return Problem(
-        exc.status_code,
-        _CODES.get(exc.status_code, "refused" if exc.status_code < 500 else "unavailable"),
-        str(exc.detail),
-        headers=headers,
-    )
-
-
-class TokenSerializer(serializers.Serializer[tokens.Token]):
-    """One-time token, as the API shows it."""
-
-    token = serializers.CharField()
-    expires_at = serializers.DateTimeField()
-
-
-def _documented(method: Handler) -> Handler:
-    """Describe the method to drf-spectacular, where it is installed."""
-    try:
-        from drf_spectacular.utils import extend_schema  # noqa: PLC0415
-    except ImportError:
-        return method
-    described: Handler = extend_schema(
-        request=None, responses={201: TokenSerializer}, summary="Issue a one-time token"
-    )(method)
-    return described
-
-
-@not_keyed
-class TokenList(APIView):
-    """Resource of one-time tokens: `POST` issues one to the caller."""
-
-    @_documented
-    def post(self, request: Request) -> Response:
-        with _refusing_as_the_view():
-            token = tokens.issue(caller_of(request))
-        return Response(TokenSerializer(token).data, status=status.HTTP_201_CREATED)

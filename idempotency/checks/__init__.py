@@ -1,0 +1,17 @@
+"""System checks: each names a mistake in the project's settings or views and what to write instead.
+
+Registered when the app is ready. Never: the database, whose checks are the ledger's.
+"""
+
+from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants
+from idempotency.checks.views import check_atomic_requests, check_callers, check_keyed_views
+
+__all__ = [
+    "GZIP",
+    "MIDDLEWARE",
+    "check_atomic_requests",
+    "check_callers",
+    "check_keyed_views",
+    "check_settings",
+    "check_tenants",
+]

@@ -1,0 +1,46 @@
+"""Resource of one-time tokens."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency.drf.problems import refusing_as_the_view
+from idempotency.protocol import tokens
+from idempotency.request.principal import caller_of
+from idempotency.views import not_keyed
+
+Handler = Callable[..., Any]
+
+
+class TokenSerializer(serializers.Serializer[tokens.Token]):
+    """One-time token, as the API shows it."""
+
+    token = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+def _documented(method: Handler) -> Handler:
+    """Describe the method to drf-spectacular, where it is installed."""
+    try:
+        from drf_spectacular.utils import extend_schema  # noqa: PLC0415
+    except ImportError:
+        return method
+    described: Handler = extend_schema(
+        request=None, responses={201: TokenSerializer}, summary="Issue a one-time token"
+    )(method)
+    return described
+
+
+@not_keyed
+class TokenList(APIView):
+    """Resource of one-time tokens: `POST` issues one to the caller."""
+
+    @_documented
+    def post(self, request: Request) -> Response:
+        with refusing_as_the_view():
+            token = tokens.issue(caller_of(request))
+        return Response(TokenSerializer(token).data, status=status.HTTP_201_CREATED)
