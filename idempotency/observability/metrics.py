@@ -33,7 +33,7 @@ def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
 
 requests = _counter(
     "idempotency_requests",
-    "Keyed requests by how they ended: executed, refused, not_stored, failed, uncertain, replayed.",
+    "Keyed requests by how they ended: executed, refused, not_stored, failed, uncertain, replayed, unkeyed.",
     ("mode", "outcome"),
 )
 replays = _counter("idempotency_replays", "Stored answers given again, by where they were found.", ("source",))

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
+from redis.retry import Retry
 
 from idempotency.conf import config
 from idempotency.observability import metrics
@@ -20,7 +22,7 @@ from idempotency.redis.breaker import Breaker
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS = 1.0  # of a client by URL, unless that says another
+TIMEOUT_SECONDS = 0.2  # of a client by URL, unless that says another
 
 breaker = Breaker()
 
@@ -79,5 +81,10 @@ def ping() -> bool:
 def _client_of(path: str) -> Any:
     # once a process: redis-py's pools notice a fork themselves
     if "://" in path:
-        return Redis.from_url(path, socket_connect_timeout=TIMEOUT_SECONDS, socket_timeout=TIMEOUT_SECONDS)
+        return Redis.from_url(
+            path,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+            socket_timeout=TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 0),  # the breaker's part
+        )
     return import_string(path)()
