@@ -1,7 +1,7 @@
 """Settings of `IDEMPOTENCY = {...}`, typed and checked once."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import lru_cache
@@ -109,7 +109,7 @@ def parse(raw: Any) -> Config:
     known = {entry.name.upper(): entry.name for entry in fields(Config)}
     for name, value in raw.items():
         if name not in known:
-            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] is unknown; {_meant(name, sorted(known))}")
+            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] is unknown; {meant(str(name).upper(), known)}")
         _READERS.get(name, _positive)(name, value)
     config = Config(**{known[name]: value for name, value in raw.items()}, **_of_redis(raw))
     if config.tombstone_seconds < config.body_seconds:
@@ -130,9 +130,12 @@ def config() -> Config:
     return parse(getattr(settings, "IDEMPOTENCY", {}))
 
 
-def _meant(name: Any, known: list[str]) -> str:
-    near = get_close_matches(str(name).upper(), known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
+def meant(name: str, known: Iterable[str]) -> str:
+    """Name the known option nearest to a wrong one, or all of them; the end of a sentence."""
+    names = sorted(known)
+    near = [one for one in names if one.startswith(name) or name.startswith(one)]
+    near = near or get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}."
 
 
 def _of_redis(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Policy of a keyed view: the options of `@idempotent`, the same on every door."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
 from functools import partial
 from re import compile as pattern
 from typing import Any, TypedDict
@@ -10,7 +9,7 @@ from typing import Any, TypedDict
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency.conf import Config, config
+from idempotency.conf import Config, config, meant
 from idempotency.errors import Problem, problem_response
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.atomic import AtomicExchange
@@ -95,12 +94,10 @@ class Policy:
         Raises:
             TypeError: an option is unknown or cannot be honoured; the message names it.
         """
-        known = sorted(entry.name for entry in fields(cls) if entry.name != "refuses_early")
+        known = Options.__annotations__
         for name in options:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
-                meant = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
-                raise TypeError(f"@idempotent has no option {name!r}; {meant}")
+                raise TypeError(f"@idempotent has no option {name!r}; {meant(name, known)}")
         return cls(**options, refuses_early=refuses_early)
 
     def __post_init__(self) -> None:

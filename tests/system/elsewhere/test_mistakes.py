@@ -12,7 +12,7 @@ TABLE = "idempotency_ledgerentry"
 CONSTRAINT = "ledger_one_entry_per_scope_and_key"
 
 MISTAKES = [
-    ("no such key", "E001", "IDEMPOTENCY['WAIT'] is unknown; known are ANONYMOUS,"),
+    ("no such key", "E001", "IDEMPOTENCY['WAIT'] is unknown; did you mean 'WAIT_SECONDS'?"),
     ("no such alias", "E001", "IDEMPOTENCY['REDIS_ALIAS'] names 'markers', which is not in CACHES."),
     ("a lease of minus one second", "E001", "IDEMPOTENCY['LEASE_SECONDS'] must be a positive number, not -1."),
     ("keys outlived by bytes", "E001", "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS"),

@@ -18,7 +18,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
 @pytest.mark.parametrize(
     ("raw", "word"),
     [
-        ({"WAIT": 1}, "'WAIT'"),
+        ({"WAIT": 1}, r"did you mean 'WAIT_SECONDS'\?"),
         ({"KEYD": "unsafe"}, r"'KEYD'\] is unknown; did you mean 'KEYED'\?"),
         ({"zzz": 1}, "known are ANONYMOUS, .*WAIT_SECONDS"),
         ({"ENABLED": "no"}, "'ENABLED'.*True or False"),

@@ -317,6 +317,7 @@ def test_redis_may_be_named_by_its_url(user: User, effects: Effects) -> None:
     ("options", "sentence"),
     [
         ({"lifetme": 3}, r"no option 'lifetme'; did you mean 'lifetime'\?"),
+        ({"wait_seconds": 3}, r"did you mean 'wait'\?"),
         ({"refuses_early": True}, "no option 'refuses_early'"),
         ({"zzz": 3}, "known are header, ignore"),
         ({"mode": "atomic"}, "mode='atomic'.*Mode or Phases"),
