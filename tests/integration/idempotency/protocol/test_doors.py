@@ -164,6 +164,19 @@ def test_the_setting_costs_no_statement_more_than_the_decorator(user: User, kind
     assert counts[:2] == counts[2:]
 
 
+@pytest.mark.parametrize("kind", ["class", "APIView", "ViewSet", "api_view", "Ninja sync"])
+def test_no_door_costs_a_statement_more_than_that_of_functions(user: User, kind: str) -> None:
+    counts = []
+    for door in (Door(f"/marked/{one}", user, asgi=False) for one in ("function", kind)):
+        door.post("warm")
+        for key in ("k1", "k1"):
+            with CaptureQueriesContext(connection) as queries:
+                assert door.post(key).status_code == 201
+            counts.append(len(queries))
+    assert counts[2] <= counts[0]
+    assert counts[3] <= counts[1]
+
+
 class Reports:
     """A middleware that reports what views raise."""
 
