@@ -130,6 +130,14 @@ def config() -> Config:
     return parse(getattr(settings, "IDEMPOTENCY", {}))
 
 
+def parsed() -> Config | None:
+    """Return the configuration in force; None where the settings do not parse, which check E001 reports."""
+    try:
+        return config()
+    except (ImproperlyConfigured, TypeError):
+        return None
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """Name the known option nearest to a wrong one, or all of them; the end of a sentence."""
     names = sorted(known)

@@ -26,6 +26,7 @@ from ninja.signature.utils import get_typed_signature
 from ninja.utils import contribute_operation_callback
 
 from idempotency.call import NAME, with_call
+from idempotency.conf import Config, parsed
 from idempotency.errors import Problem
 from idempotency.protocol.misuse import mark_keyed, refuse_wrong_use
 from idempotency.protocol.policy import Options, Policy
@@ -216,11 +217,13 @@ def _describe(operation: Operation, policy: Policy) -> None:
         raise TypeError(
             f"{operation.view_func.__qualname__} streams its answer, which cannot be stored and replayed."
         )
+    settings = parsed() or Config()
+    required = settings.required if policy.required is None else policy.required
     extra = operation.openapi_extra or {}
     header = {
         "in": "header",
-        "name": policy.header_name,
-        "required": policy.needs_key_always,
+        "name": policy.header or settings.header,
+        "required": required is True and policy.window is None,
         "schema": {"type": "string", "minLength": 1, "maxLength": 255},
         "description": "A fresh random key per intent, and the same key with every retry of it.",
     }

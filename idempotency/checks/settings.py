@@ -122,11 +122,3 @@ def check_tenants(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             id="idempotency.E009",
         )
     ]
-
-
-def parsed() -> Config | None:
-    """Read the settings; None where they do not parse, which is E001."""
-    try:
-        return parse(getattr(settings, "IDEMPOTENCY", {}))
-    except (ImproperlyConfigured, TypeError):
-        return None

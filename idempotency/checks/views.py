@@ -9,7 +9,8 @@ from django.core.checks import Warning as Advice
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import URLResolver, get_resolver
 
-from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS, parsed
+from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS
+from idempotency.conf import parsed
 from idempotency.middleware import is_named, keyed_form
 
 

@@ -6,7 +6,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.checks import Warning as Advice
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from idempotency.conf import config
+from idempotency.conf import parsed
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import LedgerEntry
 
@@ -25,7 +25,8 @@ QUIET: dict[str, tuple[str | None, ...]] = {
 @register(Tags.database)
 def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the constraint that decides is there: a restored dump may have lost it."""
-    if DEFAULT_DB_ALIAS not in (databases or ()) or not config().enabled:
+    settings = parsed()
+    if DEFAULT_DB_ALIAS not in (databases or ()) or (settings is not None and not settings.enabled):
         return []
     connection = connections[DEFAULT_DB_ALIAS]
     if connection.vendor != "postgresql":

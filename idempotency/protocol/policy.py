@@ -185,12 +185,6 @@ class Policy:
         return self.header or config().header
 
     @property
-    def needs_key_always(self) -> bool:
-        """True if no call is served without a key."""
-        required = config().required if self.required is None else self.required
-        return self.window is None and required is True
-
-    @property
     def _handler(self) -> str:
         return self.mode.name if isinstance(self.mode, Phases) else ""
 

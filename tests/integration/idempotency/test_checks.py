@@ -190,6 +190,13 @@ def test_a_missing_constraint_is_an_error() -> None:
     assert "nothing would stop a second execution" in messages[0].msg
 
 
+def test_a_wrong_setting_hides_no_fault_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
+    with override_settings(IDEMPOTENCY={"WAIT": 1}):
+        (message,) = check_constraint(None, databases=["default"])
+    assert message.id == "idempotency.E006"
+
+
 @pytest.mark.django_db
 def test_a_constraint_of_the_same_name_elsewhere_does_not_count() -> None:
     with connection.cursor() as cursor:
