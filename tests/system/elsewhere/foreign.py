@@ -129,7 +129,7 @@ class ForeignProject:
             while True:
                 found = connection.execute(
                     "SELECT pid FROM pg_stat_activity"
-                    " WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT%'"
+                    " WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%INSERT%'"
                 ).fetchone()
                 if found is not None:
                     return int(found[0])
