@@ -67,11 +67,11 @@ class Exchange(ABC):
         self.key_digest = keys.digest_of(scope=scope, key=key)
         self._content = content
         self._config = settings() if config is None else config
-        self._lifetime = lifetime
         self._subject = ""
         self._visit = Visit(request)
         self._redact = (*self._config.redact, *redact)
         self._refuses_early = refuses_early
+        self._lifetime = lifetime
         self._identity = ledger.Identity(
             scope=scope,
             key=key,
@@ -111,6 +111,16 @@ class Exchange(ABC):
         self._subject = f"{kind}:{name}"[:96]
         logs.bind(subject=self._subject)
 
+    @property
+    def lease_seconds(self) -> float:
+        """Length of a phased run's lease, and of each renewal."""
+        return self._config.lease_seconds
+
+    @property
+    def subject(self) -> str:
+        """Subject of the call, as ``kind:id``; empty if `about` was not called."""
+        return self._subject
+
     def set_lifetime(self, seconds: float) -> None:
         """Bound how long this answer is replayed; see `KeyedCall`."""
         self._lifetime = seconds
@@ -118,16 +128,6 @@ class Exchange(ABC):
     def do_not_store(self) -> None:
         """Leave the key free; see `KeyedCall`."""
         self._is_stored = False
-
-    @property
-    def lease_seconds(self) -> float:
-        """Time that a phased run has before a retry takes over."""
-        return self._config.lease_seconds
-
-    @property
-    def subject(self) -> str:
-        """Subject of the call, as ``kind:id``; empty if `about` was not called."""
-        return self._subject
 
     @contextmanager
     def handling(self) -> Iterator[None]:
