@@ -2,8 +2,6 @@
 
 import logging
 import os
-import threading
-import time
 from collections import deque
 from functools import partial
 from typing import Any, TypeVar
@@ -24,6 +22,7 @@ from idempotency.locks.engine.steps import (
     perform,
 )
 from idempotency.observability.background import Worker
+from idempotency.observability.watchdog import Watchdog
 from idempotency.redis import fastpath
 from idempotency.redis.connection import ClientConnection, Connection, PipelinedConnection, plain_pool
 from idempotency.redis.fastpath import FAILURES
@@ -32,7 +31,6 @@ from idempotency.redis.mailbox import Bell
 from idempotency.redis.subscriber import Subscriber, subscriber_of
 
 CONNECTIONS_MAX = 16  # kept open for commands while nobody uses them
-LINGER_SECONDS = 10.0  # of a watchdog with nothing to do: to start one takes longer than to wake it
 
 T = TypeVar("T")
 
@@ -45,13 +43,13 @@ class ThreadHub(Hub):
     """
 
     def __init__(self, client: Any) -> None:
-        self._guard = threading.Lock()
-        self._watchdog: Worker | None = None
-        self._stirred = threading.Event()
         self._idle: deque[PipelinedConnection] = deque()
         self._pool = plain_pool(client)
         self.subscriber = subscriber_of(client)
         super().__init__(client, cluster=is_cluster(client), mailbox=self.subscriber.mailbox)
+        self._watchdog = Watchdog(
+            "locks-watchdog", next_due=self.holds.next_due, work=self._renew, ended=self.holds.unwatched
+        )
 
     def bell(self) -> Bell:
         return Bell()
@@ -105,34 +103,10 @@ class ThreadHub(Hub):
             connection.close()
 
     def stir(self) -> None:
-        with self._guard:
-            self._stirred.set()
-            if self._watchdog is None or not self._watchdog.is_alive():
-                watchdog = Worker("locks-watchdog", self._watch, wake=self._stirred.set)
-                watchdog.start()  # which may fail, and must be tried again then
-                self._watchdog = watchdog
+        self._watchdog.stir()
 
-    def _watch(self, worker: Worker) -> None:
-        try:
-            self._renew_when_due(worker)
-        finally:
-            self.holds.unwatched()
-
-    def _renew_when_due(self, worker: Worker) -> None:
-        while True:
-            self._stirred.clear()
-            if worker.stopping.is_set():
-                return
-            due_at = self.holds.next_due()
-            if due_at == float("inf"):
-                if self._stirred.wait(LINGER_SECONDS):
-                    continue
-                with self._guard:
-                    if not self._stirred.is_set():
-                        self._watchdog = None
-                        return
-            elif not self._stirred.wait(max(0.0, due_at - time.monotonic())):
-                perform(self.renew(partial(worker.met, level=logging.WARNING)), self.answer)
+    def _renew(self, worker: Worker) -> None:
+        perform(self.renew(partial(worker.met, level=logging.WARNING)), self.answer)
 
 
 _hubs: dict[Subscriber, ThreadHub] = {}
