@@ -62,6 +62,14 @@ class Problem(Exception):
         self.headers = headers or {}
         self.extra = extra
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it for the result store of a task queue."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(kind: type[Problem], args: tuple[Any, ...]) -> Problem:
+    return kind.__new__(kind, *args)
+
 
 def type_of(code: str) -> str:
     """Return the URI of a kind of problem: below ``IDEMPOTENCY["PROBLEM_TYPE_BASE"]``, else a URN.
@@ -147,30 +155,39 @@ class AnonymousRefused(Problem):
         )
 
 
-def key_reused() -> Problem:
-    return Problem(
-        422,
-        "idempotency_key_reused",
-        "This Idempotency-Key was used before with a different request. Use a new key for a new intent.",
-    )
+class KeyReused(Problem):
+    """Problem of a key that belongs to a call with another content."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            422,
+            "idempotency_key_reused",
+            "This Idempotency-Key was used before with a different request. Use a new key for a new intent.",
+        )
 
 
-def in_progress(retry_after_seconds: int = 1) -> Problem:
-    return Problem(
-        409,
-        "idempotency_in_progress",
-        "The first request with this Idempotency-Key is still running. Retry with the same key.",
-        headers={"Retry-After": str(retry_after_seconds)},
-    )
+class InProgress(Problem):
+    """Problem of a key whose first call is still running: call again later, with the same key."""
+
+    def __init__(self, retry_after_seconds: int = 1) -> None:
+        super().__init__(
+            409,
+            "idempotency_in_progress",
+            "The first request with this Idempotency-Key is still running. Retry with the same key.",
+            headers={"Retry-After": str(retry_after_seconds)},
+        )
 
 
-def result_expired(location: str | None = None) -> Problem:
-    return Problem(
-        410,
-        "idempotency_result_expired",
-        "This request was completed before and its stored answer is gone; it will not run again.",
-        headers={"Location": location} if location else None,
-    )
+class ResultExpired(Problem):
+    """Problem of a call that was completed, and whose stored result is gone; it never runs again."""
+
+    def __init__(self, location: str | None = None) -> None:
+        super().__init__(
+            410,
+            "idempotency_result_expired",
+            "This request was completed before and its stored answer is gone; it will not run again.",
+            headers={"Location": location} if location else None,
+        )
 
 
 def token_unknown() -> Problem:

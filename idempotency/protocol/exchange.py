@@ -15,7 +15,7 @@ from django.http.response import HttpResponseBase
 from idempotency import ledger
 from idempotency.conf import Config
 from idempotency.conf import config as settings
-from idempotency.errors import in_progress, key_reused, result_expired
+from idempotency.errors import InProgress, KeyReused, ResultExpired
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
 from idempotency.redis import marker, subscriber
@@ -39,6 +39,11 @@ class Exchange(ABC):
         outcome: how it ended, as the metrics name it; empty while it has not.
         is_handling: its handler runs now.
         on_replay: called with an answer that is a replay; may return another in its place.
+
+    Args:
+        request: whose session is kept in step with the answer; None for a call without HTTP.
+        config: settings of this call; None: of the project.
+        lifetime: seconds that its answer is replayed; None: as long as any.
     """
 
     mode: Mode
@@ -101,6 +106,14 @@ class Exchange(ABC):
     def fail(self) -> StoredResponse | None:
         """Undo what a failed handler did; return the stored answer, should the key turn out to have one."""
 
+    def repeat(self, error: BaseException, rewind: Callable[[], bool]) -> bool:
+        """Begin again after an error for which the handler should run once more; False: the call has failed.
+
+        Args:
+            rewind: prepares the handler for that; returns False where it cannot run twice.
+        """
+        return False
+
     def refuse(self, response: HttpResponseBase) -> HttpResponseBase:
         """Store a refusal in place of `begin` and what follows; or return the answer that the key has already."""
         raise RuntimeError(f"A {self.mode} call is not refused before its claim.")
@@ -128,6 +141,11 @@ class Exchange(ABC):
     def do_not_store(self) -> None:
         """Leave the key free; see `KeyedCall`."""
         self._is_stored = False
+
+    @property
+    def lease_seconds(self) -> float:
+        """Length of a phased run's lease, and of each renewal."""
+        return self._config.lease_seconds
 
     @contextmanager
     def handling(self) -> Iterator[None]:
@@ -162,11 +180,11 @@ class Exchange(ABC):
     def _same_request(self, stored_fingerprint: bytes) -> None:
         if not fingerprint.matches(stored_fingerprint, self._content):
             self._conflict("reused")
-            raise key_reused()
+            raise KeyReused
 
     def _in_progress(self) -> Exception:
         self._conflict("in_progress")
-        return in_progress()
+        return InProgress()
 
     def _verdict_on(self, response: HttpResponseBase) -> Verdict:
         return verdict_on(response.status_code) if self._is_stored else Verdict.NOT_STORED
@@ -216,7 +234,7 @@ class Exchange(ABC):
     def _replay(self, answer: StoredResponse, *, source: str) -> StoredResponse:
         if answer.body is None:
             self._conflict("expired")
-            raise result_expired(answer.headers.get("Location"))
+            raise ResultExpired(answer.headers.get("Location"))
         metrics.replays.labels(source).inc()
         self._count("replayed")
         return answer

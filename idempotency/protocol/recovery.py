@@ -32,7 +32,7 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
-from idempotency.errors import in_progress, problem_response
+from idempotency.errors import InProgress, problem_response
 from idempotency.modes import Mode
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.protocol.unkeyed import UnkeyedExchange
@@ -157,7 +157,7 @@ class Phases:
             return self.run(exchange, data)
         except LeaseLost:
             # finishing with this loses too, and then gives the winner's answer, if there is one
-            return problem_response(in_progress(), request)
+            return problem_response(InProgress(), request)
 
     def run(self, exchange: PhasedExchange | UnkeyedExchange, data: Mapping[str, Any]) -> HttpResponseBase:
         """Run the steps as `respond` does, without a request.
