@@ -67,6 +67,21 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, l
         return bool(cursor.rowcount == 1)
 
 
+def renew_leases(leases: Mapping[Run, float]) -> dict[Run, bool]:
+    """Prolong the leases of running handlers, without waiting for a row that is locked. Commits.
+
+    Args:
+        leases: run → seconds from now.
+
+    Returns:
+        The runs that still have their lease → True if it was prolonged, False if the row was locked: try again.
+    """
+    which: list[Any] = [[run.entry_id for run in leases], [run.fence for run in leases], list(leases.values())]
+    with connection.cursor() as cursor:
+        cursor.execute(queries.RENEW_LEASES, which)
+        return {Run(entry_id, fence): renewed for entry_id, fence, renewed in cursor.fetchall()}
+
+
 def note_subject(run: Run, *, subject: str) -> None:
     """Store the subject of the run, all that is known of it if its process dies."""
     with connection.cursor() as cursor:

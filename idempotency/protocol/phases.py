@@ -1,8 +1,9 @@
 """Phased mode: for handlers that call the outside world, where no transaction may be open.
 
-The claim is committed first, under a lease and a fencing number. The handler opens short transactions of its
-own around its calls and must be resumable: after a crash, or after it answered 202 because the outcome outside
-is not known, a retry with the same key runs it again (`resumed` is then True) under the next fencing number.
+The claim is committed first, under a lease and a fencing number; the lease is renewed while the process lives. The
+handler opens short transactions of its own around its calls and must be resumable: after a crash, or after it
+answered 202 because the outcome outside is not known, a retry with the same key runs it again (`resumed` is then
+True) under the next fencing number.
 Completion is a compare-and-set on that number. An entry whose handler ran is never deleted before it finished,
 or before all that the handler may have done is known (`idempotency.maintenance.resolving`).
 """
@@ -17,6 +18,7 @@ from idempotency import ledger
 from idempotency.models import State
 from idempotency.modes import Mode
 from idempotency.observability import logs
+from idempotency.protocol import heartbeat
 from idempotency.protocol.exchange import OWNER_MAX, Exchange
 from idempotency.redis import marker
 from idempotency.response.answers import REPLAYED_HEADER, StoredResponse, Verdict, rendered, verdict_on
@@ -44,6 +46,7 @@ class PhasedExchange(Exchange):
     recovery_data: Mapping[str, Any] = {}
     is_finished = False
     _has_request = True
+    _lease: heartbeat.Lease | None = None
 
     @classmethod
     def of_entry(
@@ -83,8 +86,9 @@ class PhasedExchange(Exchange):
         if isinstance(found, marker.Finished):
             return self._replay_found(found)
         for _ in self._turns():
-            self.run = ledger.claim_phased(self._identity, lease_seconds=self._config.lease_seconds)
-            if self.run is not None:
+            run = ledger.claim_phased(self._identity, lease_seconds=self.lease_seconds)
+            if run is not None:
+                self._keep(run)
                 return None
             if (entry := self._find()) is None:
                 continue  # the first run was just removed: it did nothing
@@ -97,6 +101,7 @@ class PhasedExchange(Exchange):
         raise self._in_progress()
 
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        self._lease = None
         response = rendered(response)
         if self.is_finished:
             return response
@@ -110,6 +115,7 @@ class PhasedExchange(Exchange):
         return self._store(self.run, response, is_known=is_known)
 
     def fail(self) -> StoredResponse | None:
+        self._lease = None
         self._count("failed")
         if self.run is not None and not self.is_finished:
             ledger.drop_lease(self.run)
@@ -140,18 +146,24 @@ class PhasedExchange(Exchange):
             # a 202 is replayed with the resource's current state
             self.was_uncertain = True
         else:
-            self.run = ledger.take_over(
+            run = ledger.take_over(
                 entry,
                 owner=self._identity.owner,
                 request_id=self._identity.request_id,
-                lease_seconds=self._config.lease_seconds,
+                lease_seconds=self.lease_seconds,
             )
-            if self.run is None:
+            if run is None:
                 return False
+            self._keep(run)
             self.was_uncertain = entry.state == State.UNCERTAIN or ledger.was_uncertain(entry.entry_id)
         self.resumed = True
         self.recovery_point, self.recovery_data = entry.recovery_point, entry.recovery_data
         return True
+
+    def _keep(self, run: ledger.Run) -> None:
+        """Execute under this run, whose lease is renewed until the call ends."""
+        self.run = run
+        self._lease = heartbeat.keep(run, seconds=self.lease_seconds)
 
     def _repeat_202(self, response: HttpResponseBase) -> None:
         """Answer 202 again to a caller who heard 202, with the current state."""
