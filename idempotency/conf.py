@@ -32,14 +32,15 @@ class Config:
         header: name of the header with the key.
         ignore: JSON members and form fields that two copies of a request may differ in.
         wait_seconds: how long a duplicate waits for the first call's answer before 409; 0 answers at once.
-        lease_seconds: how long a phased handler may run before a retry takes over. Longer than all provider
-            time-outs of one handler together.
+        lease_seconds: how long after the death of its process a phased call waits for a retry that takes over;
+            while the process lives, its lease is renewed.
         marker_seconds: how long a running atomic call holds off its duplicates in Redis. Short, because after a
             crash a retry waits this long; outliving it is safe, the ledger then decides between the two.
         result_seconds: how long a finished answer is replayed from Redis; the ledger answers after that.
         body_seconds: how long the bytes of an answer are stored at all; a later retry gets 410.
         tombstone_seconds: how long a finished key is remembered; only after that it could run again. At least
             `body_seconds` and `token_seconds`.
+        repeats: how often an atomic call runs again by itself after a deadlock or a serialization failure.
         max_response_bytes: larger answers are not stored; a retry gets 410 with the resource's Location.
         redis: where Redis is: a URL, an alias in `CACHES` of a django-redis cache, the dotted path of a function
             without arguments that returns a redis-py client, or None to work on the ledger alone. Sets
@@ -78,6 +79,7 @@ class Config:
     result_seconds: float = 86_400.0
     body_seconds: float = 86_400.0
     tombstone_seconds: float = 7_776_000.0  # 90 days: longer than any client retries
+    repeats: int = 2
     max_response_bytes: int = 262_144
     redis: str | None = "default"
     redis_alias: str | None = "default"
@@ -196,6 +198,11 @@ def _positive(name: str, value: Any) -> None:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a positive number, not {value!r}.")
 
 
+def _count(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be 0 or a positive integer, not {value!r}.")
+
+
 def _alias(name: str, value: Any) -> None:
     if value is not None and value not in settings.CACHES:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in CACHES.")
@@ -264,6 +271,7 @@ _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "HEADER": _header,
     "IGNORE": _names,
     "REDIS": _redis,
+    "REPEATS": _count,
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
     "REDIS_ASYNC_CLIENT": _dotted_path,

@@ -3,8 +3,7 @@
 Put `@idempotent` below (inside) the decorators that authorise, so that they are asked again before a replay.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar, Unpack, overload
@@ -21,10 +20,11 @@ from django.http.response import HttpResponseBase
 from idempotency.call import with_call
 from idempotency.errors import Problem
 from idempotency.protocol.exchange import Exchange
-from idempotency.protocol.execute import Handler, execute, execute_async
+from idempotency.protocol.execute import AsyncHandler, Handler, Rewind, execute, execute_async
 from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong_use
 from idempotency.protocol.policy import Options, Policy
 from idempotency.protocol.problems import problem_of
+from idempotency.request.rereading import rewind
 
 V = TypeVar("V")
 View = Callable[..., Any]
@@ -142,7 +142,7 @@ def _keyed_sync(view: View, policy: Policy) -> View:
                 return refusal_of_django(request, error, policy)
             return response
 
-        return answer(request, policy, handler)
+        return answer(request, policy, handler, rewind=lambda: rewind(request))
 
     return wrapper
 
@@ -166,35 +166,33 @@ def _keyed_async(view: View, policy: Policy) -> View:
                 return await sync_to_async(refusal_of_django)(request, error, policy)
             return response
 
-        return await answer_async(request, policy, handler)
+        return await answer_async(request, policy, handler, rewind=lambda: rewind(request))
 
     return wrapper
 
 
-def answer(request: HttpRequest, policy: Policy, handler: Handler) -> HttpResponseBase:
+def answer(
+    request: HttpRequest, policy: Policy, handler: Handler, *, rewind: Rewind | None = None
+) -> HttpResponseBase:
     """Answer a keyed call, or one of its key's problems."""
     try:
-        return execute(policy.open(request, caller=request), handler)
+        return execute(policy.open(request, caller=request), handler, rewind=rewind)
     except Problem as problem:
         return policy.show(request, problem)
 
 
 async def answer_async(
-    request: HttpRequest, policy: Policy, handler: Callable[[], Awaitable[HttpResponseBase]]
+    request: HttpRequest, policy: Policy, handler: AsyncHandler, *, rewind: Rewind | None = None
 ) -> HttpResponseBase:
-    """Answer as `answer`; a client that is gone does not end what was begun."""
+    """Answer as `answer`."""
 
     async def begin() -> Exchange:
         if hasattr(request, "auser"):
             await request.auser()
         return await sync_to_async(policy.open)(request, caller=request)
 
-    keyed = asyncio.ensure_future(execute_async(begin, handler))
     try:
-        return await asyncio.shield(keyed)
-    except asyncio.CancelledError:
-        await asyncio.wait([keyed])
-        raise
+        return await execute_async(begin, handler, rewind=rewind)
     except Problem as problem:
         return policy.show(request, problem)
 

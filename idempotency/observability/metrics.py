@@ -43,6 +43,9 @@ conflicts = _counter(
     ("kind",),
 )
 redis_failures = _counter("idempotency_redis_failures", "Redis commands that failed; each opens the breaker.")
+repeats = _counter(
+    "idempotency_repeats", "Atomic calls run again, by reason: deadlock, serialization.", ("reason",)
+)
 reaped = _counter("idempotency_reaped", "What the reaper removed: bodies, tombstones, messages.", ("what",))
 background_failures = _counter(
     "idempotency_background_failures", "What background threads met and went on after, by thread.", ("thread",)

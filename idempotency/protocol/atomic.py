@@ -5,15 +5,17 @@ the commit. A duplicate insert loses, its whole transaction rolls back, and the 
 answer. The marker in Redis keeps concurrent duplicates apart; with Redis away, an advisory lock does.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
 from idempotency.modes import Mode
+from idempotency.observability import metrics
 from idempotency.postgres import transactions
+from idempotency.postgres.conflicts import conflict
 from idempotency.protocol.exchange import Exchange
 from idempotency.redis import marker
 from idempotency.response.answers import StoredResponse, Verdict, rendered
@@ -26,6 +28,7 @@ class AtomicExchange(Exchange):
 
     _atomic: transaction.Atomic | None = None
     _claimed: marker.Claimed | None = None
+    _repeats = 0
     _committing = False  # from here on the commit may have happened, even if an error is all we see of it
 
     def begin(self) -> StoredResponse | None:
@@ -87,6 +90,28 @@ class AtomicExchange(Exchange):
         self._show(answer)
         self._count("executed" if verdict is Verdict.EFFECT else "refused")
         return response
+
+    def repeat(self, error: BaseException, rewind: Callable[[], bool]) -> bool:
+        reason = conflict(error)
+        if not reason or self._repeats >= self._config.repeats or not rewind():
+            return False
+        self._leave(commit=False)
+        with suppress(DatabaseError, InterfaceError):  # it is away now: the call has failed by its own error
+            if self._begins_again():
+                self._repeats += 1
+                metrics.repeats.labels(reason).inc()
+                return True
+        return False
+
+    def _begins_again(self) -> bool:
+        """Open a new transaction for this call; False where its key has an answer, or a duplicate holds it."""
+        if self._committing and self._find() is not None:
+            return False  # the commit was done, and a hook after it failed
+        self._committing = False
+        self._visit.undo()
+        self._enter()
+        # without a marker, the lock of the key went with the first transaction
+        return self._claimed is not None or ledger.hold(self._identity) is True
 
     def fail(self) -> StoredResponse | None:
         self._count("failed")

@@ -4,6 +4,7 @@ Every door (plain Django, async, REST framework, Ninja, the middleware) maps HTT
 and runs `execute` or `execute_async`. Both drive the same `_steps`; the two modes are strategies of it.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,21 +21,28 @@ log = logging.getLogger("idempotency")
 
 Handler = Callable[[], HttpResponseBase]
 Refuse = Callable[[], HttpResponseBase | None]
+Rewind = Callable[[], bool]
+Begin = Callable[[], Awaitable[Exchange]]
+AsyncHandler = Callable[[], Awaitable[HttpResponseBase]]
 
 # ordinary outcomes, logged for debugging only
 _LEVELS = dict.fromkeys(("executed", "refused", "replayed", "unkeyed"), logging.DEBUG)
 
 
-def execute(exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None) -> HttpResponseBase:
+def execute(
+    exchange: Exchange, handler: Handler, *, refuse: Refuse | None = None, rewind: Rewind | None = None
+) -> HttpResponseBase:
     """Run the handler once for its key; give every later copy the first answer.
 
     Args:
         refuse: called before the claim; the refusal that it returns is stored in place of the handler's answer.
+        rewind: called before the handler runs again, because its transaction met another one; returns False where
+            it cannot. None: it never can.
     """
     with _traced(exchange):
-        steps = _steps(exchange, refuse)
+        steps = _steps(exchange, refuse, rewind)
         answer = _advance(steps.send, None)
-        if answer is None:
+        while answer is None:
             try:
                 with exchange.handling():
                     response = handler()
@@ -45,17 +53,27 @@ def execute(exchange: Exchange, handler: Handler, *, refuse: Refuse | None = Non
         return _answered(exchange, answer)
 
 
-async def execute_async(
-    begin: Callable[[], Awaitable[Exchange]], handler: Callable[[], Awaitable[HttpResponseBase]]
-) -> HttpResponseBase:
-    """Run `execute` for a coroutine, whose database work shares our thread and so our transaction."""
+async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Rewind | None = None) -> HttpResponseBase:
+    """Run `execute` for a coroutine, whose database work shares our thread and so our transaction.
+
+    A caller that is cancelled is so when the call has ended: what was begun is finished.
+    """
+    running = asyncio.ensure_future(_execute_async(begin, handler, rewind))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Rewind | None) -> HttpResponseBase:
     advance = sync_to_async(_advance)
     async with _one_thread():
         exchange = await begin()
         with _traced(exchange):
-            steps = _steps(exchange)
+            steps = _steps(exchange, None, rewind)
             answer = await advance(steps.send, None)
-            if answer is None:
+            while answer is None:
                 try:
                     with exchange.handling():
                         response = await handler()
@@ -69,23 +87,27 @@ async def execute_async(
 
 
 def _steps(
-    exchange: Exchange, refuse: Refuse | None = None
+    exchange: Exchange, refuse: Refuse | None, rewind: Rewind | None
 ) -> Generator[None, HttpResponseBase, HttpResponseBase]:
-    """Answer one keyed call; the handler runs at the `yield`."""
+    """Answer one keyed call; the handler runs at each `yield`."""
     if refuse is not None and (refusal := refuse()) is not None:
         return exchange.refuse(refusal)  # stored alone: nothing was read or done that counts
     stored = exchange.begin()  # claim the key, or find its answer, or raise the key's problem
     if stored is not None:
         return stored.replay()
-    try:
-        response = yield
-        return exchange.finish(response)  # commit; a concurrent duplicate that was faster gives its answer instead
-    except BaseException as error:
-        stored = exchange.fail()  # undo; None: nothing was committed for this key
-        if stored is None or not isinstance(error, Exception):
-            raise
-        log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
-        return stored.replay()
+    while True:
+        try:
+            response = yield
+            # commit; a concurrent duplicate that was faster gives its answer instead
+            return exchange.finish(response)
+        except BaseException as error:
+            if rewind is not None and exchange.repeat(error, rewind):
+                continue
+            stored = exchange.fail()  # undo; None: nothing was committed for this key
+            if stored is None or not isinstance(error, Exception):
+                raise
+            log.error("A keyed request failed after its key was answered; the answer is given.", exc_info=error)
+            return stored.replay()
 
 
 def _advance(step: Callable[[Any], None], value: Any) -> Any:
