@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from idempotency.call import KeyedCall, call_of
-    from idempotency.errors import Problem
+    from idempotency.errors import InProgress, KeyReused, Problem, ResultExpired
+    from idempotency.functions import once
     from idempotency.inbox import consume_once
     from idempotency.middleware import IdempotencyMiddleware
     from idempotency.modes import Mode
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IdempotencyMiddleware",
+    "InProgress",
+    "KeyReused",
     "KeyedCall",
     "Mode",
     "NoOp",
@@ -27,15 +30,18 @@ __all__ = [
     "Progress",
     "RecoveryPoint",
     "Response",
+    "ResultExpired",
     "call_of",
     "consume_once",
     "idempotent",
     "not_keyed",
+    "once",
 ]
 
 _HOMES = {
     "call": ["KeyedCall", "call_of"],
-    "errors": ["Problem"],
+    "errors": ["InProgress", "KeyReused", "Problem", "ResultExpired"],
+    "functions": ["once"],
     "inbox": ["consume_once"],
     "middleware": ["IdempotencyMiddleware"],
     "modes": ["Mode"],

@@ -5,6 +5,8 @@ for any formatter.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 _bound: ContextVar[dict[str, str] | None] = ContextVar("idempotency_logs", default=None)
@@ -18,6 +20,16 @@ def bind(**values: str) -> None:
 def unbind() -> None:
     """Forget all values; at the beginning of a request, because threads are reused."""
     _bound.set(None)
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Forget what is bound inside the block."""
+    token = _bound.set(_bound.get())
+    try:
+        yield
+    finally:
+        _bound.reset(token)
 
 
 def bound() -> dict[str, str]:

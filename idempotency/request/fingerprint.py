@@ -58,6 +58,16 @@ def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
+def canonical_value(value: Any) -> bytes:
+    """Write a JSON value so that equal ones are equal bytes, as `canonical` does with a JSON body.
+
+    Raises:
+        TypeError: it is not JSON.
+        ValueError: it is not JSON.
+    """
+    return _canonical_json(json.dumps(value, allow_nan=False).encode())
+
+
 def fingerprint(content: bytes) -> Fingerprint:
     """Digest `content` under the current `SECRET_KEY`."""
     return _digest(content, settings.SECRET_KEY)

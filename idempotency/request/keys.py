@@ -43,13 +43,18 @@ def parse_key(value: str | None, *, header: str = "Idempotency-Key") -> str:
         raise key_invalid(
             "it has a comma, or stands on two lines; send one line, and a key with a comma in quotes", header
         )
-    if not value:
-        raise key_invalid("it is empty", header)
-    if len(value) > MAX_KEY_LENGTH:
-        raise key_invalid(f"it has {len(value)} characters, {MAX_KEY_LENGTH} are allowed", header)
-    if not _VISIBLE_ASCII.fullmatch(value):
-        raise key_invalid("only visible ASCII characters are allowed", header)
+    if fault := fault_of(value):
+        raise key_invalid(fault, header)
     return value
+
+
+def fault_of(key: str) -> str:
+    """Describe why a key is not usable; empty for one that is."""
+    if not key:
+        return "it is empty"
+    if len(key) > MAX_KEY_LENGTH:
+        return f"it has {len(key)} characters, {MAX_KEY_LENGTH} are allowed"
+    return "" if _VISIBLE_ASCII.fullmatch(key) else "only visible ASCII characters are allowed"
 
 
 def is_hard_to_guess(key: str) -> bool:
@@ -74,6 +79,12 @@ def may_be_token(key: str) -> bool:
 def scope_of(*, principal: str, method: str, route: str) -> str:
     """Name the scope of a key: one caller, one method, one route (the pattern, not the path)."""
     return f"{principal} {method} {route}"
+
+
+def function_scope_of(*, name: str, principal: str, tenant: str) -> str:
+    """Name the scope of a call without HTTP. No scope of a request begins so."""
+    parts = {"tenant": tenant, "by": principal, "once": name}
+    return " ".join(f"{part}:{value}" for part, value in parts.items() if value)
 
 
 def token_scope_of(*, principal: str) -> str:

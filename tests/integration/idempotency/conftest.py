@@ -1,6 +1,6 @@
 """A caller of the small API in urls.py, and what it left behind."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from rest_framework.test import APIClient
 
 from tests.integration.idempotency import urls
+from tests.integration.idempotency.functions.work import Child
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,20 @@ class Caller:
         if key is not None:
             headers["Idempotency-Key"] = key
         return self.client.post(path, {"name": "a"} if body is None else body, format="json", headers=headers)
+
+
+@pytest.fixture
+def child_of() -> Iterator[Callable[[str], Child]]:
+    """Starts a process that evaluates a call of `functions.work`; none outlives its test."""
+    children: list[Child] = []
+
+    def start(call: str) -> Child:
+        children.append(Child(call))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()
 
 
 @pytest.fixture

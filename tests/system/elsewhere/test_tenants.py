@@ -24,6 +24,26 @@ for name in ("public", "a", "b"):
     Domain.objects.create(domain=f"{name}.example.org", tenant=customer)
 """
 
+KEEP_A_LEASE = """
+import time
+from django_tenants.utils import schema_context
+from idempotency import once
+from idempotency.models import LedgerEntry
+
+def long():
+    first = LedgerEntry.objects.get(key="lease").lease_until
+    deadline = time.monotonic() + 30
+    while not LedgerEntry.objects.filter(key="lease", lease_until__gt=first):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return "kept"
+
+for name in ("a", "b"):
+    with schema_context(name):
+        print(once("n", key="lease", lease=1.5).run(long))
+        LedgerEntry.objects.all().delete()  # with its history, which the test of a restore knows nothing of
+"""
+
 
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
@@ -125,6 +145,10 @@ def test_after_a_restore_of_b_redis_answers_for_nothing_that_is_gone(
         assert again["b"].status_code == 201
         assert replayed(users["b"].post(text, key=key))
     assert [notes(tenants, tenant, text) for tenant in TENANTS] == [1, 1]
+
+
+def test_a_lease_is_renewed_at_its_tenant(tenants: ForeignProject) -> None:
+    assert tenants.manage("shell", "--verbosity", "0", "-c", KEEP_A_LEASE).split() == ["kept", "kept"]
 
 
 def test_each_tenant_has_an_epoch_of_its_own(tenants: ForeignProject) -> None:

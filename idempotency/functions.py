@@ -1,0 +1,288 @@
+"""Door for functions without HTTP: tasks, commands, signal receivers, consumers.
+
+    from idempotency import once
+
+    receipt = once("orders.receipt", key=order.pk, payload={"to": address}).run(write_receipt, order)
+
+The protocol is that of a keyed view, and a result is stored like the answer of one: JSON, with status 200.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, Literal, TypeVar, cast
+from uuid import UUID
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+
+from idempotency.call import NAME, KeyedCall, takes_call
+from idempotency.conf import Config, config
+from idempotency.errors import Problem
+from idempotency.observability import logs
+from idempotency.protocol.atomic import AtomicExchange
+from idempotency.protocol.exchange import Exchange
+from idempotency.protocol.execute import execute, execute_async
+from idempotency.protocol.phases import PhasedExchange
+from idempotency.protocol.policy import REQUEST_ID_MAX
+from idempotency.protocol.unkeyed import UnkeyedExchange
+from idempotency.request import fingerprint, keys
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+Key = str | int | UUID
+
+NAME_MAX = 96  # characters of a name, or a tenant's: with a principal they fit the ledger's scope
+
+
+class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
+    """Call that happens once per name and key; every copy of it gets the result of the first.
+
+    Atomic by default: the function's writes, the ledger row and the result are one transaction, opened here. With
+    `lease` none is open, and the function may call outside. If its process dies, a copy runs it again, so it must
+    ask what became of the earlier call (`call.resumed`), or use the same number again (`call.key_digest`).
+
+    Args:
+        name: of the operation, such as ``orders.place``: 1..96 visible ASCII characters, and never changed.
+        key: of this call, the same in every copy: 1..255 visible ASCII characters. An int or a UUID is its text.
+        payload: content, any JSON value; the same key with another payload is refused.
+        lease: seconds after the death of its process in which no copy takes over; renewed while the process lives.
+        wait: seconds to wait for a copy that is running; None: ``IDEMPOTENCY["WAIT_SECONDS"]``.
+        principal: on whose behalf; the same key of another principal is another call.
+        tenant: the same for tenants that share a ledger.
+
+    Raises:
+        TypeError: a key of another type, or a payload that is not JSON.
+        ValueError: a text or a number out of range, or a payload that is not JSON.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: Key,
+        payload: Any = None,
+        lease: float | None = None,
+        wait: float | None = None,
+        principal: str = "",
+        tenant: str = "",
+    ) -> None:
+        if isinstance(key, bool) or not isinstance(key, Key):
+            raise TypeError(f"The key of once({name!r}) must be a str, an int or a UUID, not {key!r}.")
+        _refuse_text("name", name, NAME_MAX)
+        _refuse_text(f"key of once({name!r})", str(key))
+        if principal:
+            _refuse_text(f"principal of once({name!r})", principal)
+        if tenant:
+            _refuse_text(f"tenant of once({name!r})", tenant, NAME_MAX)
+        self.name = name
+        self._key = str(key)
+        self._scope = keys.function_scope_of(name=name, principal=principal, tenant=tenant)
+        self._content = fingerprint.canonical_value(payload)
+        self._strategy: type[Exchange] = AtomicExchange if lease is None else PhasedExchange
+        self._config = _config_of(lease=lease, wait=wait)
+
+    def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Call `fn`, or return what its first call under this key returned, as JSON gives it back.
+
+        An exception of `fn` passes through and nothing is stored: the same key may try again.
+
+        Args:
+            fn: returns a JSON value. If it names a parameter `call`, it gets the `KeyedCall` there.
+
+        Raises:
+            InProgress: a copy is running.
+            KeyReused: the key belongs to a call with another payload.
+            Problem: an operator has abandoned the call.
+            ResultExpired: it was completed, and the result is purged or was too large to store.
+            RuntimeError: a transaction is open.
+            TypeError: the result is not JSON; nothing is committed.
+
+        Transaction: its own, which must be the outermost one; none with a lease.
+        """
+        if iscoroutinefunction(fn):
+            raise TypeError(f"{fn!r} is a coroutine function. Write `await once(…).arun(…)`.")
+        with logs.restored():
+            exchange = self._open()
+            function = _taking_call(fn, exchange)
+            answer = execute(exchange, lambda: self._answer(function(*args, **kwargs)), rewind=_again)
+        result: T = _result(answer)
+        return result
+
+    async def arun(self, fn: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
+        """Await `fn` as `run` calls it; its queries share one thread and so the transaction.
+
+        A caller that is cancelled is so when the call has ended.
+        """
+        exchange: Exchange | None = None
+
+        async def begin() -> Exchange:
+            nonlocal exchange
+            exchange = await sync_to_async(self._open)()
+            return exchange
+
+        async def handler() -> HttpResponseBase:
+            return self._answer(await _taking_call(fn, exchange)(*args, **kwargs))
+
+        result: T = _result(await execute_async(begin, handler, rewind=_again))
+        return result
+
+    @staticmethod
+    def task(
+        name: str,
+        *,
+        key: Callable[..., Key],
+        payload: Callable[..., Any] | Literal["arguments"] | None = "arguments",
+        lease: float | None = None,
+        wait: float | None = None,
+        principal: Callable[..., str] | None = None,
+        tenant: Callable[..., str] | None = None,
+    ) -> Callable[[F], F]:
+        """Make each call of a function, sync or async, `once(name, key=…).run(function, …)`.
+
+        Put it below the decorator of a task queue. `key`, `payload`, `principal` and `tenant` are functions of the
+        call's arguments, by name: each gets those that it names.
+
+        Args:
+            payload: ``"arguments"``: those of the call that differ from their defaults, which must be JSON; None:
+                none, so that the key alone tells two calls apart.
+        """
+
+        def decorate(function: F) -> F:
+            taken = _signature_without_call(function)
+
+            def call_of(*args: Any, **kwargs: Any) -> once:
+                given = _arguments(taken, args, kwargs)
+                return once(
+                    name,
+                    key=_chosen(key, given),
+                    payload=_payload(name, payload, taken, given),
+                    lease=lease,
+                    wait=wait,
+                    principal=_chosen(principal, given) if principal else "",
+                    tenant=_chosen(tenant, given) if tenant else "",
+                )
+
+            wrapper: Any
+            if iscoroutinefunction(function):
+
+                @wraps(function)
+                async def wrapper(*args: Any, **kwargs: Any) -> Any:
+                    return await call_of(*args, **kwargs).arun(function, *args, **kwargs)
+
+            else:
+
+                @wraps(function)
+                def wrapper(*args: Any, **kwargs: Any) -> Any:
+                    return call_of(*args, **kwargs).run(function, *args, **kwargs)
+
+            wrapper.__signature__ = taken
+            return cast(F, wrapper)
+
+        return decorate
+
+    def _open(self) -> Exchange:
+        settings = self._config or config()
+        if not settings.enabled:
+            return UnkeyedExchange(mode=self._strategy.mode, config=settings)
+        return self._strategy(
+            scope=self._scope,
+            key=self._key,
+            content=self._content,
+            request_id=logs.bound().get("request_id", "")[:REQUEST_ID_MAX],
+            config=settings,
+        )
+
+    def _answer(self, result: Any) -> HttpResponse:
+        try:
+            body = json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(
+                f"once({self.name!r}) got a result that is not JSON ({error}). Nothing was stored. Return what "
+                "its copies need as a dict, list, str, number, bool or None: an id in place of a row."
+            ) from error
+        return HttpResponse(body, content_type="application/json")
+
+
+def _again() -> bool:
+    return True  # a function gets the same arguments again
+
+
+def _result(answer: HttpResponseBase) -> Any:
+    """Read a stored or new answer back; an operator may have closed the call without a body, or with a refusal."""
+    body = cast(HttpResponse, answer).content
+    value: Any = json.loads(body) if body else None
+    if answer.status_code >= 400:
+        raise Problem(answer.status_code, value["code"], value["detail"], title=value["title"])
+    return value
+
+
+def _config_of(*, lease: float | None, wait: float | None) -> Config | None:
+    """Return the settings of a call; None: the project's."""
+    if lease is not None and lease <= 0:
+        raise ValueError(f"A lease must be above 0 seconds, not {lease!r}.")
+    if wait is not None and wait < 0:
+        raise ValueError(f"A wait must be 0 seconds or more, not {wait!r}.")
+    own = {"lease_seconds": lease, "wait_seconds": wait}
+    changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    return replace(config(), **changes) if changes else None
+
+
+def _refuse_text(what: str, value: str, length: int = keys.MAX_KEY_LENGTH) -> None:
+    fault = keys.fault_of(value)
+    if not fault and len(value) > length:
+        fault = f"it has {len(value)} characters, {length} are allowed"
+    if fault:
+        raise ValueError(f"The {what} is not usable: {fault}.")
+
+
+def _taking_call(fn: Callable[..., T], exchange: KeyedCall | None) -> Callable[..., T]:
+    return partial(fn, **{NAME: exchange}) if takes_call(fn) else fn
+
+
+def _parameters(fn: Callable[..., Any]) -> dict[str, Parameter]:
+    try:
+        return dict(signature(fn).parameters)
+    except ValueError:  # a builtin that does not say
+        return {}
+
+
+def _signature_without_call(function: Callable[..., Any]) -> Signature:
+    whole = signature(function)
+    return whole.replace(parameters=[each for name, each in whole.parameters.items() if name != NAME])
+
+
+def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Name the arguments of a call, and fill in defaults; those of ``**kwargs`` by their own names."""
+    bound = taken.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    for name, parameter in taken.parameters.items():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            given |= given.pop(name)
+    return given
+
+
+def _chosen(choose: Callable[..., T], given: dict[str, Any]) -> T:
+    return choose(**{name: given[name] for name in _parameters(choose) if name in given})
+
+
+def _payload(name: str, choose: Any, taken: Signature, given: dict[str, Any]) -> Any:
+    if choose is None:
+        return None
+    if choose != "arguments":
+        return _chosen(choose, given)
+    # without defaults, so that a parameter which a later version adds makes no other call of a retry
+    defaults = {each: parameter.default for each, parameter in taken.parameters.items()}
+    payload = {each: value for each, value in given.items() if each not in defaults or value != defaults[each]}
+    try:
+        fingerprint.canonical_value(payload)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"The arguments of {name!r} are not JSON ({error}). Pass payload=, a function of those that make "
+            "another call, or payload=None."
+        ) from error
+    return payload

@@ -1,0 +1,103 @@
+"""`arun`: the same for coroutine functions, whose queries share the transaction."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.contrib.auth.models import Group
+from django.db import connection, connections
+
+from idempotency import KeyReused, once
+from idempotency.models import LedgerEntry
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+async def _no_connection_left_open(transactional_db: None) -> AsyncIterator[None]:
+    """The test's own queries run in asgiref's shared thread; its connection would outlive the database."""
+    yield
+    await sync_to_async(connections.close_all)()
+
+
+@pytest.fixture(params=[None, 30], ids=["atomic", "leased"])
+def lease(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def place(name: str = "order") -> dict[str, Any]:
+    made = await Group.objects.acreate(name=f"{name} {uuid.uuid4()}")
+    return {"id": made.pk, "in_transaction": await sync_to_async(lambda: connection.in_atomic_block)()}
+
+
+async def test_a_copy_gets_the_first_result(lease: Any) -> None:
+    first = await once("n", key="k", payload=1, lease=lease).arun(place)
+    assert await once("n", key="k", payload=1, lease=lease).arun(place) == first
+    assert first["in_transaction"] is (lease is None)
+    with pytest.raises(KeyReused):
+        await once("n", key="k", payload=2, lease=lease).arun(place)
+    assert await Group.objects.acount() == 1
+
+
+async def test_copies_on_one_event_loop_happen_once(lease: Any) -> None:
+    calls = [once("n", key="k", lease=lease, wait=30).arun(place) for _ in range(8)]
+    results = await asyncio.gather(*calls)
+    assert results == [results[0]] * 8
+    assert await Group.objects.acount() == 1
+
+
+async def test_after_an_exception_nothing_is_left(lease: Any) -> None:
+    async def broken() -> Any:
+        await place()
+        raise RuntimeError("it broke")
+
+    with pytest.raises(RuntimeError, match="it broke"):
+        await once("n", key="k").arun(broken)
+    assert (await Group.objects.acount(), await LedgerEntry.objects.acount()) == (0, 0)
+    assert (await once("n", key="k").arun(place))["id"]
+
+
+async def test_a_result_that_is_not_json_undoes_the_call() -> None:
+    async def broken() -> Any:
+        await place()
+        return object()
+
+    with pytest.raises(TypeError, match="not JSON"):
+        await once("n", key="k").arun(broken)
+    assert await Group.objects.acount() == 0
+
+
+async def test_it_may_ask_for_its_call() -> None:
+    async def about(number: int, call: Any) -> str:
+        call.about("order", number)
+        return str(call.key_digest)
+
+    digest = await once("n", key="k").arun(about, 7)
+    assert len(digest) == 64
+    assert (await LedgerEntry.objects.aget()).subject == "order:7"
+
+
+async def test_a_caller_that_is_cancelled_leaves_a_finished_call() -> None:
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    async def held() -> Any:
+        inside.set()
+        await go.wait()
+        return await place()
+
+    running = asyncio.ensure_future(once("n", key="k").arun(held))
+    await inside.wait()
+    running.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await once("n", key="k").arun(place) == {"id": (await Group.objects.aget()).pk, "in_transaction": True}
+
+
+def test_a_thread_without_a_loop_may_run_it() -> None:
+    first = async_to_sync(once("n", key="k").arun)(place)
+    assert async_to_sync(once("n", key="k").arun)(place) == first
+    assert Group.objects.count() == 1

@@ -1,0 +1,291 @@
+"""`once()` runs a function once per key and gives every copy the first result."""
+
+import pickle
+import threading
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+import redis
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models.functions import Now
+from django.test import override_settings
+
+from idempotency import InProgress, KeyReused, Problem, ResultExpired, once
+from idempotency.maintenance.decisions import Decision, abandon, resolve
+from idempotency.models import LedgerEntry, State
+from idempotency.observability import logs
+from tests.conftest import hanging
+from tests.integration.idempotency.functions.work import Starts, place
+from tests.threads import at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(params=[None, 30], ids=["atomic", "leased"])
+def lease(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_a_copy_gets_the_first_result_and_does_nothing(lease: Any) -> None:
+    results = [once("orders.place", key="k", payload={"sku": "mug"}, lease=lease).run(place) for _ in range(3)]
+    assert results == [results[0]] * 3
+    assert results[0] == {"id": Group.objects.get().pk}
+
+
+def test_another_key_name_principal_or_tenant_is_another_call(lease: Any) -> None:
+    once("orders.place", key="k", lease=lease).run(place)
+    once("orders.place", key="l", lease=lease).run(place)
+    once("orders.cancel", key="k", lease=lease).run(place)
+    once("orders.place", key="k", principal="ann", lease=lease).run(place)
+    once("orders.place", key="k", tenant="ann", lease=lease).run(place)
+    assert Group.objects.count() == 5
+
+
+def test_another_payload_under_the_key_is_refused(lease: Any) -> None:
+    once("orders.place", key="k", payload={"sku": "mug", "count": 2}, lease=lease).run(place)
+    once("orders.place", key="k", payload={"count": 2, "sku": "mug"}, lease=lease).run(place)
+    with pytest.raises(KeyReused) as refused:
+        once("orders.place", key="k", payload={"sku": "cup", "count": 2}, lease=lease).run(place)
+    assert (refused.value.status, refused.value.code) == (422, "idempotency_key_reused")
+    assert Group.objects.count() == 1
+
+
+@pytest.mark.parametrize("result", [None, True, 0, 1.5, "文", [1, {"a": None}], {}])
+def test_any_json_value_is_a_result(lease: Any, result: object) -> None:
+    assert [once("n", key="k", lease=lease).run(lambda: result) for _ in range(2)] == [result] * 2
+
+
+def test_all_callers_get_what_json_gives_back() -> None:
+    given: list[Any] = [once("n", key="k").run(lambda: {"pair": (1, 2)}) for _ in range(2)]
+    assert given == [{"pair": [1, 2]}] * 2
+
+
+@pytest.mark.parametrize("result", [{1, 2}, float("nan"), "\ud800", object()])
+def test_a_result_that_is_not_json_undoes_the_call(result: object) -> None:
+    def broken() -> object:
+        place()
+        return result
+
+    with pytest.raises(TypeError, match=r"once\('n'\) got a result that is not JSON"):
+        once("n", key="k").run(broken)
+    assert (Group.objects.count(), LedgerEntry.objects.count()) == (0, 0)
+    assert once("n", key="k").run(lambda: 1) == 1
+
+
+def test_after_an_exception_the_same_key_may_try_again(lease: Any) -> None:
+    def broken() -> None:
+        place("broken")
+        raise Problem(409, "out_of_stock", "There is none.")
+
+    for _ in range(2):
+        with pytest.raises(Problem, match="out_of_stock"):
+            once("n", key="k", lease=lease).run(broken)
+    assert Group.objects.count() == (2 if lease else 0)
+    assert once("n", key="k", lease=lease).run(lambda: "done") == "done"
+
+
+def test_a_purged_result_is_not_executed_again(lease: Any, redis_server: redis.Redis) -> None:
+    once("n", key="k", lease=lease).run(place)
+    redis_server.flushall()
+    LedgerEntry.objects.update(response_body=None)
+    with pytest.raises(ResultExpired):
+        once("n", key="k", lease=lease).run(place)
+    assert Group.objects.count() == 1
+
+
+@pytest.mark.parametrize("without_redis", [True, False])
+def test_copies_at_the_same_instant_happen_once(lease: Any, without_redis: bool) -> None:
+    def copy() -> Any:
+        return once("n", key="k", lease=lease, wait=30).run(place)
+
+    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None} if without_redis else {}):
+        results = at_once(*[copy] * 8)
+    assert results == [{"id": Group.objects.get().pk}] * 8
+
+
+def test_while_one_runs_a_copy_hears_in_progress(lease: Any) -> None:
+    def outer() -> str:
+        def copy() -> Any:
+            with pytest.raises(InProgress) as busy:
+                once("n", key="k", lease=lease, wait=0).run(place)
+            return busy.value.headers
+
+        (headers,) = at_once(copy)
+        assert headers == {"Retry-After": "1"}
+        return "done"
+
+    with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 30}):
+        assert once("n", key="k", lease=lease).run(outer) == "done"
+    assert Group.objects.count() == 0
+
+
+def test_a_copy_waits_as_long_as_it_says(lease: Any) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def held() -> str:
+        inside.set()
+        assert go.wait(30)
+        return "first"
+
+    def second() -> Any:
+        assert inside.wait(30)
+        threading.Timer(0.2, go.set).start()
+        return once("n", key="k", lease=lease, wait=30).run(place)
+
+    assert at_once(lambda: once("n", key="k", lease=lease).run(held), second) == ["first", "first"]
+
+
+def test_with_redis_hanging_it_is_the_same(lease: Any, redis_server: redis.Redis) -> None:
+    with hanging(redis_server):
+        first = once("n", key="k", lease=lease).run(place)
+        assert once("n", key="k", lease=lease).run(place) == first
+    assert Group.objects.count() == 1
+
+
+def test_inside_a_transaction_it_refuses_as_a_view_does(lease: Any) -> None:
+    with transaction.atomic(), pytest.raises(RuntimeError, match="durable"):
+        once("n", key="k", lease=lease).run(place)
+    assert LedgerEntry.objects.count() == 0
+
+
+def test_the_function_may_ask_for_its_call(lease: Any) -> None:
+    seen: list[Any] = []
+
+    def about(number: int, *, call: Any) -> int:
+        call.about("order", number)
+        seen.append((call.resumed, call.key_digest))
+        if len(seen) == 1:
+            raise RuntimeError("the first one broke")
+        return number
+
+    with pytest.raises(RuntimeError, match="the first one broke"):
+        once("n", key="k", lease=lease).run(about, 7)
+    assert once("n", key="k", lease=lease).run(about, number=7) == 7
+    assert [resumed for resumed, _ in seen] == [False, lease is not None]
+    assert seen[0][1] == seen[1][1]
+    assert LedgerEntry.objects.get().subject == "order:7"
+
+
+def test_a_call_that_was_overtaken_returns_the_winners_result() -> None:
+    winners: list[Any] = []
+
+    def winner() -> Any:
+        return once("n", key="k", lease=30).run(lambda: "by the winner")
+
+    def loser() -> str:
+        LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
+        winners.extend(at_once(winner))
+        return "by the loser"
+
+    assert once("n", key="k", lease=30).run(loser) == "by the winner"
+    assert (winners, LedgerEntry.objects.get().fence) == (["by the winner"], 2)
+
+
+def test_an_operator_decides_a_leased_call() -> None:
+    def broken() -> None:
+        raise RuntimeError("nobody knows")
+
+    for key in ("abandoned", "resolved"):
+        with pytest.raises(RuntimeError, match="nobody knows"):
+            once("n", key=key, lease=30).run(broken)
+    entries = {entry.key: entry for entry in LedgerEntry.objects.all()}
+    by_hand = {key: Decision(entry_id=e.pk, fence=e.fence, operator="ann", note="-") for key, e in entries.items()}
+    abandon(by_hand["abandoned"])
+    resolve(by_hand["resolved"], status=200, body='{"id": 7}')
+    with pytest.raises(Problem, match="operation_abandoned"):
+        once("n", key="abandoned", lease=30).run(broken)
+    assert once("n", key="resolved", lease=30).run(lambda: {"id": 0}) == {"id": 7}
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "sentence"),
+    [
+        ("", ValueError, "key of once.'n'. is not usable: it is empty"),
+        ("k" * 256, ValueError, "it has 256 characters, 255 are allowed"),
+        ("a b", ValueError, "only visible ASCII"),
+        ("文", ValueError, "only visible ASCII"),
+        (None, TypeError, "must be a str, an int or a UUID"),
+        (True, TypeError, "must be a str, an int or a UUID"),
+        (1.5, TypeError, "must be a str, an int or a UUID"),
+    ],
+)
+def test_a_bad_key_is_refused(key: Any, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        once("n", key=key)
+
+
+def test_other_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="name is not usable: only visible ASCII"):
+        once("a b", key="k")
+    with pytest.raises(ValueError, match="it has 97 characters, 96 are allowed"):
+        once("n" * 97, key="k")
+    with pytest.raises(ValueError, match=r"principal of once.'n'. is not usable"):
+        once("n", key="k", principal="a b")
+    with pytest.raises(ValueError, match="lease must be above 0"):
+        once("n", key="k", lease=0)
+    with pytest.raises(ValueError, match="wait must be 0 seconds or more"):
+        once("n", key="k", wait=-1)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        once("n", key="k", payload=object())
+
+    async def coroutine() -> None: ...
+
+    with pytest.raises(TypeError, match="arun"):
+        once("n", key="k").run(coroutine)
+
+
+def test_a_number_or_a_uuid_is_the_key_of_its_text() -> None:
+    for key in (7, UUID(int=7)):
+        first = once("n", key=key).run(place)
+        assert once("n", key=str(key)).run(place) == first
+    assert Group.objects.count() == 2
+
+
+def test_nothing_of_the_call_stays_in_the_callers_log_lines() -> None:
+    logs.unbind()
+    once("n", key="k").run(lambda: logs.bound()["key_digest"])
+    assert logs.bound() == {}
+
+
+@pytest.mark.parametrize(
+    "error", [InProgress(7), KeyReused(), ResultExpired("/a"), Problem(409, "no", "No.", by=1)]
+)
+def test_its_errors_travel_between_processes(error: Problem) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+class TestProcesses:
+    def test_copies_in_several_processes_happen_once(self, child_of: Starts, lease: Any) -> None:
+        call = f"once('n', key='k', lease={lease}, wait=60).run(place)"
+        children = [child_of(call) for _ in range(3)]
+        for child in children:
+            assert child.line() == "ready"
+        for child in children:
+            child.go()
+        assert [child.result() for child in children] == [{"id": Group.objects.get().pk}] * 3
+
+    def test_killed_after_the_commit_its_result_is_there(self, child_of: Starts) -> None:
+        child = child_of("once('n', key='k').run(place_and_die)")
+        child.go()
+        assert (child.line(), child.result()) == ("ready", None)
+        made = {"id": Group.objects.get().pk}
+        assert once("n", key="k", wait=30).run(place) == made
+        assert Group.objects.count() == 1
+
+    def test_killed_before_the_commit_nothing_happened(self, child_of: Starts) -> None:
+        child = child_of("once('n', key='k').run(place_and_hang)")
+        child.go()
+        assert (child.line(), child.line()) == ("ready", "inside")
+        child.kill()
+        made = once("n", key="k", wait=30).run(place)
+        assert made == {"id": Group.objects.get().pk}
+
+
+def test_an_entry_of_a_call_is_told_from_one_of_a_request(lease: Any) -> None:
+    once("orders.place", key="k", tenant="t", principal="user:7", lease=lease).run(place)
+    entry = LedgerEntry.objects.get()
+    assert (entry.scope, entry.key, entry.state) == ("tenant:t by:user:7 once:orders.place", "k", State.FINISHED)

@@ -1,0 +1,179 @@
+"""`once.task`: the decorator, under the ones of task queues, receivers and commands."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, iscoroutinefunction
+from django.contrib.auth.models import Group
+from django.core.management.base import BaseCommand
+from django.db import connections
+from django.dispatch import Signal, receiver
+from procrastinate import App
+from procrastinate.testing import InMemoryConnector
+
+from idempotency import KeyReused, once
+from tests.integration.idempotency.functions.work import place
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@once.task("mail.receipt", key=lambda order_id: order_id)
+def receipt(order_id: int, copies: int = 1) -> dict[str, int]:
+    """Write a receipt."""
+    return place() | {"copies": copies}
+
+
+def test_each_call_is_a_keyed_one() -> None:
+    first = receipt(7)
+    assert receipt(7) == receipt(order_id=7) == receipt(7, copies=1) == first
+    assert receipt(8) != first
+    assert Group.objects.count() == 2
+
+
+def test_other_arguments_under_the_key_are_refused() -> None:
+    receipt(7)
+    with pytest.raises(KeyReused):
+        receipt(7, copies=2)
+
+
+def test_a_parameter_that_a_later_version_adds_makes_no_other_call() -> None:
+    first = receipt(7)
+
+    @once.task("mail.receipt", key=lambda order_id: order_id)
+    def later(order_id: int, copies: int = 1, language: str = "en") -> Any:
+        return place()
+
+    assert later(7) == first
+
+
+def test_the_key_alone_may_tell_calls_apart() -> None:
+    @once.task("n", key=lambda number: number, payload=None)
+    def ignoring(number: int, thing: object) -> Any:
+        return place()
+
+    assert ignoring(1, object()) == ignoring(1, object())
+
+    @once.task("m", key=lambda number: number, payload=lambda thing: thing["sku"])
+    def choosing(number: int, thing: Any) -> Any:
+        return place()
+
+    assert choosing(1, {"sku": 1, "at": 1}) == choosing(1, {"sku": 1, "at": 2})
+    with pytest.raises(KeyReused):
+        choosing(1, {"sku": 2})
+
+
+def test_principal_and_tenant_are_of_the_arguments_too() -> None:
+    @once.task("n", key=lambda **given: "k", principal=lambda user: user, tenant=lambda shop: shop)
+    def of_someone(user: str, shop: str) -> Any:
+        return place()
+
+    for user, shop in [("a", "s"), ("b", "s"), ("a", "t"), ("a", "s")]:
+        of_someone(user, shop)
+    assert Group.objects.count() == 3
+
+
+def test_arguments_that_are_not_json_are_named() -> None:
+    @once.task("n", key=lambda number: number)
+    def broken(number: int, thing: object) -> None: ...
+
+    with pytest.raises(TypeError, match=r"arguments of 'n' are not JSON .* payload=None"):
+        broken(1, object())
+    with pytest.raises(TypeError, match="missing a required argument"):
+        broken(1)
+
+
+def test_it_looks_like_the_function_and_gets_its_call() -> None:
+    seen: list[str] = []
+
+    @once.task("n", key=lambda number: number)
+    def asking(number: int, call: Any) -> int:
+        seen.append(call.key_digest)
+        return number
+
+    assert asking(7) == asking(7) == 7
+    assert len(seen) == 1
+    assert (receipt.__name__, receipt.__doc__) == ("receipt", "Write a receipt.")
+    assert list(inspect.signature(asking).parameters) == ["number"]
+
+
+def test_a_coroutine_function_stays_one() -> None:
+    @once.task("n", key=lambda number: number)
+    async def coroutine(number: int) -> str:
+        made = await Group.objects.acreate(name=f"made {number}")
+        return made.name
+
+    async def twice() -> list[str]:
+        return [await coroutine(7), await coroutine(7)]
+
+    assert iscoroutinefunction(coroutine)
+    assert async_to_sync(twice)() == ["made 7", "made 7"]
+
+
+def test_a_receiver_of_a_signal() -> None:
+    paid = Signal()
+
+    @receiver(paid)
+    @once.task("order.ship", key=lambda order: order.pk, payload=None)
+    def ship(sender: object, order: Group, **given: Any) -> Any:
+        return place("shipped")
+
+    order = Group.objects.create(name="order")
+    results = [paid.send(sender=None, order=order)[0][1] for _ in range(2)]
+    assert results[0] == results[1]
+    assert Group.objects.filter(name__startswith="shipped").count() == 1
+
+
+def test_a_management_command() -> None:
+    class Command(BaseCommand):
+        @once.task("books.close", key=lambda month: month, payload=None)
+        def close(self, month: str) -> Any:
+            return place()
+
+        def handle(self, *args: Any, **options: Any) -> str:
+            return str(self.close(month="2026-11")["id"])
+
+    assert Command().handle() == Command().handle()
+
+
+def test_a_task_of_procrastinate() -> None:
+    app = App(connector=InMemoryConnector())
+
+    def in_a_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def closing(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            finally:
+                connections.close_all()
+
+        return closing
+
+    @app.task(name="receipt")
+    @in_a_thread
+    @once.task("mail.receipt", key=lambda order_id: order_id)
+    def task(order_id: int) -> Any:
+        return place()
+
+    @app.task(name="receipt_async")
+    @once.task("mail.receipt.async", key=lambda order_id: order_id)
+    async def coroutine(order_id: int) -> Any:
+        return (await Group.objects.acreate(name=f"async {order_id}")).name
+
+    async def work() -> None:
+        for each in (task, coroutine):
+            for _ in range(2):
+                await each.defer_async(order_id=7)
+        await app.run_worker_async(wait=False, install_signal_handlers=False, listen_notify=False)
+
+    asyncio.run(work())
+    assert sorted(Group.objects.values_list("name", flat=True))[0] == "async 7"
+    assert Group.objects.count() == 2
+
+
+def test_mypy_sees_the_functions_own_type() -> None:
+    typed: Callable[..., dict[str, int]] = receipt
+    assert typed(1).keys() == {"id", "copies"}

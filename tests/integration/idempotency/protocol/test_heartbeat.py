@@ -1,0 +1,160 @@
+"""A phased call keeps its lease while its process lives, however long it runs, and no longer."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import transaction
+from django.db.models.functions import Now
+from django.test import override_settings
+
+from idempotency import InProgress, ledger, once
+from idempotency.models import LedgerEntry, State
+from idempotency.observability import watchdog
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.functions.work import Starts, place
+from tests.integration.idempotency.urls import PLAN, STEPS
+from tests.running import until
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+SHORT = 2.0  # seconds of a lease
+
+
+@pytest.fixture(autouse=True)
+def _short_leases() -> Iterator[None]:
+    STEPS.clear()
+    STEPS["calls"] = []
+    with override_settings(IDEMPOTENCY={"LEASE_SECONDS": SHORT}):
+        yield
+
+
+def outlive_the_lease() -> None:
+    """Go on until the lease would be over, and is not."""
+    first = LedgerEntry.objects.get().lease_until
+    until(lambda: LedgerEntry.objects.filter(lease_until__gt=Now()).exclude(lease_until=first).exists())
+    until(lambda: LedgerEntry.objects.annotate(now=Now()).filter(now__gt=first).exists())
+
+
+def first_and_copy(call: Callable[[], Any], copy: Callable[[], Any]) -> tuple[Any, Any]:
+    """Results of a call that goes on beyond its lease, and of a copy meanwhile."""
+    copies: list[Any] = []
+
+    def hook() -> None:
+        PLAN["during"] = STEPS["during"] = None
+        outlive_the_lease()
+        copies.extend(at_once(copy))
+
+    PLAN["during"] = STEPS["during"] = hook
+    return call(), copies[0]
+
+
+@pytest.mark.parametrize("path", ["/phased", "/steps"])
+def test_a_view_longer_than_its_lease_keeps_it(caller: Caller, user: User, path: str) -> None:
+    body = {"amount": 5}
+    first, copy = first_and_copy(
+        lambda: caller.post(path, body=body), lambda: Caller(user).post(path, body=body).json()["code"]
+    )
+    assert (first.status_code, copy) == (201, "idempotency_in_progress")
+    entry = LedgerEntry.objects.get()
+    assert (entry.state, entry.fence) == (State.FINISHED, 1)
+
+
+def test_a_function_longer_than_its_lease_keeps_it() -> None:
+    def long() -> str:
+        PLAN["during"]()
+        return "done"
+
+    def copy() -> Any:
+        with pytest.raises(InProgress):
+            once("n", key="k", lease=SHORT).run(place)
+
+    first, _ = first_and_copy(lambda: once("n", key="k", lease=SHORT).run(long), copy)
+    assert (first, Group.objects.count(), LedgerEntry.objects.get().fence) == ("done", 0, 1)
+
+
+def test_another_process_takes_over_from_a_killed_one(child_of: Starts) -> None:
+    holder = child_of(f"once('n', key='k', lease={SHORT}).run(place_and_hang)")
+    holder.go()
+    assert (holder.line(), holder.line()) == ("ready", "inside")
+    outlive_the_lease()
+    with pytest.raises(InProgress):
+        once("n", key="k", lease=SHORT).run(place)
+    holder.kill()
+    taker = child_of(f"once('n', key='k', lease={SHORT}, wait=60).run(place)")
+    taker.go()
+    assert taker.line() == "ready"
+    assert taker.result() == once("n", key="k", lease=SHORT).run(place)
+    entry = LedgerEntry.objects.get()
+    assert (entry.state, entry.fence, Group.objects.count()) == (State.FINISHED, 2, 2)
+
+
+def test_a_call_that_failed_leaves_its_lease_ended(caller: Caller) -> None:
+    PLAN["answer"] = "crash"
+    assert caller.post("/phased", body={}).status_code == 500
+    PLAN["answer"] = 201
+    assert caller.post("/phased", body={}).status_code == 201
+
+
+class TestRenewal:
+    @pytest.fixture
+    def run(self) -> ledger.Run:
+        identity = ledger.Identity(
+            scope="s", key="k", fingerprint=b"f" * 32, owner="o", request_id="", digest="0" * 64
+        )
+        run = ledger.claim_phased(identity, lease_seconds=30)
+        assert run is not None
+        return run
+
+    def lease_seconds(self) -> float:
+        entry = LedgerEntry.objects.annotate(now=Now()).get()
+        return float((entry.lease_until - entry.now).total_seconds())
+
+    def test_it_lengthens_the_lease_of_the_latest_run_alone(self, run: ledger.Run) -> None:
+        late = ledger.Run(run.entry_id, fence=run.fence + 1)
+        assert ledger.renew_leases({run: 300, late: 900, ledger.Run(0, fence=1): 900}) == {run: True}
+        assert 30 < self.lease_seconds() <= 300
+
+    def test_an_ended_lease_stays_ended(self, run: ledger.Run) -> None:
+        ledger.drop_lease(run)
+        assert ledger.renew_leases({run: 300}) == {}
+        assert self.lease_seconds() <= 0
+
+    def test_a_row_that_is_locked_is_not_waited_for(self, run: ledger.Run) -> None:
+        with transaction.atomic():
+            ledger.note_subject(run, subject="order:7")
+            assert at_once(lambda: ledger.renew_leases({run: 300})) == [{run: False}]
+        assert ledger.renew_leases({run: 300}) == {run: True}
+
+
+def test_the_thread_ends_with_the_calls_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "LINGER_SECONDS", 0.01)
+
+    def beats() -> bool:
+        return any(thread.name == "idempotency-heartbeat" for thread in threading.enumerate())
+
+    def long() -> bool:
+        outlive_the_lease()
+        return beats()
+
+    for key in ("k", "l"):
+        assert once("n", key=key, lease=0.5).run(long) is True
+        until(lambda: not beats())
+        LedgerEntry.objects.all().delete()
+
+
+def test_a_beat_that_fails_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [RuntimeError("the database is away")]
+    original = ledger.renew_leases
+
+    def renew(leases: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return original(leases)
+
+    monkeypatch.setattr(ledger, "renew_leases", renew)
+    once("n", key="k", lease=SHORT).run(outlive_the_lease)
+    assert failures == []

@@ -1,0 +1,214 @@
+"""An atomic call that PostgreSQL ended by a deadlock or a serialization failure runs again by itself."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import OperationalError, connection, transaction
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory, override_settings
+
+from idempotency import conf, once
+from idempotency.models import LedgerEntry
+from idempotency.modes import PHASED
+from idempotency.observability import metrics
+from idempotency.protocol.atomic import AtomicExchange
+from idempotency.views import idempotent
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.functions.work import place
+from tests.integration.idempotency.urls import PLAN
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+EVERYONE = {"PRINCIPAL": "tests.integration.idempotency.urls.everyone"}
+DEADLOCK, SERIALIZATION = "40P01", "40001"
+
+
+def fail(code: str) -> None:
+    """Have the server end this transaction by an error of this code."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"DO $$ BEGIN RAISE EXCEPTION 'it met another' USING ERRCODE = '{code}'; END $$")
+
+
+class Failing:
+    """Function whose first runs fail; counts them all."""
+
+    def __init__(self, times: int, code: str = DEADLOCK) -> None:
+        self.left, self.code, self.runs = times, code, 0
+
+    def __call__(self) -> Any:
+        self.runs += 1
+        made = place()
+        if self.left:
+            self.left -= 1
+            fail(self.code)
+        return made
+
+
+@pytest.fixture
+def counted() -> Callable[[], dict[str, float]]:
+    """Repeats since the test began, by reason."""
+
+    def now() -> dict[str, float]:
+        return {name: metrics.repeats.labels(name)._value.get() for name in ("deadlock", "serialization")}
+
+    before = now()
+    return lambda: {name: value - before[name] for name, value in now().items()}
+
+
+@pytest.fixture(params=[True, False], ids=["redis", "no redis"], autouse=True)
+def _settings(request: pytest.FixtureRequest) -> Iterator[None]:
+    with override_settings(IDEMPOTENCY=EVERYONE | ({} if request.param else {"REDIS_ALIAS": None})):
+        yield
+
+
+@pytest.mark.parametrize(("code", "reason"), [(DEADLOCK, "deadlock"), (SERIALIZATION, "serialization")])
+def test_a_function_runs_again_and_its_first_writes_are_undone(code: str, reason: str, counted: Any) -> None:
+    function = Failing(2, code)
+    assert once("n", key="k").run(function) == {"id": Group.objects.get().pk}
+    assert (function.runs, counted()[reason], sum(counted().values())) == (3, 2, 2)
+
+
+def test_it_runs_again_as_often_as_configured_and_the_key_stays_free() -> None:
+    function = Failing(3)
+    with pytest.raises(OperationalError, match="it met another"):
+        once("n", key="k").run(function)
+    assert (function.runs, Group.objects.count(), LedgerEntry.objects.count()) == (3, 0, 0)
+    assert once("n", key="k").run(function) == {"id": Group.objects.get().pk}
+
+
+def test_it_can_be_turned_off() -> None:
+    function = Failing(1)
+    with override_settings(IDEMPOTENCY={"REPEATS": 0}), pytest.raises(OperationalError, match="it met another"):
+        once("n", key="k").run(function)
+    assert function.runs == 1
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(Exception, match=r"REPEATS.* must be 0 or a positive integer"):
+            conf.parse({"REPEATS": wrong})
+
+
+def test_another_error_of_the_database_is_not_repeated() -> None:
+    function = Failing(1, "55P03")
+    with pytest.raises(OperationalError, match="it met another"):
+        once("n", key="k").run(function)
+    assert function.runs == 1
+
+
+def test_a_call_with_a_lease_never_runs_again() -> None:
+    function = Failing(1)
+    with pytest.raises(OperationalError, match="it met another"):
+        once("n", key="k", lease=30).run(function)
+    assert function.runs == 1
+
+
+def test_an_async_function_runs_again() -> None:
+    runs: list[int] = []
+
+    async def function() -> int:
+        runs.append(1)
+        await Group.objects.acreate(name=f"run {len(runs)}")
+        if len(runs) == 1:
+            from asgiref.sync import sync_to_async
+
+            await sync_to_async(fail)(DEADLOCK)
+        return len(runs)
+
+    assert async_to_sync(once("n", key="k").arun)(function) == 2
+    assert Group.objects.get().name == "run 2"
+
+
+def test_two_calls_that_deadlock_both_succeed(counted: Any) -> None:
+    rows = [Group.objects.create(name=name).pk for name in "ab"]
+    both_have_one, runs = threading.Barrier(2, timeout=30), []
+
+    def function(first: int, second: int) -> int:
+        runs.append(first)
+        Group.objects.select_for_update().get(pk=first)
+        if runs.count(first) == 1:
+            both_have_one.wait()
+        Group.objects.select_for_update().get(pk=second)
+        return first
+
+    def call(first: int, second: int) -> int:
+        return once("n", key=first).run(function, first, second)
+
+    assert at_once(lambda: call(*rows), lambda: call(*rows[::-1])) == rows
+    assert len(runs) == 2 + counted()["deadlock"] >= 3
+
+
+def test_where_it_cannot_begin_again_its_own_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = Failing(1)
+    enter = AtomicExchange._enter
+
+    def refuse(exchange: AtomicExchange) -> None:
+        if function.runs:
+            monkeypatch.undo()
+            raise OperationalError("the database is away")
+        enter(exchange)
+
+    monkeypatch.setattr(AtomicExchange, "_enter", refuse)
+    with pytest.raises(OperationalError, match="it met another"):
+        once("n", key="k").run(function)
+    assert not connection.in_atomic_block
+    assert once("n", key="k").run(function) == {"id": Group.objects.get().pk}
+
+
+def test_a_hook_that_fails_after_the_commit_makes_no_second_run() -> None:
+    def function() -> Any:
+        transaction.on_commit(lambda: fail(DEADLOCK))
+        return place()
+
+    assert once("n", key="k").run(function) == {"id": Group.objects.get().pk}
+
+
+def post(**what: Any) -> HttpRequest:
+    return RequestFactory().post("/", headers={"Idempotency-Key": "k"}, **what)
+
+
+def view_of(function: Failing, **options: Any) -> Callable[[HttpRequest], HttpResponse]:
+    @idempotent(**options)
+    def view(request: HttpRequest) -> HttpResponse:
+        read = request.read()
+        function()
+        return HttpResponse(read)
+
+    return view
+
+
+def test_a_view_runs_again_and_reads_its_body_again() -> None:
+    function = Failing(1)
+    answer = view_of(function)(post(data={"a": 1}, content_type="application/json"))
+    assert (answer.status_code, answer.content, function.runs, Group.objects.count()) == (200, b'{"a": 1}', 2, 1)
+
+
+def test_a_view_of_an_upload_does_not() -> None:
+    function = Failing(1)
+
+    @idempotent
+    def view(request: HttpRequest) -> HttpResponse:
+        assert request.FILES["file"].read() == b"content"
+        function()
+        return HttpResponse()
+
+    with pytest.raises(OperationalError, match="it met another"):
+        view(post(data={"file": SimpleUploadedFile("file", b"content")}))
+    assert function.runs == 1
+
+
+def test_a_phased_view_does_not() -> None:
+    function = Failing(1)
+    with pytest.raises(OperationalError, match="it met another"):
+        view_of(function, mode=PHASED)(post())
+    assert function.runs == 1
+
+
+def test_a_handler_of_rest_framework_does_not_for_it_may_have_changed_its_data(caller: Caller) -> None:
+    runs: list[int] = []
+    PLAN["during"] = lambda: (runs.append(1), fail(DEADLOCK))
+    assert caller.post("/held", body={"name": "a"}).status_code == 503
+    assert len(runs) == 1
