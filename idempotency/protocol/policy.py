@@ -53,8 +53,8 @@ class Policy:
         mode: see `idempotency.modes`; or the `Phases` that the view responds with.
         required: False, or a function of the request that returns False: a call without a key runs unkeyed.
         wait: seconds that a concurrent duplicate waits for the first answer before 409.
-        lease: seconds that a phased handler may run before a retry takes over; the completer's runs have
-            ``LEASE_SECONDS``.
+        lease: seconds from the death of a phased handler's process until a retry takes over; the completer's runs
+            have ``LEASE_SECONDS``.
         lifetime: seconds that an answer is replayed, at most ``BODY_SECONDS``; a later retry gets 410. 0: its
             bytes are not stored.
         header: name of the header with the key.

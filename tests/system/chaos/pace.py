@@ -1,7 +1,7 @@
 """Production's timers at ten times the pace, so that in a minute happens what takes ten; and a clock that is wrong.
 
-Leases, back-offs and periods only: which timer does what stays as it is. A lease is shorter than one call to a
-provider may take here, so runs are overtaken all the time, as in production by a process that stood still.
+Leases, back-offs and periods only: which timer does what stays as it is. Leases are short, so a run is
+overtaken whenever its process stands still or the database is away for a moment.
 """
 
 import time

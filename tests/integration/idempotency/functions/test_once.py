@@ -244,6 +244,13 @@ def test_a_number_or_a_uuid_is_the_key_of_its_text() -> None:
     assert Group.objects.count() == 2
 
 
+def test_with_keys_disabled_it_runs_each_time() -> None:
+    with override_settings(IDEMPOTENCY={"ENABLED": False}):
+        results = [once("n", key="k").run(place) for _ in range(2)]
+        assert [once("n", key="k").run(lambda: (1, 2)) for _ in range(2)] == [[1, 2]] * 2
+    assert (results[0] != results[1], LedgerEntry.objects.count()) == (True, 0)
+
+
 def test_nothing_of_the_call_stays_in_the_callers_log_lines() -> None:
     logs.unbind()
     once("n", key="k").run(lambda: logs.bound()["key_digest"])
