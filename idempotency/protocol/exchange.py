@@ -76,7 +76,7 @@ class Exchange(ABC):
         self._visit = Visit(request)
         self._redact = (*self._config.redact, *redact)
         self._refuses_early = refuses_early
-        self._lifetime = lifetime
+        self._lifetime = self._usual_lifetime = lifetime
         self._identity = ledger.Identity(
             scope=scope,
             key=key,
@@ -142,10 +142,9 @@ class Exchange(ABC):
         """Leave the key free; see `KeyedCall`."""
         self._is_stored = False
 
-    @property
-    def lease_seconds(self) -> float:
-        """Length of a phased run's lease, and of each renewal."""
-        return self._config.lease_seconds
+    def _forget_wishes(self) -> None:
+        """Drop what a run that was undone said of its answer."""
+        self._is_stored, self._lifetime = True, self._usual_lifetime
 
     @contextmanager
     def handling(self) -> Iterator[None]:

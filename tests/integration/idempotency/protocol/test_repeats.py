@@ -12,7 +12,7 @@ from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 
-from idempotency import conf, once
+from idempotency import KeyedCall, conf, once
 from idempotency.models import LedgerEntry
 from idempotency.modes import PHASED
 from idempotency.observability import metrics
@@ -184,6 +184,21 @@ def test_a_view_runs_again_and_reads_its_body_again() -> None:
     function = Failing(1)
     answer = view_of(function)(post(data={"a": 1}, content_type="application/json"))
     assert (answer.status_code, answer.content, function.runs, Group.objects.count()) == (200, b'{"a": 1}', 2, 1)
+
+
+def test_what_a_run_that_was_undone_said_of_its_answer_is_forgotten() -> None:
+    function = Failing(1)
+
+    @idempotent()
+    def view(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        if not function.runs:
+            call.do_not_store()
+            call.set_lifetime(0)
+        return HttpResponse(str(function()))
+
+    first, again = (view(post(data={}, content_type="application/json")) for _ in range(2))
+    assert (function.runs, first.content) == (2, again.content)
+    assert again.headers["Idempotent-Replayed"] == "true"
 
 
 def test_a_view_of_an_upload_does_not() -> None:
