@@ -5,6 +5,8 @@ A command is bounded by the client's time-outs. After a failure the breaker keep
 """
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -18,18 +20,58 @@ from redis.retry import Retry
 
 from idempotency.conf import config
 from idempotency.observability import metrics
-from idempotency.redis.breaker import Breaker
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 0.2  # of a client by URL, unless that says another
 
-breaker = Breaker()
-
 # errors of a client whose servers do not serve; some of a Cluster's own are no RedisError
 FAILURES = (RedisError, RedisClusterException, OSError)
 
 T = TypeVar("T")
+
+
+class Breaker:
+    """Breaker: closed until `failed()`, open for `open_seconds`, then one call passes as a probe.
+
+    Per process and thread-safe; the clock is monotonic.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open_until = 0.0
+
+    def allows(self, *, open_seconds: float) -> bool:
+        """Return whether to try. After the pause one caller may; the others wait another pause."""
+        if self._open_until == 0.0:
+            return True
+        with self._lock:
+            now = time.monotonic()
+            if self._open_until == 0.0:
+                return True
+            if now < self._open_until:
+                return False
+            self._open_until = now + open_seconds
+            return True
+
+    @property
+    def is_closed(self) -> bool:
+        """True while no failure is known; False for the probe too, which must wait for its reply."""
+        return self._open_until == 0.0
+
+    def failed(self, *, open_seconds: float) -> None:
+        """Open."""
+        with self._lock:
+            self._open_until = time.monotonic() + open_seconds
+
+    def succeeded(self) -> None:
+        """Close."""
+        if self._open_until != 0.0:
+            with self._lock:
+                self._open_until = 0.0
+
+
+breaker = Breaker()
 
 
 def client() -> Any:

@@ -9,7 +9,7 @@ from django.test import override_settings
 
 from idempotency.checks import GZIP, MIDDLEWARE, check_settings
 from idempotency.conf import config, parse
-from idempotency.redis.breaker import Breaker
+from idempotency.redis.fastpath import Breaker
 
 CSRF = "django.middleware.csrf.CsrfViewMiddleware"
 SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
