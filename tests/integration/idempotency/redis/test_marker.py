@@ -1,0 +1,105 @@
+"""The marker's commands on a server that knows `SET … NX GET` and on one that does not: the same, with fewer."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from idempotency.redis import fastpath, marker
+from idempotency.response.answers import StoredResponse
+from shop.devserver.guardian import Guardian
+from tests.conftest import a_folder_of_its_own
+from tests.redis_topologies import Single, valkey_program
+
+NAME = "payonce:key:{d}"
+ANSWER = StoredResponse(status=201, headers={}, body=b"made")
+PROGRAMS = {"Redis 6.2": lambda: None, "Valkey": valkey_program}
+
+
+@pytest.fixture(params=PROGRAMS, scope="module")
+def started(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a server of its own."""
+    guardian = Guardian()
+    with a_folder_of_its_own() as folder:
+        single = Single(guardian, folder / "one", program=PROGRAMS[request.param]())
+        single.start()
+        yield single.url
+        guardian.stop_all()
+
+
+@pytest.fixture
+def server(started: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
+    """A client of it, emptied, which the markers use too."""
+    with redis.Redis.from_url(started) as client:
+        client.flushall()
+        monkeypatch.setattr(fastpath, "client", lambda: client)
+        yield client
+    fastpath.breaker.succeeded()
+
+
+def claim(owner: str = "first") -> Any:
+    return marker.claim(NAME, fingerprint=b"f" * 32, owner=owner, ttl_seconds=60)
+
+
+def finish(*, wait: bool = False) -> None:
+    marker.finish(NAME, fingerprint=b"f" * 32, answer=ANSWER, ttl_seconds=60, wait=wait)
+
+
+def commands(server: redis.Redis, call: Callable[[], object]) -> set[str]:
+    """The kinds of commands that `call` takes."""
+    server.config_resetstat()
+    call()
+    return {name.removeprefix("cmdstat_") for name in server.info("commandstats")} - {"config|resetstat", "config"}
+
+
+def test_a_key_is_claimed_once_and_answered_from_then_on(server: redis.Redis) -> None:
+    mine = claim()
+    assert isinstance(mine, marker.Claimed)
+    assert claim("second") == marker.Running(b"f" * 32)
+    assert 0 < server.pttl(NAME) <= 60_000
+    finish()
+    assert claim("third") == marker.Finished(b"f" * 32, ANSWER)
+    marker.release(NAME, mine)
+    assert marker.look(NAME) == marker.Finished(b"f" * 32, ANSWER)
+    assert 0 < server.pttl(NAME) <= 60_000
+
+
+def test_no_script_runs_where_the_server_needs_none(server: redis.Redis) -> None:
+    claim()
+    finish(wait=True)
+    server.delete(NAME)
+    knows = server.info("server")["redis_version"] >= "7"
+    assert commands(server, claim) == ({"set"} if knows else {"evalsha", "set"})
+    assert commands(server, lambda: finish(wait=True)) == {"set", "publish"}
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_an_end_is_published_after_the_answer_is_there(server: redis.Redis, wait: bool) -> None:
+    with server.pubsub() as subscribed:
+        subscribed.subscribe(NAME)
+        assert subscribed.get_message(timeout=5)["type"] == "subscribe"
+        claim()
+        finish(wait=wait)
+        assert subscribed.get_message(timeout=5)["data"] == b"finished"
+        assert isinstance(marker.look(NAME), marker.Finished)
+
+
+def test_a_value_of_another_kind_is_an_error_and_not_an_old_server(server: redis.Redis) -> None:
+    server.rpush(NAME, "x")
+    assert claim() is None
+    server.delete(NAME)
+    fastpath.breaker.succeeded()
+    claim()
+    server.delete(NAME)
+    assert ("evalsha" in commands(server, claim)) == (server.info("server")["redis_version"] < "7")
+
+
+def test_an_answer_that_redis_refuses_opens_the_breaker_where_it_is_waited_for(server: redis.Redis) -> None:
+    claim()
+    server.config_set("maxmemory", 1)
+    finish(wait=True)
+    assert not fastpath.breaker.is_closed
+    server.config_set("maxmemory", 0)
+    fastpath.breaker.succeeded()
+    assert isinstance(marker.look(NAME), marker.Running)  # and the PUBLISH's reply is not taken for this one
