@@ -5,14 +5,12 @@ lock. A child task is another holder than its parent. A forked child is another 
 """
 
 import asyncio
-import contextlib
-import contextvars
 import itertools
 import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -39,7 +37,6 @@ class _Numbers(threading.local):
 _counter = itertools.count(1)
 _of_thread = _Numbers()
 _of_task: "weakref.WeakKeyDictionary[asyncio.Task[object], Holder]" = weakref.WeakKeyDictionary()
-_acting: "contextvars.ContextVar[Holder | None]" = contextvars.ContextVar("locks_acting", default=None)
 _process = uuid.uuid4().hex
 
 
@@ -49,9 +46,7 @@ def process() -> str:
 
 
 def current() -> Holder:
-    """Return the running asyncio task, or else the running thread, or the holder it acts for."""
-    if acting := _acting.get():
-        return acting
+    """Return the running asyncio task, or else the running thread."""
     task = _running_task()
     if task is None:
         if _of_thread.own is None:
@@ -65,16 +60,6 @@ def current() -> Holder:
         reference = weakref.ref(task)
         found = _of_task[task] = Holder(_next_name(), lambda: _is_running(reference()))
     return found
-
-
-@contextlib.contextmanager
-def acting_for(holder: Holder) -> Iterator[None]:
-    """Let tasks that are made inside the block finish in the name of `holder`."""
-    token = _acting.set(holder)
-    try:
-        yield
-    finally:
-        _acting.reset(token)
 
 
 def named(owner: str) -> Holder:

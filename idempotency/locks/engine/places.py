@@ -105,14 +105,7 @@ class Places:
         """
         if lease_seconds is not None:
             bounded("lease_seconds", lease_seconds)
-        before = hub.holds.get(self.keys[0], holder.name)
-        if before is not None and before.lost:
-            if within or not before.lapsed:
-                raise self._lost()
-            hub.holds.remove(before)
         request = hub.new_request()
-        deadline = deadline_of(wait_seconds)
-        waits = deadline > 0.0
         asking = _Asking(
             self,
             hub,
@@ -123,6 +116,13 @@ class Places:
             lease_seconds=lease_seconds,
             watched=watched,
         )
+        before = hub.holds.get(asking.keys[0], holder.name)
+        if before is not None and before.lost:
+            if within or not before.lapsed:
+                raise self._lost()
+            hub.holds.remove(before)
+        deadline = deadline_of(wait_seconds)
+        waits = deadline > 0.0
         try:
             if waits:
                 hub.mail.expect(request)
@@ -150,8 +150,8 @@ class Places:
         yield Finish(self._give(hub, holder, shared=shared, exclusive=exclusive, token=token))
 
     def _give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int) -> Steps[None]:
-        hold = hub.holds.get(self.keys[0], holder.name)
         ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, token=token)
+        hold = hub.holds.get(ask.keys[0], holder.name)
         try:
             reply = yield from insist(ask, seconds=self._release_seconds)
         except BaseException:  # an interrupt too: what is given back must not be renewed
@@ -184,7 +184,7 @@ class Places:
             reply = yield ask
         except LockUnavailable:
             return  # its lease or its patience ends it
-        hold = hub.holds.get(self.keys[0], holder.name)
+        hold = hub.holds.get(ask.keys[0], holder.name)
         if reply == [1, 0] and hold is not None and hold is not before:
             hub.holds.remove(hold)
 
@@ -221,6 +221,7 @@ class _Asking:
     exclusive: int
     lease_seconds: float | None
     watched: bool
+    keys: list[str] = field(init=False)
     _arguments: list[Any] = field(init=False)
     _new: Hold = field(init=False)
 
@@ -229,10 +230,11 @@ class _Asking:
         terms = self.places.terms(
             self.hub, shared=self.shared, exclusive=self.exclusive, lease_seconds=lease_seconds
         )
+        self.keys = self.places.keys
         self._arguments = [self.holder.name, self.request, self.hub.channel, terms]
         # made before it is granted, when somebody waits behind
         self._new = Hold(
-            key=self.places.keys[0],
+            key=self.keys[0],
             owner=self.holder.name,
             token=0,
             lease_seconds=lease_seconds,
@@ -276,7 +278,7 @@ class _Asking:
 
     def _ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
         arguments = [*self._arguments, "1" if stay else "0", "1" if again else "0"]
-        return Ask(_ACQUIRE, self.places.keys, arguments, seconds=seconds)
+        return Ask(_ACQUIRE, self.keys, arguments, seconds=seconds)
 
     def _wait_turn(self, answer: list[int], deadline: float, sent_at: float) -> Steps[Hold | None]:
         """Wait; return the hold if a message granted it in time to be confirmed, else None: ask again."""

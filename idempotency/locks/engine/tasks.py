@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
-from redis.asyncio import BlockingConnectionPool, ConnectionPool
+from redis.asyncio import ConnectionPool
 from redis.asyncio.client import PubSub
-from redis.asyncio.sentinel import SentinelConnectionPool
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import answer_beside, whole
@@ -27,13 +27,11 @@ from idempotency.locks.engine.steps import (
     Wait,
     perform_async,
 )
+from idempotency.locks.engine.task_connection import TaskConnection, connection_of, plain_pool
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
 
 log = logging.getLogger(__name__)
-
-# other clients, such as a Cluster's, route subscriptions themselves
-_PLAIN_POOLS = (ConnectionPool, BlockingConnectionPool, SentinelConnectionPool)
 
 T = TypeVar("T")
 
@@ -70,6 +68,7 @@ class TaskHub(Hub):
     """Hub whose subscriber and watchdog are tasks of one loop, started when they are needed."""
 
     def __init__(self, client: Any) -> None:
+        self._connection = connection_of(client)
         self._reader: asyncio.Task[None] | None = None
         self._watchdog: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -85,28 +84,44 @@ class TaskHub(Hub):
         """Perform one step."""
         match step:
             case Ask():
-                return await whole(self._ask(step))
+                return await self._ask(step)
             case Wait(bell, seconds):
                 return await bell.wait(seconds)
             case Listen(seconds):
                 return self._ready.is_set() or await self._listen(seconds)
             case Finish(steps):
-                with holder.acting_for(holder.current()):
-                    finishing = asyncio.ensure_future(perform_async(steps, self._answer_in_a_task))
-                return await whole(finishing)
+                return await self._finish(steps)
             case On(face, steps):
                 return await face.run(steps)
             case _:
                 return await answer_beside(step)
 
-    async def _answer_in_a_task(self, step: Step) -> Any:
-        """Perform one step in a task that nobody cancels: a command needs no other."""
-        return await (self._ask(step) if isinstance(step, Ask) else self.answer(step))
+    async def _finish(self, steps: Steps[T]) -> T:
+        """Perform `steps` to their end, and only then raise a cancellation."""
+        cancelled: list[BaseException] = []
+        try:
+            return await perform_async(steps, partial(self._answer_in_any_case, cancelled))
+        finally:
+            if cancelled:
+                raise cancelled[0]
+
+    async def _answer_in_any_case(self, cancelled: list[BaseException], step: Step) -> Any:
+        if isinstance(step, On):
+            hub = step.face.hub()
+            return await perform_async(step.steps, partial(hub._answer_in_any_case, cancelled))
+        while True:
+            try:
+                return await self.answer(step)
+            except asyncio.CancelledError as error:
+                cancelled.append(error)  # and again: a command may be sent twice, a pause be longer
 
     async def _ask(self, step: Ask) -> Any:
+        asking = step.script.run_async(self._connection, step.keys, step.arguments)
         try:
-            async with asyncio.timeout(step.seconds):
-                reply = await step.script.run_async(self.client, step.keys, step.arguments)
+            if step.seconds is not None:
+                asking = _within(step.seconds, asking)
+            # commands of a pool overtake each other: one is ended before the next
+            reply = await (asking if isinstance(self._connection, TaskConnection) else whole(asking))
         except FAILURES as error:
             if known := lock_error(error):
                 raise known from error
@@ -208,20 +223,26 @@ class TaskHub(Hub):
                 async with asyncio.timeout(max(0.0, due_at - time.monotonic())):
                     await self._stirred.wait()
             except TimeoutError:
-                await perform_async(self.renew(log.warning), self._answer_in_a_task)
+                await perform_async(self.renew(log.warning), self.answer)
 
     async def end(self) -> None:
-        """End messages and renewals."""
+        """End messages, renewals and the connection."""
         tasks = [task for task in (self._reader, self._watchdog) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._connection.aclose()
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    async with asyncio.timeout(seconds):
+        return await work
 
 
 def _pubsub_of(client: Any) -> Any:
     """Make a subscriber beside the client's pool, which may have no second connection to give."""
-    pool: Any = getattr(client, "connection_pool", None)
-    if type(pool) not in _PLAIN_POOLS:
+    pool = plain_pool(client)
+    if pool is None:
         return client.pubsub()
     beside = ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
     return PubSub(beside)
