@@ -4,6 +4,7 @@
 on its last line. The processes run in the peers' venvs, so every import of a lock is late.
 """
 
+import asyncio
 import json
 import math
 import mmap
@@ -15,9 +16,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import redis
+import redis.asyncio
 
 from bench.harness import FORK
 from bench.variants import Peer
@@ -60,9 +63,9 @@ def _python_redis_lock(client: Any, name: str) -> Any:
     return Lock(client, name, expire=LEASE_SECONDS)
 
 
-OURS, REDIS_PY = ("Lock", "FairLock"), "redis-py Lock"
+RAW, OURS, REDIS_PY = "two EVALSHA of `return 1`", ("Lock", "FairLock"), "redis-py Lock"
 KINDS = {
-    "two EVALSHA of `return 1`": Kind(_Raw),
+    RAW: Kind(_Raw),
     **{kind: Kind(partial(_ours, kind)) for kind in OURS},
     REDIS_PY: Kind(partial(_redis_py, 0.1)),
     "redis-py Lock, sleep=0.001": Kind(partial(_redis_py, 0.001)),
@@ -70,8 +73,37 @@ KINDS = {
 }
 
 
-def _client() -> Any:
-    return redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=SOCKET_SECONDS)
+ASYNCIO = (RAW, "Lock", REDIS_PY)
+
+
+def _client(kind: Any = redis.Redis) -> Any:
+    return kind.from_url(os.environ["REDIS_URL"], socket_timeout=SOCKET_SECONDS)
+
+
+async def alone_on_asyncio(title: str, turn: dict[str, Any]) -> dict[str, Any]:
+    """Take an uncontended lock and give it back, again and again, in one task."""
+    from idempotency.locks import aio
+
+    async with _client(redis.asyncio.Redis) as client:
+        made = await _made_for_asyncio(title, client, turn["name"], aio)
+        count, now = -1, time.monotonic
+        end = math.inf
+        while now() < end:
+            await made.acquire()
+            await made.release()
+            count += 1
+            if count == 0:
+                end = now() + turn["seconds"]
+        await aio.close()
+    return {"rate": count / turn["seconds"]}
+
+
+async def _made_for_asyncio(title: str, client: Any, name: str, aio: Any) -> Any:
+    if title == RAW:
+        raw = SimpleNamespace()
+        raw.acquire = raw.release = partial(client.evalsha, await client.script_load("return 1"), 1, name, "arg")
+        return raw
+    return aio.Lock(name, client=client) if title == "Lock" else _redis_py(0.1, client, name)
 
 
 def contend(kind: Kind, turn: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +160,9 @@ def main(text: str) -> None:
     """Run the turn and print its figures."""
     turn = json.loads(text)
     turn["name"] = f"bench-{uuid.uuid4().hex}"
-    print(json.dumps(contend(KINDS[turn["kind"]], turn)), flush=True)
+    title = turn["kind"]
+    figures = asyncio.run(alone_on_asyncio(title, turn)) if turn["asyncio"] else contend(KINDS[title], turn)
+    print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":

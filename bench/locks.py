@@ -1,4 +1,4 @@
-"""The locks on Redis against the peers: alone, and with eight processes that want one lock.
+"""The locks on Redis against the peers: alone, in a thread or a loop, and with eight processes that want one lock.
 
 A turn is a process of its own (`bench.lock_turns`). All use the same Redis over its Unix socket, and redis-py with
 hiredis in one version.
@@ -15,7 +15,7 @@ import redis
 
 from bench import servers
 from bench.harness import options, take_turns
-from bench.lock_turns import KINDS, REDIS_PY
+from bench.lock_turns import ASYNCIO, KINDS, REDIS_PY
 from bench.peer_venvs import ROOT, PeerUnavailableError, python_of
 from bench.report import compare
 
@@ -37,14 +37,13 @@ def run(arguments: Sequence[str] = ()) -> None:
             titles.append(title)
         except PeerUnavailableError as error:
             print(f"locks: {title}: {error}", flush=True)
-    alone, racing = (
-        take_turns(
-            f"locks, {name}", {title: partial(_turn, title, **turn) for title in titles}, rounds=given.rounds
+    alone, on_asyncio, racing = (
+        take_turns(f"locks, {name}", {title: partial(_turn, title, **turn) for title in ways}, rounds=given.rounds)
+        for name, ways, turn in (
+            ("alone", titles, {"seconds": given.seconds / 4, "processes": 1, "section": 0}),
+            ("asyncio", ASYNCIO, {"seconds": given.seconds / 4, "asyncio": True}),
+            ("racing", titles, {"seconds": given.seconds, "processes": PROCESSES, "section": SECTION_SECONDS}),
         )
-        for name, turn in {
-            "alone": {"seconds": given.seconds / 4, "processes": 1, "section": 0},
-            "racing": {"seconds": given.seconds, "processes": PROCESSES, "section": SECTION_SECONDS},
-        }.items()
     )
     overlaps = sum(turn["overlaps"] for found in racing.values() for turn in found)
     latencies = [
@@ -59,6 +58,7 @@ def run(arguments: Sequence[str] = ()) -> None:
     )
     seen = {
         "alone, pairs of acquire and release": _figures(alone, "rate"),
+        "alone on asyncio, pairs of both": _figures(on_asyncio, "rate"),
         f"{PROCESSES} processes, acquisitions": _figures(racing, "rate"),
         f"{PROCESSES} processes, hand-overs to another process": _figures(racing, "handed"),
     }
@@ -69,7 +69,12 @@ def _turn(title: str, **turn: float) -> dict[str, float]:
     """Run one turn on an empty Redis."""
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
         client.flushall()
-    command = [str(python_of(KINDS[title].peer)), "-m", "bench.lock_turns", json.dumps({"kind": title, **turn})]
+    command = [
+        str(python_of(KINDS[title].peer)),
+        "-m",
+        "bench.lock_turns",
+        json.dumps({"kind": title, "asyncio": False, **turn}),
+    ]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TURN_LIMIT_SECONDS
     )
