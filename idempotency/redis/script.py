@@ -61,15 +61,15 @@ class Script:
         if then is not None:
             then(reply)
 
-    async def run_async(self, connection: Any, keys: list[str], arguments: list[Any]) -> Any:
-        """Run on a connection of asyncio, and return the reply."""
+    async def run_async(self, ask: Callable[..., Any], keys: list[str], arguments: list[Any]) -> Any:
+        """Run by a connection's `ask` that is awaited, and return the reply."""
         parts = (len(keys), *keys, *arguments)
         try:
-            return await connection.ask("EVALSHA", self.sha, *parts)
+            return await ask("EVALSHA", self.sha, *parts)
         except Exception as error:
             if not _is_unknown(error):
                 raise
-            return await connection.ask("EVAL", self.text, *parts)
+            return await ask("EVAL", self.text, *parts)
 
 
 def _is_unknown(error: Exception) -> bool:

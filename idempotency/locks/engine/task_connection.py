@@ -1,13 +1,14 @@
 """A loop's connection to Redis, whose commands are pipelined.
 
 A pool of `redis.asyncio` takes a connection, two streams' turns of the loop and a timer for each command. Here a
-command is one write, and its reply wakes the task that waits for it. Replies come in the order of the commands, so
-what a cancelled task sent is done before what undoes it.
+command is one write, and its reply wakes the task that waits for it. A task is cancelled only when the reply is
+there, so that what undoes a command does not overtake it.
 """
 
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Awaitable
 from typing import Any
 
 from redis._parsers.base import BaseParser
@@ -19,6 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from idempotency.locks.engine.blocking import whole
 from idempotency.redis.connection import is_of_a_replica
 
 hiredis: Any
@@ -29,9 +31,23 @@ except ImportError:  # then redis-py's own connections are used
 
 # other clients, such as a Cluster's, find their way themselves
 _PLAIN_POOLS = (ConnectionPool, BlockingConnectionPool, SentinelConnectionPool)
+Cancelled = list[BaseException]
 SILENCE_SECONDS = 5.0  # of a server, where the client sets no `socket_timeout`: a script takes microseconds
 
 _MORE = object()
+
+
+class Reply(asyncio.Future[Any]):
+    """Reply to a command. A cancellation of its task waits for it."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Refuse; asyncio then cancels the task when it would go on."""
+        return False
+
+    def fail(self, error: type[Exception], text: str) -> None:
+        """End the wait with an error, if it has not ended."""
+        if not self.done():
+            self.set_exception(error(text))
 
 
 class Replies(asyncio.Protocol):
@@ -49,15 +65,18 @@ class Replies(asyncio.Protocol):
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=BaseParser.parse_error, notEnoughData=_MORE
         )
-        self._pending: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._pending: deque[tuple[Reply, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self.ended = False
         self.heard_at = self._loop.time()
         transport.set_protocol(self)
 
-    def send(self, command: tuple[Any, ...]) -> asyncio.Future[Any]:
-        """Send a command, and return what will be its reply or error."""
-        reply, now = self._loop.create_future(), self._loop.time()
+    def send(self, command: tuple[Any, ...], seconds: float | None = None) -> Reply:
+        """Send a command, and return what will be its reply or error; a time-out after `seconds`, if given."""
+        reply, now = Reply(loop=self._loop), self._loop.time()
+        if seconds is not None:
+            timer = self._loop.call_later(seconds, reply.fail, RedisTimeoutError, "The server is late.")
+            reply.add_done_callback(lambda _: timer.cancel())
         self._pending.append((reply, now))
         self._transport.write(hiredis.pack_command(command))
         if self._timer is None:  # one for all commands: it looks again for the oldest
@@ -82,7 +101,7 @@ class Replies(asyncio.Protocol):
             if isinstance(reply, hiredis.PushNotification):
                 continue
             waiting, _ = self._pending.popleft()
-            if waiting.done():  # its task was cancelled
+            if waiting.done():  # its time was over
                 continue
             if not isinstance(reply, Exception):
                 waiting.set_result(reply)
@@ -102,9 +121,7 @@ class Replies(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         while self._pending:
-            waiting, _ = self._pending.popleft()
-            if not waiting.done():
-                waiting.set_exception(error(text))
+            self._pending.popleft()[0].fail(error, text)
         self._transport.abort()
 
 
@@ -119,14 +136,21 @@ class TaskConnection:
         self._connecting = asyncio.Lock()
         self._replies: Replies | None = None
 
-    async def ask(self, *command: Any) -> Any:
-        """Send, wait, and return the reply. A command whose connection ended meanwhile is sent once more."""
+    async def ask(self, *command: Any, seconds: float | None = None, cancelled: Cancelled | None = None) -> Any:
+        """Send, wait, and return the reply. A command whose connection ended meanwhile is sent once more.
+
+        Args:
+            seconds: after which it counts as unanswered; None: when the server is silent for too long.
+            cancelled: takes a cancellation that came while the reply was awaited; None raises it then.
+        """
         replies = self._replies
         if replies is not None and not replies.ended:
             with contextlib.suppress(RedisConnectionError):
                 await self._check_health(replies)
-                return await replies.send(command)
-        return await (await self._connected()).send(command)
+                return await _ended(reply := replies.send(command, seconds), reply, cancelled)
+        async with asyncio.timeout(seconds):
+            replies = await self._connected()
+        return await _ended(reply := replies.send(command, seconds), reply, cancelled)
 
     async def _check_health(self, replies: Replies) -> None:
         """Send the PING of redis-py's health check when it is due."""
@@ -163,12 +187,28 @@ class TaskClient:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    async def ask(self, *command: Any) -> Any:
-        """Send, and return the reply as the client decodes it."""
-        return await self._client.execute_command(*command)
+    async def ask(self, *command: Any, seconds: float | None = None, cancelled: Cancelled | None = None) -> Any:
+        """Send, and return the reply as the client decodes it. Arguments as of `TaskConnection.ask`."""
+        asking = asyncio.ensure_future(self._ask(command, seconds))
+        return await _ended(asking, whole(asking), cancelled)
+
+    async def _ask(self, command: tuple[Any, ...], seconds: float | None) -> Any:
+        async with asyncio.timeout(seconds):
+            return await self._client.execute_command(*command)
 
     async def aclose(self) -> None:
         """Leave the client open: it is its maker's."""
+
+
+async def _ended(reply: asyncio.Future[Any], waiting: Awaitable[Any], cancelled: Cancelled | None) -> Any:
+    """Wait for the end of `reply`, by `waiting`, which a cancellation interrupts only then."""
+    try:
+        return await waiting
+    except asyncio.CancelledError as error:
+        if cancelled is None:
+            raise
+        cancelled.append(error)
+        return reply.result()
 
 
 def plain_pool(client: Any) -> Any:

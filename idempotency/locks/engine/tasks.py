@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from idempotency.locks.engine.steps import (
     Wait,
     perform_async,
 )
-from idempotency.locks.engine.task_connection import TaskConnection, connection_of, plain_pool
+from idempotency.locks.engine.task_connection import Cancelled, connection_of, plain_pool
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
 
@@ -68,6 +68,7 @@ class TaskHub(Hub):
     """Hub whose subscriber and watchdog are tasks of one loop, started when they are needed."""
 
     def __init__(self, client: Any) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         self._connection = connection_of(client)
         self._reader: asyncio.Task[None] | None = None
         self._watchdog: asyncio.Task[None] | None = None
@@ -79,6 +80,10 @@ class TaskHub(Hub):
 
     def bell(self) -> TaskBell:
         return TaskBell()
+
+    def serves_here(self) -> bool:
+        """Return whether it is of the running loop and process, and not ended."""
+        return asyncio._get_running_loop() is self._loop and self.process == holder.process()
 
     async def answer(self, step: Step) -> Any:
         """Perform one step."""
@@ -98,30 +103,27 @@ class TaskHub(Hub):
 
     async def _finish(self, steps: Steps[T]) -> T:
         """Perform `steps` to their end, and only then raise a cancellation."""
-        cancelled: list[BaseException] = []
+        cancelled: Cancelled = []
         try:
             return await perform_async(steps, partial(self._answer_in_any_case, cancelled))
         finally:
             if cancelled:
                 raise cancelled[0]
 
-    async def _answer_in_any_case(self, cancelled: list[BaseException], step: Step) -> Any:
+    async def _answer_in_any_case(self, cancelled: Cancelled, step: Step) -> Any:
         if isinstance(step, On):
             hub = step.face.hub()
             return await perform_async(step.steps, partial(hub._answer_in_any_case, cancelled))
         while True:
             try:
-                return await self.answer(step)
+                return await (self._ask(step, cancelled) if isinstance(step, Ask) else self.answer(step))
             except asyncio.CancelledError as error:
-                cancelled.append(error)  # and again: a command may be sent twice, a pause be longer
+                cancelled.append(error)  # and again: nothing was sent yet, or it is a pause
 
-    async def _ask(self, step: Ask) -> Any:
-        asking = step.script.run_async(self._connection, step.keys, step.arguments)
+    async def _ask(self, step: Ask, cancelled: Cancelled | None = None) -> Any:
+        ask = partial(self._connection.ask, seconds=step.seconds, cancelled=cancelled)
         try:
-            if step.seconds is not None:
-                asking = _within(step.seconds, asking)
-            # commands of a pool overtake each other: one is ended before the next
-            reply = await (asking if isinstance(self._connection, TaskConnection) else whole(asking))
+            reply = await step.script.run_async(ask, step.keys, step.arguments)
         except FAILURES as error:
             if known := lock_error(error):
                 raise known from error
@@ -227,16 +229,12 @@ class TaskHub(Hub):
 
     async def end(self) -> None:
         """End messages, renewals and the connection."""
+        self._loop = None
         tasks = [task for task in (self._reader, self._watchdog) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._connection.aclose()
-
-
-async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    async with asyncio.timeout(seconds):
-        return await work
 
 
 def _pubsub_of(client: Any) -> Any:
@@ -279,10 +277,13 @@ class OnTasks(Tasked):
     """Base of the lock classes of asyncio, beside their protocol."""
 
     client: Any = None
+    _cached: TaskHub | None = None
 
     def hub(self) -> TaskHub:
-        """Return the hub of the running loop that performs its steps."""
-        return hub_of(self.client if self.client is not None else async_client())
+        """Return the hub that performs its steps; another one in another loop, or after `close` or a fork."""
+        if self._cached is None or not self._cached.serves_here():
+            self._cached = hub_of(self.client if self.client is not None else async_client())
+        return self._cached
 
     async def run(self, steps: Steps[T]) -> T:
         return await perform_async(steps, self.hub().answer)
