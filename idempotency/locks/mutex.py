@@ -60,11 +60,7 @@ class Mutex(Owned):
             LockLost: the caller held it, but its lease ended before.
             LockUnavailable: Redis did not reply; the lease ends it.
         """
-        hub, own = self.hub(), self._holder()
-        hold = hub.holds.get(self._places.keys[0], own.name)
-        # no token where another loop or process acquired it for this owner
-        token = 0 if hold is None else hold.token
-        yield from self._places.give(hub, own, shared=self._shared, exclusive=self._exclusive, token=token)
+        yield from self._places.give(self.hub(), self._holder(), shared=self._shared, exclusive=self._exclusive)
 
     @property
     def token(self) -> int | None:

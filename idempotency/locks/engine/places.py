@@ -136,11 +136,13 @@ class Places:
         finally:
             hub.mail.forget(request)
 
-    def give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int = 0) -> Steps[None]:
+    def give(
+        self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int | None = None
+    ) -> Steps[None]:
         """Give places back.
 
         Args:
-            token: only those that are held under it; 0 for any.
+            token: only those that are held under it; None: under the one of the hold here, if there is one.
 
         Raises:
             NotHeld: the holder does not have them.
@@ -149,9 +151,12 @@ class Places:
         """
         yield Finish(self._give(hub, holder, shared=shared, exclusive=exclusive, token=token))
 
-    def _give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int) -> Steps[None]:
-        ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, token=token)
-        hold = hub.holds.get(ask.keys[0], holder.name)
+    def _give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int | None) -> Steps[None]:
+        keys = self.keys
+        hold = hub.holds.get(keys[0], holder.name)
+        if token is None:  # 0, for any, where another loop or process acquired it for this owner
+            token = 0 if hold is None else hold.token
+        ask = self._release(keys, hub, holder, shared=shared, exclusive=exclusive, token=token)
         try:
             reply = yield from insist(ask, seconds=self._release_seconds)
         except BaseException:  # an interrupt too: what is given back must not be renewed
@@ -178,7 +183,7 @@ class Places:
         self, hub: Hub, holder: Holder, request: str, *, shared: int, exclusive: int, before: Hold | None = None
     ) -> Steps[None]:
         """Let `request` hold nothing and wait for nothing, whatever became of it. A hold `before` it stays."""
-        ask = self._release(hub, holder, hub.new_request(), shared=shared, exclusive=exclusive, undone=request)
+        ask = self._release(self.keys, hub, holder, shared=shared, exclusive=exclusive, undone=request)
         ask.seconds = READY_SECONDS
         try:
             reply = yield ask
@@ -190,9 +195,9 @@ class Places:
 
     def _release(
         self,
+        keys: list[str],
         hub: Hub,
         holder: Holder,
-        request: str,
         *,
         shared: int,
         exclusive: int,
@@ -200,7 +205,7 @@ class Places:
         token: int = 0,
     ) -> Ask:
         terms = self.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=LEASE_SECONDS)
-        return Ask(_RELEASE, self.keys, [holder.name, request, terms, token, undone])
+        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), terms, token, undone])
 
     def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
         """Build the arguments of an acquire or a release for the scripts."""

@@ -6,7 +6,6 @@ there, so that what undoes a command does not overtake it.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Awaitable
 from typing import Any
@@ -145,17 +144,20 @@ class TaskConnection:
         """
         replies = self._replies
         if replies is not None and not replies.ended:
-            with contextlib.suppress(RedisConnectionError):
-                await self._check_health(replies)
+            try:
+                if self._connection.health_check_interval:
+                    await self._check_health(replies)
                 return await _ended(reply := replies.send(command, seconds), reply, cancelled)
+            except RedisConnectionError:
+                pass  # not by `suppress`, which takes longer
         async with asyncio.timeout(seconds):
             replies = await self._connected()
         return await _ended(reply := replies.send(command, seconds), reply, cancelled)
 
     async def _check_health(self, replies: Replies) -> None:
         """Send the PING of redis-py's health check when it is due."""
-        seconds = self._connection.health_check_interval
-        if seconds and asyncio.get_running_loop().time() - replies.heard_at > seconds:
+        silent_for = asyncio.get_running_loop().time() - replies.heard_at
+        if silent_for > self._connection.health_check_interval:
             try:
                 await replies.send(("PING",))
             except RedisTimeoutError as error:
