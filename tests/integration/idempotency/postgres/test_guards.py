@@ -1,0 +1,117 @@
+"""A guard is a constraint of its model: migrations make it with the table or later, and take it away again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import ConnectionHandler, IntegrityError, connection, models, transaction
+from django.test.utils import isolate_apps
+
+from idempotency.postgres.guards import Guard, changed, no_step, shrinks, unversioned
+from idempotency.postgres.statements import broken_constraint
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+STEPS = {"new": ["old"], "old": []}
+
+
+def guards() -> list[Guard]:
+    return [
+        Guard(name="thing_step", on="UPDATE", when=no_step(STEPS), message="no step of a thing"),
+        Guard(name="thing_owner", on="UPDATE", when=changed("owner"), message="it has an owner", raises="owned"),
+        Guard(name="thing_total", on="UPDATE", when=shrinks("total"), message="it only grows"),
+        Guard(name="thing_version", on="UPDATE", when=unversioned("total"), message="a new version"),
+        Guard(name="thing_stays", on="DELETE", message="it stays", error="restrict_violation"),
+        Guard(
+            name="thing_alone",
+            on="INSERT",
+            when="(SELECT count(*) FROM test_thing WHERE status = 'new') > 1",
+            message="one new thing at a time",
+            at_commit=True,
+        ),
+    ]
+
+
+@pytest.fixture
+def thing() -> Iterator[Any]:
+    """A model that its guards are made with; its table has one row."""
+    with isolate_apps("idempotency"):
+
+        class Thing(models.Model):
+            status = models.CharField(max_length=8, default="new")
+            owner = models.IntegerField(default=1)
+            total = models.IntegerField(default=5)
+            version = models.IntegerField(default=1)
+
+            class Meta:
+                app_label = "idempotency"
+                db_table = "test_thing"
+                constraints = guards()
+
+    with connection.schema_editor() as editor:
+        editor.create_model(Thing)
+    Thing.objects.create()
+    yield Thing
+    with connection.schema_editor() as editor:
+        for guard in Thing._meta.constraints:
+            editor.remove_constraint(Thing, guard)
+        editor.delete_model(Thing)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_proc WHERE proname LIKE 'thing_%'")
+        assert cursor.fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ({"status": "gone"}, "thing_step"),
+        ({"owner": 2}, "owned"),
+        ({"total": 4, "version": 2}, "thing_total"),
+        ({"total": 6}, "thing_version"),
+        ({"version": 0}, "thing_version"),
+    ],
+)
+def test_an_update_is_refused_by_name(thing: Any, change: dict[str, object], constraint: str) -> None:
+    with pytest.raises(IntegrityError, match="test_thing 1: ") as refused:
+        thing.objects.update(**change)
+    assert broken_constraint(refused.value) == constraint
+
+
+def test_what_is_allowed_passes(thing: Any) -> None:
+    assert thing.objects.update(status="old", total=6, version=2) == 1
+    assert thing.objects.update(status="old") == 1
+
+
+def test_a_row_stays(thing: Any) -> None:
+    with pytest.raises(IntegrityError, match="it stays") as refused:
+        thing.objects.get().delete()
+    assert broken_constraint(refused.value) == "thing_stays"
+
+
+def test_a_guard_of_the_commit_lets_a_transaction_put_it_right(thing: Any) -> None:
+    with transaction.atomic():
+        second = thing.objects.create()
+        thing.objects.filter(pk=second.pk).update(status="old")
+    with pytest.raises(IntegrityError) as refused, transaction.atomic():
+        thing.objects.create()
+    assert broken_constraint(refused.value) == "thing_alone"
+
+
+def test_a_new_step_is_another_guard() -> None:
+    (one, *_), (again, *_) = guards(), guards()
+    more = Guard(name=one.name, on=one.on, when=no_step({**STEPS, "old": ["new"]}), message=one.message)
+    assert one == again == one.clone()
+    assert one != more
+
+
+def test_a_database_of_another_kind_has_none(thing: Any) -> None:
+    beside = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})[
+        "default"
+    ]
+    try:
+        with beside.schema_editor() as editor:
+            editor.create_model(thing)
+            editor.remove_constraint(thing, thing._meta.constraints[0])
+        assert "test_thing" in beside.introspection.table_names()
+    finally:
+        beside.close()
