@@ -1,6 +1,6 @@
 """The states of payments, attempts and refunds, and a table of allowed steps for each. Pure: no Django, no clock.
 
-The triggers of migrations 0003 and 0012 refuse every other step, from any writer; a test compares all pairs.
+The models' guards refuse every other step, from any writer; a test compares all pairs.
 """
 
 from collections.abc import Iterable, Mapping

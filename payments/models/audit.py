@@ -3,6 +3,8 @@
 from django.db import models
 from django.db.models.functions import Now
 
+from payments.models.guards import stored
+
 
 class AuditEntry(models.Model):
     """One act of an operator: who, about what, and in words what, why and with which result.
@@ -19,6 +21,7 @@ class AuditEntry(models.Model):
     class Meta:
         ordering = ("id",)
         verbose_name_plural = "audit entries"
+        constraints = (stored("audit_entry_stays", on="UPDATE OR DELETE"),)
         indexes = (models.Index(fields=["subject"], name="audit_by_subject"),)
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from payments.models.choices import choices
+from payments.models.guards import stored
 from payments.models.payment import Payment
 from payments.providers.base import FactKind
 
@@ -25,6 +26,7 @@ class BillComparison(models.Model):
         ordering = ("-day", "channel")
         constraints = (
             models.UniqueConstraint(fields=["channel", "merchant", "day"], name="bill_once_per_account_and_day"),
+            stored("bill_stays"),
         )
 
     def __str__(self) -> str:
@@ -70,6 +72,7 @@ class Difference(models.Model):
                 | Q(kind="amount", theirs_minor__isnull=False, ours_minor__isnull=False),
                 name="difference_fits_kind",
             ),
+            stored("difference_stays"),
         )
         indexes = (
             models.Index(fields=["found_at"], name="difference_open", condition=Q(resolved_at__isnull=True)),

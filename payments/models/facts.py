@@ -6,6 +6,7 @@ from django.db.models.functions import Now
 
 from idempotency.postgres.indexes import BlockRangeIndex
 from payments.models.choices import choices
+from payments.models.guards import stored
 from payments.providers.base import FactKind
 from payments.states import AnomalyKind
 
@@ -43,6 +44,15 @@ class Observation(models.Model):
                 fields=["channel", "merchant", "provider_txn_id", "kind"], name="observation_once_per_fact"
             ),
             models.CheckConstraint(condition=Q(amount_minor__gte=0), name="observation_amount_not_negative"),
+            stored("observation_stays"),
+            # all that may change of a fact is that it begins to count
+            stored(
+                "observation_is_fixed",
+                on="UPDATE",
+                when="NOT (NEW.credited AND NOT OLD.credited) "
+                "OR to_jsonb(NEW) - 'credited' <> to_jsonb(OLD) - 'credited'",
+                message="a fact stays as it was reported",
+            ),
         )
 
     def __str__(self) -> str:
@@ -85,6 +95,7 @@ class Notification(models.Model):
                 condition=Q(verdict="error") | Q(processed_at__isnull=False),
                 name="notification_verdict_has_a_time",
             ),
+            stored("notification_stays"),
         )
         indexes = (
             BlockRangeIndex(fields=["received_at"], name="notification_by_time"),
@@ -126,6 +137,7 @@ class Anomaly(models.Model):
         permissions = [("resolve_anomaly", "Can resolve an anomaly")]
         constraints = (
             models.UniqueConstraint(fields=["kind", "channel", "reference"], name="anomaly_filed_once"),
+            stored("anomaly_stays"),
         )
         indexes = (models.Index(fields=["id"], name="anomaly_open", condition=Q(resolved_at__isnull=True)),)
 

@@ -1,10 +1,11 @@
-"""The money journal: append-only, double entry, zero-sum by the database (migration 0004)."""
+"""The money journal: append-only, double entry, zero-sum by the database."""
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from payments.models.facts import Observation
+from payments.models.guards import balanced, stored
 
 
 class JournalEntry(models.Model):
@@ -26,7 +27,11 @@ class JournalEntry(models.Model):
     class Meta:
         ordering = ("-id",)
         verbose_name_plural = "journal entries"
-        constraints = (models.UniqueConstraint(fields=["observation", "kind"], name="journal_once_per_fact"),)
+        constraints = (
+            models.UniqueConstraint(fields=["observation", "kind"], name="journal_once_per_fact"),
+            stored("journal_entry_stays", on="UPDATE OR DELETE"),
+            balanced("journal_entry_adds_up", entry="id"),
+        )
 
     def __str__(self) -> str:
         return f"{self.pk} {self.kind}"
@@ -47,6 +52,8 @@ class JournalLine(models.Model):
             models.UniqueConstraint(
                 fields=["entry", "account", "currency"], name="journal_account_once_per_entry"
             ),
+            stored("journal_line_stays", on="UPDATE OR DELETE"),
+            balanced("journal_line_adds_up", entry="entry_id"),
         )
         indexes = (models.Index(fields=["account", "currency"], name="journal_by_account"),)
 

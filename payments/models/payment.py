@@ -9,10 +9,21 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from idempotency.ids import new_id
+from idempotency.postgres.guards import Guard, changed, no_step, shrinks, unversioned
 from payments.models.choices import choices
 from payments.models.facts import Anomaly
+from payments.models.guards import begins, stored
 from payments.providers.base import NextActionType, PayMethod
-from payments.states import LIVE_ATTEMPTS, OPEN_REFUNDS, AttemptStatus, PaymentStatus, RefundStatus
+from payments.states import (
+    ATTEMPT_NEXT,
+    LIVE_ATTEMPTS,
+    NEXT,
+    OPEN_REFUNDS,
+    REFUND_NEXT,
+    AttemptStatus,
+    PaymentStatus,
+    RefundStatus,
+)
 
 SHORT = timedelta(seconds=30)  # a link that lives no longer is not given out: the shopper has to get there
 
@@ -65,6 +76,32 @@ class Payment(models.Model):
                 | Q(status="refunded", paid_minor__gt=0, refunded_minor=F("paid_minor")),
                 name="payment_status_fits_totals",
             ),
+            stored("payment_stays"),
+            begins("payment_begins", {PaymentStatus.PENDING}),
+            Guard(
+                name="payment_identity_is_fixed",
+                on="UPDATE",
+                when=changed("id", "order_id", "amount_minor", "currency", "owner_id"),
+                message="its order, owner and amount are for good",
+            ),
+            Guard(
+                name="payment_step_is_allowed",
+                on="UPDATE",
+                when=no_step(NEXT),
+                message="its new status is not a step of a payment",
+            ),
+            Guard(
+                name="payment_totals_only_grow",
+                on="UPDATE",
+                when=shrinks("paid_minor", "refunded_minor"),
+                message="its totals only grow",
+            ),
+            Guard(
+                name="payment_version_only_grows",
+                on="UPDATE",
+                when=unversioned("status", "paid_minor", "refunded_minor", "reserved_minor"),
+                message="a change needs a new version",
+            ),
         )
 
     def __str__(self) -> str:
@@ -112,6 +149,21 @@ class Attempt(models.Model):
                 fields=["payment", "channel", "method"],
                 condition=Q(status__in=sorted(status.value for status in LIVE_ATTEMPTS)),
                 name="attempt_one_live_per_payment_and_method",
+            ),
+            stored("attempt_stays"),
+            # one that is brought along may be open at its provider
+            begins("attempt_begins", {AttemptStatus.CREATED, AttemptStatus.PENDING}),
+            Guard(
+                name="attempt_identity_is_fixed",
+                on="UPDATE",
+                when=changed("id", "payment_id", "channel", "method", "merchant", "amount_minor", "currency"),
+                message="what the provider has of it is for good",
+            ),
+            Guard(
+                name="attempt_step_is_allowed",
+                on="UPDATE",
+                when=no_step(ATTEMPT_NEXT),
+                message="its new status is not a step of an attempt",
             ),
         )
         indexes = (
@@ -167,6 +219,20 @@ class Refund(models.Model):
             models.CheckConstraint(condition=Q(amount_minor__gt=0), name="refund_amount_is_positive"),
             models.CheckConstraint(
                 condition=Q(status__in=[status.value for status in RefundStatus]), name="refund_status_is_known"
+            ),
+            stored("refund_stays"),
+            begins("refund_begins", {RefundStatus.REQUESTED}),
+            Guard(
+                name="refund_identity_is_fixed",
+                on="UPDATE",
+                when=changed("id", "payment_id", "attempt_id", "amount_minor", "anomaly_id"),
+                message="its payment and amount are for good",
+            ),
+            Guard(
+                name="refund_step_is_allowed",
+                on="UPDATE",
+                when=no_step(REFUND_NEXT),
+                message="its new status is not a step of a refund",
             ),
         )
         indexes = (

@@ -2,8 +2,8 @@
 
 The audit line (`AuditEntry`) has who, what, why and the result. An act in one transaction of ours commits with
 it. An act that asks a provider, or commits on its way, first commits a line with the operator and reason, and its
-result becomes a line of its own: without a line, nothing was done. Lines are never changed or deleted (trigger of
-migration 0015), and outlive the operator's account.
+result becomes a line of its own: without a line, nothing was done. Lines are never changed or deleted, by a guard
+of the model, and outlive the operator's account.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,7 @@ account                   its balance
                           amount. It goes back to the payer, so in the end this is zero
 ========================= ==========================================================================
 
-The database keeps it (migration 0003): an entry adds up to zero when its transaction commits, nothing is changed
+The models' guards hold it: an entry adds up to zero when its transaction commits, nothing is changed
 or deleted, and a fact is booked once. Money that went to another merchant's account never was ours and is not
 booked. What an operator recorded before its provider reported it is booked as recorded, and then what the
 provider's amount differs by.

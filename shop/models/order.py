@@ -1,5 +1,7 @@
 """Orders with their items, and instructions to the warehouse."""
 
+from collections.abc import Mapping
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -8,16 +10,26 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from idempotency.ids import new_id
+from idempotency.postgres.guards import Guard, no_step, unversioned
 from shop.models.product import Product
 
 
 class OrderStatus(models.TextChoices):
-    """State of an order; the allowed steps are `lifecycle.NEXT` and the trigger of migration 0002."""
+    """State of an order; the allowed steps are `NEXT`."""
 
     PENDING = "pending", _("Awaiting payment")
     PAID = "paid", _("Paid")
     CLOSED = "closed", _("Closed")
     REFUNDED = "refunded", _("Refunded")
+
+
+# the allowed steps; a guard of the model refuses every other one, from any writer
+NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
+    OrderStatus.PENDING: frozenset({OrderStatus.PAID, OrderStatus.CLOSED}),
+    OrderStatus.PAID: frozenset({OrderStatus.REFUNDED}),
+    OrderStatus.CLOSED: frozenset(),
+    OrderStatus.REFUNDED: frozenset(),
+}
 
 
 class Order(models.Model):
@@ -54,6 +66,31 @@ class Order(models.Model):
                 | Q(status="closed", paid_at__isnull=True, closed_at__isnull=False)
                 | Q(status__in=["paid", "refunded"], paid_at__isnull=False, closed_at__isnull=True),
                 name="order_times_fit_status",
+            ),
+            # else a paid order is deleted and inserted anew by someone who may not unpay it
+            Guard(
+                name="order_stays",
+                on="DELETE OR UPDATE OF id",
+                message="it stays, under its number",
+                error="restrict_violation",
+            ),
+            Guard(
+                name="order_begins_pending",
+                on="INSERT",
+                when="NEW.status <> 'pending'",
+                message="an order begins as pending",
+            ),
+            Guard(
+                name="order_step_is_allowed",
+                on="UPDATE",
+                when=no_step(NEXT),
+                message="its new status is not a step of an order",
+            ),
+            Guard(
+                name="order_version_only_grows",
+                on="UPDATE",
+                when=unversioned("status"),
+                message="its version goes back, or a new status has no new version",
             ),
         )
         indexes = (

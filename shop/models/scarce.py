@@ -13,8 +13,8 @@ from shop.models.product import Product
 class FlashSale(models.Model):
     """Units of a product for a limited time, one a buyer.
 
-    `sold` counts the purchases whose order is not closed; a trigger of migration 0004 takes the unit of a closed
-    order back in the statement that closes it.
+    `sold` counts the purchases whose order is not closed; a trigger of the first migration takes a closed order's
+    unit back in the statement that closes it.
     """
 
     product = models.ForeignKey(Product, on_delete=models.PROTECT, related_name="flash_sales", db_index=False)

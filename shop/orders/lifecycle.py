@@ -11,7 +11,7 @@ Lock order: the order's row, then products by primary key. Payment rows are neve
 settling transaction the payments app locks its payment first and then calls `on_payment`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -28,14 +28,6 @@ from shop.errors import OrderNotFound, OrderPaid
 from shop.models import Order, OrderItem, OrderStatus
 from shop.orders import changes
 from shop.orders.placing import get_order
-
-# the allowed steps; the trigger of migration 0002 refuses every other one, from any writer
-NEXT: Mapping[OrderStatus, frozenset[OrderStatus]] = {
-    OrderStatus.PENDING: frozenset({OrderStatus.PAID, OrderStatus.CLOSED}),
-    OrderStatus.PAID: frozenset({OrderStatus.REFUNDED}),
-    OrderStatus.CLOSED: frozenset(),
-    OrderStatus.REFUNDED: frozenset(),
-}
 
 # by hand: every notification takes one, and the ORM's compiler would be a tenth of the time
 _PAY = """

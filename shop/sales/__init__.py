@@ -2,7 +2,7 @@
 
 The database decides: unique (sale, buyer) over purchases that are not returned, and `sold`, which only a
 conditional UPDATE below `units` increments, in the transaction that takes the unit off the shelf and writes the
-order. Closing an unpaid order takes all of it back in its own transaction, once (trigger of migration 0004,
+order. Closing an unpaid order takes all of it back in its own transaction, once (trigger of migration 0001,
 `shop.stock`); its buyer may buy again while the sale runs.
 
 Redis in front spares SQL: late and repeated buyers cost one script (`scripts/flash_admit.lua`). It admits no more

@@ -2,11 +2,7 @@
 
 import pytest
 from django.apps import apps
-from django.core.management import call_command
-from django.db import connection, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
-
-from tests.integration.test_upgrades import fresh_database
+from django.db import connection
 
 # whole indexes of one kind: the columns of the first, which keeps nothing unique, are those that the second begins with
 _BEGINNINGS = """
@@ -29,30 +25,3 @@ def test_no_index_is_the_beginning_of_another() -> None:
     with connection.cursor() as cursor:
         cursor.execute(_BEGINNINGS, [tables])
         assert cursor.fetchall() == []
-
-
-@pytest.mark.django_db(transaction=True)
-def test_who_goes_back_to_an_earlier_version_gets_its_indexes_again() -> None:
-    with fresh_database() as wrapper:
-        call_command("migrate", database="former", verbosity=0)
-        assert "shop_order_user_id_00aba627" not in indexes_of(wrapper, "shop_order")
-        call_command("migrate", "payments", "0009", database="former", verbosity=0)
-        call_command("migrate", "shop", "0005", database="former", verbosity=0)
-        assert "shop_order_user_id_00aba627" in indexes_of(wrapper, "shop_order")
-        number = "payments_notification_out_trade_no_89278d8d"
-        assert {number, f"{number}_like"} < indexes_of(wrapper, "payments_notification")
-        call_command("migrate", database="former", verbosity=0)
-        assert number not in indexes_of(wrapper, "payments_notification")
-        assert time_limit_of(wrapper) == time_limit_of(connections["default"])
-
-
-def indexes_of(wrapper: BaseDatabaseWrapper, table: str) -> set[str]:
-    with wrapper.cursor() as cursor:
-        cursor.execute("SELECT indexname FROM pg_indexes WHERE tablename = %s", [table])
-        return {name for (name,) in cursor.fetchall()}
-
-
-def time_limit_of(wrapper: BaseDatabaseWrapper) -> str:
-    with wrapper.cursor() as cursor:
-        cursor.execute("SHOW statement_timeout")
-        return str(cursor.fetchone()[0])

@@ -53,8 +53,8 @@ def ask_back(attempt: Attempt) -> None:
 @pytest.mark.parametrize(
     ("change", "constraint"),
     [
-        ("status = 'pending', paid_minor = 0, refunded_minor = 0", "payment_totals_only_grow"),
-        ("status = 'succeeded', refunded_minor = 0", "payment_totals_only_grow"),
+        ("status = 'pending', paid_minor = 0, refunded_minor = 0", "payment_step_is_allowed"),
+        ("status = 'succeeded', refunded_minor = 0", "payment_step_is_allowed"),
         ("refunded_minor = 100", "payment_totals_only_grow"),
         ("amount_minor = 1", "payment_identity_is_fixed"),
         ("order_id = gen_random_uuid()", "payment_identity_is_fixed"),

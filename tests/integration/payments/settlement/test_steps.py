@@ -11,7 +11,7 @@ from payments import states
 from payments.models import Attempt, Refund
 from payments.refunds import steps as refunds
 from shop.models import Order, OrderStatus
-from shop.orders import lifecycle
+from shop.models import order as orders
 from tests.integration.payments.conftest import fold, opened, paid
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -74,7 +74,7 @@ ATTEMPT = Machine(
 REFUND = Machine(table="payments_refund", next=states.REFUND_NEXT, refusals=frozenset({"refund_step_is_allowed"}))
 ORDER = Machine(
     table="shop_order",
-    next=lifecycle.NEXT,
+    next=orders.NEXT,
     refusals=frozenset({"order_step_is_allowed"}),
     with_it={
         "pending": ", paid_at = NULL, closed_at = NULL, version = version + 1",
@@ -124,4 +124,4 @@ def test_every_status_is_in_its_table() -> None:
     assert set(states.NEXT) == set(states.PaymentStatus)
     assert set(states.ATTEMPT_NEXT) == set(states.AttemptStatus)
     assert set(states.REFUND_NEXT) == set(states.RefundStatus)
-    assert set(lifecycle.NEXT) == set(OrderStatus)
+    assert set(orders.NEXT) == set(OrderStatus)

@@ -1,0 +1,47 @@
+"""Guards that several models of payments share."""
+
+from collections.abc import Collection
+
+from idempotency.postgres.guards import Guard
+from payments.states import AttemptStatus, PaymentStatus, RefundStatus
+
+_UNBALANCED = """NOT EXISTS (SELECT FROM payments_journalline WHERE entry_id = {entry})
+    OR EXISTS (SELECT FROM payments_journalline WHERE entry_id = {entry}
+        GROUP BY currency HAVING sum(amount_minor) <> 0)"""
+
+
+def stored(
+    name: str, *, on: str = "DELETE", when: str = "", message: str = "what is known about money stays"
+) -> Guard:
+    """Refuse writes that would forget something about money; ON "UPDATE OR DELETE" makes a table append-only."""
+    return Guard(
+        name=name, on=on, when=when, message=message, raises="money_is_append_only", error="restrict_violation"
+    )
+
+
+def begins(name: str, statuses: Collection[PaymentStatus | AttemptStatus | RefundStatus]) -> Guard:
+    """Refuse a row that is inserted with another status than one of `statuses`."""
+    allowed = ", ".join(f"'{status}'" for status in sorted(statuses))
+    return Guard(
+        name=name,
+        on="INSERT",
+        when=f"NEW.status NOT IN ({allowed})",
+        message="what moves money does not begin as paid or over",
+        raises="begins_at_the_beginning",
+    )
+
+
+def balanced(name: str, *, entry: str) -> Guard:
+    """Refuse at the commit a journal entry without lines, or whose lines don't add up to zero in each currency.
+
+    Args:
+        entry: the column that holds the entry's id.
+    """
+    return Guard(
+        name=name,
+        on="INSERT",
+        when=_UNBALANCED.format(entry=f"NEW.{entry}"),
+        message="its journal entry does not add up to zero",
+        raises="journal_adds_up_to_zero",
+        at_commit=True,
+    )
