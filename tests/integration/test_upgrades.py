@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from django.db import ConnectionHandler, IntegrityError, OperationalError, conne
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
-from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import LedgerEntry
 from payments.models import Payment
 from shop.models import Order
@@ -32,11 +30,9 @@ from tests.schema import definitions
 
 pytestmark = pytest.mark.usefixtures("transactional_db")  # the alias is no one else's, but the way to it is
 
-TURNED = import_module("idempotency.migrations.0003_unique_key_first")
 GUARDS = import_module("payments.migrations.0002_guards")
 OF_NOVEMBER = Path(__file__).with_name("data") / "payments_and_shop_2026_11_24.sql"
 APPS = ("payments", "shop")
-NOT_THE_LEDGERS = "^(?!idempotency_)"  # other tests here take its tables back and forth
 LONG_AGO = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
 
@@ -91,7 +87,7 @@ def test_every_row_is_served(former: BaseDatabaseWrapper) -> None:
 
 def test_it_ends_with_the_schema_of_a_fresh_one(former: BaseDatabaseWrapper) -> None:
     with former.cursor() as theirs, connection.cursor() as ours:
-        found, expected = definitions(theirs, NOT_THE_LEDGERS), definitions(ours, NOT_THE_LEDGERS)
+        found, expected = definitions(theirs, "."), definitions(ours, ".")
     assert found[0] == expected[0]
     assert {plain(definition) for definition in found[1]} == {plain(definition) for definition in expected[1]}
 
@@ -159,67 +155,6 @@ def refused(wrapper: BaseDatabaseWrapper, statement: str) -> str:
     return str(lost.value.__cause__.diag.constraint_name)  # type: ignore[union-attr]
 
 
-class TestTheLedgersIndexIsTurnedRound:
-    """While it is in use: twins are told apart at every moment of it, in the words of either version's code."""
-
-    @pytest.fixture(autouse=True)
-    def _back(self, former: BaseDatabaseWrapper) -> None:
-        """The way back, which each of these tests begins with."""
-        to(former, "0002_history_tombstones_recovery_inbox")
-        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("scope", "key"), ())
-        twins_are_told_apart(former)
-
-    def test_at_once(self, former: BaseDatabaseWrapper) -> None:
-        to(former, "0003_unique_key_first")
-        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("key", "scope"), ())
-        twins_are_told_apart(former)
-
-    def test_to_look_at_its_sql_changes_nothing(self, former: BaseDatabaseWrapper) -> None:
-        told = StringIO()
-        call_command("sqlmigrate", "idempotency", "0003", database="former", stdout=told)
-        assert "CANNOT BE WRITTEN AS SQL" in told.getvalue()
-        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("scope", "key"), ())
-
-    def test_killed_while_it_builds(self, former: BaseDatabaseWrapper) -> None:
-        """What it leaves is an index that PostgreSQL does not trust; it is not taken for the new one."""
-        with another_session(former) as writer:
-            writer.execute("UPDATE idempotency_ledgerentry SET owner = owner")  # it waits for whoever writes
-            with former.cursor() as cursor:
-                cursor.execute("SET lock_timeout = '20ms'")
-            with pytest.raises(OperationalError, match="lock timeout"):
-                to(former, "0003_unique_key_first")
-        with former.cursor() as cursor:
-            cursor.execute("RESET lock_timeout")
-            cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = %s::regclass", [TURNED.BESIDE])
-            assert cursor.fetchone() == (False,)
-        twins_are_told_apart(former)
-        to(former, "0003_unique_key_first")
-        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (("key", "scope"), ())
-        twins_are_told_apart(former)
-
-    def test_turned_away_with_the_new_index_built(
-        self, former: BaseDatabaseWrapper, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A reader that does not end makes it give up, so that requests do not queue up behind it."""
-        monkeypatch.setattr(TURNED, "LOCK_WAIT", "20ms")
-        with another_session(former) as reader:
-            reader.execute("SELECT count(*) FROM idempotency_ledgerentry")
-            with pytest.raises(OperationalError, match="lock timeout"):
-                to(former, "0003_unique_key_first")
-        assert (columns_of(former, UNIQUE), columns_of(former, TURNED.BESIDE)) == (
-            ("scope", "key"),
-            ("key", "scope"),
-        )
-        twins_are_told_apart(former)
-        with former.cursor() as cursor:
-            cursor.execute("SELECT %s::regclass::oid", [TURNED.BESIDE])
-            (built,) = cursor.fetchone()
-            to(former, "0003_unique_key_first")
-            cursor.execute("SELECT %s::regclass::oid", [UNIQUE])
-            assert cursor.fetchone() == (built,)  # it was not built again
-        twins_are_told_apart(former)
-
-
 def test_a_database_of_another_kind_beside_the_ledgers_takes_its_tables_too() -> None:
     beside = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})[
         "default"
@@ -234,34 +169,9 @@ def test_a_database_of_another_kind_beside_the_ledgers_takes_its_tables_too() ->
         del connections["beside"]
 
 
-def to(former: BaseDatabaseWrapper, migration: str) -> None:
-    MigrationExecutor(former).migrate([("idempotency", migration)])
-
-
-def columns_of(former: BaseDatabaseWrapper, index: str) -> tuple[str, ...]:
-    with former.cursor() as cursor:
-        found: tuple[str, ...] = TURNED._columns(cursor, index)
-    return found
-
-
 @contextmanager
 def another_session(former: BaseDatabaseWrapper) -> Iterator[psycopg.Connection]:
     """Inside of a transaction until the end."""
     with psycopg.connect(**former.get_connection_params() | {"cursor_factory": psycopg.Cursor}) as session:
         yield session
         session.rollback()
-
-
-def twins_are_told_apart(former: BaseDatabaseWrapper) -> None:
-    """The second of one scope and key: an atomic one by the constraint's name, a phased one by ON CONFLICT."""
-    twin = (
-        "INSERT INTO idempotency_ledgerentry (scope, key, fingerprint, mode, state, owner, request_id, fence,"
-        " response_headers) SELECT scope, key, '', 'atomic', 'running', '', '', 1, '{}' FROM idempotency_ledgerentry"
-    )
-    with former.cursor() as cursor:
-        with pytest.raises(IntegrityError) as lost:
-            cursor.execute(twin)
-        assert lost.value.__cause__.diag.constraint_name == UNIQUE  # type: ignore[union-attr]
-        for columns in ("scope, key", "key, scope"):
-            cursor.execute(f"{twin} ON CONFLICT ({columns}) DO NOTHING RETURNING id")
-            assert cursor.fetchall() == []

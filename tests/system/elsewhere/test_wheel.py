@@ -64,7 +64,7 @@ def test_the_wheel_carries_what_python_does_not_import(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"idempotency/redis/scripts/{name}.lua" for name in ("claim", "finish", "release")} <= names
     assert "idempotency/templates/admin/idempotency/ledgerentry/statistics.html" in names
-    assert "idempotency/migrations/0001_initial.py" in names
+    assert "idempotency/migrations/0001_squashed_0006_no_tallies.py" in names
     assert "idempotency/py.typed" in names
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
 
