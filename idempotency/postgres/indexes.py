@@ -1,4 +1,4 @@
-"""Index types and operations that Django lacks: BRIN without `django.contrib.postgres`, a concurrent drop."""
+"""BRIN index without `django.contrib.postgres`."""
 
 from typing import Any
 
