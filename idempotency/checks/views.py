@@ -80,25 +80,37 @@ def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     known = SESSIONS in before or AUTHENTICATION in before
     messages: dict[str, CheckMessage] = {}
     for path, view in _all_views():
-        name = _name(view)
-        if not _is_marked(view) and (not is_named(path) or _why_not(view) or keyed_form(view) is None):
+        if not _is_keyed(path, view):
             continue
         if not known and not _authenticates(view):
-            messages[f"W001 {name}"] = Advice(
-                f"Nothing names the callers of {name}: neither AuthenticationMiddleware nor SessionMiddleware "
-                f"stands before {MIDDLEWARE!r}, and the view authenticates nobody. Add one of them, or name a "
-                "function in IDEMPOTENCY['PRINCIPAL'].",
-                id="idempotency.W001",
-            )
+            messages[f"W001 {_name(view)}"] = _nobody_is_named(view)
         elif config.anonymous == "accept" and _is_open_to_all(view):
-            messages[f"W003 {name}"] = Advice(
-                f"{name} takes keyed calls under AllowAny: a caller without user, request.auth and session is "
-                "anonymous, and shares a key with anyone who guesses it, so keys that can be guessed are refused.",
-                hint="Set IDEMPOTENCY['ANONYMOUS'] to 'refuse' to turn them away, name a function in "
-                "IDEMPOTENCY['PRINCIPAL'], or silence this if they are meant to come.",
-                id="idempotency.W003",
-            )
+            messages[f"W003 {_name(view)}"] = _anybody_is_taken(view)
     return [messages[name] for name in sorted(messages)]
+
+
+def _is_keyed(path: str, view: Any) -> bool:
+    by_setting = is_named(path) and not _why_not(view) and keyed_form(view) is not None
+    return by_setting or _is_marked(view)
+
+
+def _nobody_is_named(view: Any) -> CheckMessage:
+    return Advice(
+        f"Nothing names the callers of {_name(view)}: neither AuthenticationMiddleware nor SessionMiddleware "
+        f"stands before {MIDDLEWARE!r}, and the view authenticates nobody. Add one of them, or name a "
+        "function in IDEMPOTENCY['PRINCIPAL'].",
+        id="idempotency.W001",
+    )
+
+
+def _anybody_is_taken(view: Any) -> CheckMessage:
+    return Advice(
+        f"{_name(view)} takes keyed calls under AllowAny: a caller without user, request.auth and session is "
+        "anonymous, and shares a key with anyone who guesses it, so keys that can be guessed are refused.",
+        hint="Set IDEMPOTENCY['ANONYMOUS'] to 'refuse' to turn them away, name a function in "
+        "IDEMPOTENCY['PRINCIPAL'], or silence this if they are meant to come.",
+        id="idempotency.W003",
+    )
 
 
 @register(Tags.urls)

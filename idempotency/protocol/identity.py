@@ -57,17 +57,25 @@ def identify(
     if token is None:
         if given is None:
             raise key_missing(header)
-        key = keys.parse_key(given, header=header)
-        # a token counts once by whichever header it comes
-        taken = tokens.issued_here(key, principal=named) if keys.may_be_token(key) else None
-        if taken is None:
-            if is_anonymous(named) and not keys.is_hard_to_guess(key):
-                raise key_weak()
-            return _scope_of(request, caller=caller, principal=named, key=key), key
-    else:
-        taken = tokens.read(token, principal=named)
-        if given is not None:
-            raise key_invalid(f"send an {header} or an Idempotency-Token, not both", header)
+        return _by_header(request, given, caller=caller, principal=named, header=header)
+    taken = tokens.read(token, principal=named)
+    if given is not None:
+        raise key_invalid(f"send an {header} or an Idempotency-Token, not both", header)
+    return _by_token(taken)
+
+
+def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str, header: str) -> tuple[str, str]:
+    key = keys.parse_key(given, header=header)
+    # a token counts once by whichever header it comes
+    taken = tokens.issued_here(key, principal=principal) if keys.may_be_token(key) else None
+    if taken is not None:
+        return _by_token(taken)
+    if is_anonymous(principal) and not keys.is_hard_to_guess(key):
+        raise key_weak()
+    return _scope_of(request, caller=caller, principal=principal, key=key), key
+
+
+def _by_token(taken: tokens.Taken) -> tuple[str, str]:
     if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
         raise token_unknown()
     return taken.scope, taken.key

@@ -62,13 +62,10 @@ def _tenant_of(request: Any, path: str) -> str:
 
 
 def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
-    named = config().principal if by is None else None
-    if by is not None or named is not None:
-        name = (by or import_string(named or ""))(request)
-        if not isinstance(name, str) or not name:
-            source = f"IDEMPOTENCY['PRINCIPAL'] ({named})" if by is None else "The view's principal function"
-            raise RuntimeError(f"{source} must return the caller's name, not {name!r}.")
-        return f"named:{name}"
+    if by is not None:
+        return _named(by(request), source="The view's principal function")
+    if (path := config().principal) is not None:
+        return _named(import_string(path)(request), source=f"IDEMPOTENCY['PRINCIPAL'] ({path})")
     user: Any = getattr(request, "user", None)
     authenticated = user is not None and user.is_authenticated
     if authenticated and getattr(user, "pk", None) is not None:
@@ -83,6 +80,12 @@ def _name_of(request: Any, by: Callable[[Any], str] | None) -> str:
         )
     key = _session_key_of(request)
     return ANONYMOUS if key is None else f"session:{session_digest(key)}"
+
+
+def _named(name: Any, *, source: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise RuntimeError(f"{source} must return the caller's name, not {name!r}.")
+    return f"named:{name}"
 
 
 def caller_of(request: Any, *, by: Callable[[Any], str] | None = None) -> str:

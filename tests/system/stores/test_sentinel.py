@@ -87,7 +87,7 @@ def test_who_waits_through_a_change_of_masters_gets_the_answer(
         change_master()
         return True
 
-    with sentinels.in_force(WAIT_SECONDS=60, MARKER_SECONDS=0.2):
+    with sentinels.in_force(WAIT_SECONDS=60, MARKER_SECONDS=2):
         first, second = wait_beside(held, post, waited_through)
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.content == second.content
