@@ -112,7 +112,7 @@ class TestMetrics:
 
         documented = pathlib.Path("docs/reference/metrics.md").read_text()
         names = {family.name for family in REGISTRY.collect() if family.name.startswith("idempotency_")}
-        assert len(names) == 9
+        assert len(names) == 10
         assert [name for name in names if f"`{name}" not in documented] == []
 
     def test_without_prometheus_counting_is_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,17 +62,18 @@ def refund(wechat: WeChatPay, number: str, refund_number: str, amount_minor: int
     )
 
 
+def timeless(action: Any) -> tuple[str, ...]:
+    """Where the shopper goes on, without the second at which it was asked for."""
+    return tuple(re.sub(r"=wx\d{14}", "=wx", text) for text in (action.url, action.params.get("package", "")))
+
+
 @pytest.mark.parametrize("method", [PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI])
 def test_every_way_is_opened_paid_told_and_refunded(
     wechat: WeChatPay, sandbox: Sandbox, listener: Listener, number: str, method: PayMethod
 ) -> None:
     action = opened(wechat, number, method, notify_url=listener.url)
     again = opened(wechat, number, method, notify_url=listener.url)
-    assert (again.type, again.url, again.params.get("package")) == (
-        action.type,
-        action.url,
-        action.params.get("package"),
-    )
+    assert (again.type, *timeless(again)) == (action.type, *timeless(action))
     assert wechat.query(out_trade_no=number).status is TradeStatus.PENDING
     sandbox.pay(number)
     headers, body = listener.next()
