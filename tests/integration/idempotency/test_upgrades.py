@@ -159,10 +159,10 @@ class TestTheChecksBecomeOne:
             assert cursor.fetchall() == [(True,)]
 
 
-def test_a_database_of_another_kind_beside_the_ledgers_takes_its_tables_too() -> None:
-    beside = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})[
-        "default"
-    ]
+def test_a_database_of_another_kind_beside_the_ledgers_takes_its_tables_too(tmp_path: Path) -> None:
+    beside = ConnectionHandler(
+        {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "beside")}}
+    )["default"]
     beside.alias = "beside"
     connections["beside"] = beside
     try:
