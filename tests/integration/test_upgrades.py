@@ -19,7 +19,7 @@ import pytest
 from django.apps import apps as django_apps
 from django.contrib.auth.models import Permission
 from django.core.management import call_command
-from django.db import ConnectionHandler, IntegrityError, OperationalError, connection, connections, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 
@@ -153,20 +153,6 @@ def refused(wrapper: BaseDatabaseWrapper, statement: str) -> str:
     with wrapper.cursor() as cursor, pytest.raises(IntegrityError) as lost:
         cursor.execute(statement)
     return str(lost.value.__cause__.diag.constraint_name)  # type: ignore[union-attr]
-
-
-def test_a_database_of_another_kind_beside_the_ledgers_takes_its_tables_too() -> None:
-    beside = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})[
-        "default"
-    ]
-    beside.alias = "beside"
-    connections["beside"] = beside
-    try:
-        call_command("migrate", "idempotency", database="beside", verbosity=0)
-        assert LedgerEntry._meta.db_table in beside.introspection.table_names()
-    finally:
-        beside.close()
-        del connections["beside"]
 
 
 @contextmanager

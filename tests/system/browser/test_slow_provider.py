@@ -100,7 +100,8 @@ def test_a_code_that_its_provider_is_slow_to_give(browser: Browser, shop: Runnin
     log_in(page)
     order_id = buy(page, clicks=1)
     begun = navigations(page)
-    with held_answers(shop), page.expect_console_message(lambda message: message.text == "news"):
+    news = page.expect_console_message(lambda message: message.text == "news", timeout=60_000)
+    with held_answers(shop), news:
         press(page, "wechat")
     expect(page.locator(".qr")).to_be_visible()
     assert begun == [f"POST /orders/{order_id}/pay", f"GET /orders/{order_id}"]

@@ -1,6 +1,7 @@
 """A guard is a constraint of its model: migrations make it with the table or later, and take it away again."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,10 +105,10 @@ def test_a_new_step_is_another_guard() -> None:
     assert one != more
 
 
-def test_a_database_of_another_kind_has_none(thing: Any) -> None:
-    beside = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})[
-        "default"
-    ]
+def test_a_database_of_another_kind_has_none(thing: Any, tmp_path: Path) -> None:
+    beside = ConnectionHandler(
+        {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "beside")}}
+    )["default"]
     try:
         with beside.schema_editor() as editor:
             editor.create_model(thing)
