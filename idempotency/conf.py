@@ -187,8 +187,13 @@ def _switch(name: str, value: Any) -> None:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be True or False, not {value!r}.")
 
 
+def is_header_name(value: Any) -> bool:
+    """Check if `value` can name the header with the key."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", value) is not None
+
+
 def _header(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9-]+", value):
+    if not is_header_name(value):
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be the name of a header, not {value!r}.")
 
 

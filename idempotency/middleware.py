@@ -18,7 +18,7 @@ from idempotency.conf import MARKED, UNSAFE, config
 from idempotency.errors import problem_response
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problems import problem_of
-from idempotency.views import SAFE_METHODS, View, keyed_class, keyed_function
+from idempotency.views import SAFE_METHODS, View, is_marked, keyed_class, keyed_function
 
 __all__ = ["IdempotencyMiddleware", "is_named", "keyed_form", "problem_of"]
 
@@ -106,7 +106,7 @@ def keyed_form(view: View) -> View | None:
     Raises:
         TypeError: a view that knows its caller inside only, and cannot be keyed there.
     """
-    if hasattr(view, "idempotency_mode") or getattr(view, "idempotency_exempt", False):
+    if is_marked(view):
         return None
     if isinstance(view, partial):
         inner = keyed_form(view.func)

@@ -60,7 +60,7 @@ class _Deferral:
             run(query, parameters, **options)
             _remember(query)
             return cursor
-        if self._merges_begin and server.transaction_status == IDLE:
+        if self._merges_begin and server.transaction_status == IDLE:  # nothing waits yet: see `_is_set`
             with _begun_by_hand(cursor.connection):
                 run(f"BEGIN; {query}", parameters, **options)
             cursor.nextset()

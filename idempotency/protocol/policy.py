@@ -3,13 +3,12 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from re import compile as pattern
 from typing import Any, TypedDict
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from idempotency.conf import Config, config, meant
+from idempotency.conf import Config, config, is_header_name, meant
 from idempotency.errors import Problem, problem_response
 from idempotency.modes import ATOMIC, Mode
 from idempotency.protocol.atomic import AtomicExchange
@@ -25,7 +24,6 @@ OnReplay = Callable[[Any, HttpResponseBase], HttpResponseBase | None]
 
 REQUEST_ID_MAX = 64  # characters that the ledger stores
 _STRATEGIES: dict[Mode, type[Exchange]] = {Mode.ATOMIC: AtomicExchange, Mode.PHASED: PhasedExchange}
-_HEADER = pattern(r"[A-Za-z0-9-]+")
 
 
 class Options(TypedDict, total=False):
@@ -213,7 +211,7 @@ def _wants(policy: Policy) -> list[tuple[str, bool, str]]:
         ("lease", _is_seconds(policy.lease) and policy.lease != 0, "give seconds, more than 0"),
         ("lease", policy.lease is None or _plain(policy.mode) is Mode.PHASED, "only a phased handler has a lease"),
         ("lifetime", _is_seconds(policy.lifetime), "give seconds, 0 or more"),
-        ("header", policy.header is None or bool(_HEADER.fullmatch(str(policy.header))), "give a header's name"),
+        ("header", policy.header is None or is_header_name(policy.header), "give a header's name"),
         ("principal", policy.principal is None or callable(policy.principal), "give a function"),
         ("ignore", callable(policy.ignore) or _is_names(policy.ignore or ()), "give names, or a function"),
         ("redact", _is_names(policy.redact), "give a list of names"),

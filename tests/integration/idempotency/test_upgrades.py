@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from django.core.management import call_command
 from django.db import ConnectionHandler, IntegrityError, OperationalError, connections
@@ -16,7 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import ConsumedMessage, LedgerAttempt, LedgerEntry, LedgerEpoch
-from tests.integration.test_upgrades import fresh_database
+from tests.integration.test_upgrades import another_session, fresh_database
 
 pytestmark = pytest.mark.usefixtures("transactional_db")  # the alias is no one else's, but the way to it is
 
@@ -46,7 +45,7 @@ CONDITIONS = """
 SELECT string_agg('(' || pg_get_expr(conbin, conrelid) || ') IS NOT FALSE', ' AND ')
 FROM pg_constraint WHERE conrelid = 'idempotency_ledgerentry'::regclass AND contype = 'c'
 """
-# entries of every combination of the values that the CHECKs tell apart
+# entries of every combination of the values that the CHECKs distinguish
 ENTRIES = """
 SELECT * FROM unnest(ARRAY['running', 'uncertain', 'finished', 'other']) AS state, unnest(ARRAY['atomic', 'phased', 'other'])
     AS mode, unnest(ARRAY['', 'k']) AS key, unnest(ARRAY['', 's']) AS scope, unnest(ARRAY[0, 1, 2]) AS fence,
@@ -196,14 +195,6 @@ def conditions(wrapper: BaseDatabaseWrapper) -> str:
     with wrapper.cursor() as cursor:
         cursor.execute(CONDITIONS)
         return str(cursor.fetchone()[0])
-
-
-@contextmanager
-def another_session(former: BaseDatabaseWrapper) -> Iterator[psycopg.Connection]:
-    """Inside of a transaction until the end."""
-    with psycopg.connect(**former.get_connection_params() | {"cursor_factory": psycopg.Cursor}) as session:
-        yield session
-        session.rollback()
 
 
 def half_entries_are_refused(former: BaseDatabaseWrapper) -> None:
