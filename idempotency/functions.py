@@ -148,7 +148,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
 
         Args:
             payload: ``"arguments"``: those of the call that differ from their defaults, which must be JSON; None:
-                none, so that the key alone tells two calls apart.
+                none, so that the key alone distinguishes two calls.
         """
 
         def decorate(function: F) -> F:

@@ -70,7 +70,7 @@ class LedgerEntry(models.Model):
         constraints = [
             # key first, so that an operator finds it without its scope; a second index would slow each insert
             models.UniqueConstraint(fields=["key", "scope"], name="ledger_one_entry_per_scope_and_key"),
-            # one CHECK for every promise about a row: PostgreSQL reads and plans each anew at every insert
+            # one CHECK for every promise about a row: PostgreSQL reads and plans each again at every insert
             models.CheckConstraint(condition=_NAMED & _LEASED & (_ANSWERED | _OPEN), name="ledger_entry_is_whole"),
         ]
         indexes = [

@@ -1,4 +1,4 @@
-"""One CHECK for nine, because PostgreSQL reads and plans each anew at every insert.
+"""One CHECK for nine, because PostgreSQL reads and plans each again at every insert.
 
 For a table that is large and in use: the new one is added unchecked, then validated while others write, and only
 then the old ones go. No statement waits for the table longer than `LOCK_WAIT`, none rewrites it, and code of either

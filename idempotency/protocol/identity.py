@@ -5,7 +5,7 @@ long as that one is unfinished or was finished within the window by the database
 concurrent repeats read the same youngest entry and so have the same key, whose unique constraint lets one execute.
 
 Limits: it costs a query, and the digest of the content is keyed by the oldest of `SECRET_KEY_FALLBACKS`, so a
-repeat across the removal of that one may count anew.
+repeat across the removal of that one may count again.
 """
 
 from collections.abc import Callable

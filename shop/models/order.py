@@ -67,7 +67,7 @@ class Order(models.Model):
                 | Q(status__in=["paid", "refunded"], paid_at__isnull=False, closed_at__isnull=True),
                 name="order_times_fit_status",
             ),
-            # else a paid order is deleted and inserted anew by someone who may not unpay it
+            # else a paid order is deleted and inserted again by someone who may not unpay it
             Guard(
                 name="order_stays",
                 on="DELETE OR UPDATE OF id",

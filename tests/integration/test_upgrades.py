@@ -93,7 +93,7 @@ def test_it_ends_with_the_schema_of_a_fresh_one(former: BaseDatabaseWrapper) -> 
 
 
 def plain(definition: str) -> str:
-    """Drop casts and parentheses, which PostgreSQL sets anew when it reads a condition that it has written itself."""
+    """Drop casts and parentheses, which PostgreSQL sets again when it reads a condition that it has written itself."""
     return re.sub(r"::(text|character varying)(\[\])?|[()]", "", definition)
 
 

@@ -89,7 +89,7 @@ def waits(path: str, store: Store) -> bool:
 
 
 def wait_beside(held: Held, post: Post, until: Callable[[], bool]) -> tuple[HttpResponse, HttpResponse]:
-    """The held call goes on only when its twin waits for it; or is past waiting, on a machine that let it be late."""
+    """The held call goes on only when its duplicate waits for it; or no longer does, on a machine that was late."""
     answered = threading.Event()
 
     def twin() -> HttpResponse:
