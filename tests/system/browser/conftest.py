@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop
@@ -71,12 +71,18 @@ def open_page(browser: Browser, shop: RunningShop, **options: Any) -> Page:
     return page
 
 
+def follow(page: Page, link: Locator) -> None:
+    """Click on it, and wait until its page is there."""
+    with page.expect_navigation():
+        link.click()
+
+
 def log_in(page: Page, user: str = "demo") -> None:
     page.goto("/accounts/login/?next=/")
     page.fill("[name=username]", user)
     page.fill("[name=password]", user)
-    page.click("button[type=submit]")
-    page.wait_for_url("**/")
+    follow(page, page.locator("main button[type=submit]"))
+    expect(page.locator("form[action$='/logout/']")).to_be_attached()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.running import RunningShop
-from tests.system.browser.conftest import SIZES, open_page
+from tests.system.browser.conftest import SIZES, follow, open_page
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -25,8 +25,8 @@ def operator(request: pytest.FixtureRequest, browser: Browser, shop: RunningShop
     page.goto("/admin/login/?next=/admin/")
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", "admin")
-    page.click("[type=submit]")
-    page.wait_for_url("**/admin/")
+    follow(page, page.locator("[type=submit]"))
+    expect(page.locator("#logout-form")).to_be_visible()
     page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
     yield page
     page.context.close()
@@ -76,14 +76,14 @@ def test_charts_fit_and_name_what_they_draw(operator: Page, shop: RunningShop, u
     bars = operator.locator("svg.ledger-chart").first.locator("rect")
     assert max(bars.evaluate_all("bars => bars.map((bar) => bar.getBoundingClientRect().height)")) > 50
     expect(operator.locator("body")).to_contain_text("refused (4xx)")
-    operator.locator(f"a[href$='/{uncertain}/change/']").click()
+    follow(operator, operator.locator(f"a[href$='/{uncertain}/change/']"))
     expect(operator.locator(".ledger-history")).to_contain_text("run 1 outcome unknown")
     fits(operator)
 
 
 def test_an_operator_closes_an_entry(operator: Page, uncertain: int) -> None:
     operator.goto(f"{LEDGER}{uncertain}/change/")
-    operator.get_by_text("Resolve or abandon").click()
+    follow(operator, operator.get_by_text("Resolve or abandon"))
     fits(operator)
     body = operator.locator("[name=body]")
     operator.check("[name=outcome][value=resolved]")

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import control
+from tests.system.browser.conftest import control, follow
 from tests.system.browser.test_ledger_admin import fits, operator  # noqa: F401  the same person, the same demand
 
 pytestmark = pytest.mark.timeout(180)
@@ -95,12 +95,6 @@ def rows_of(page: Page, payment: dict[str, Any], history: str) -> list[str]:
     expect(page.locator(".payments-history")).to_contain_text(history)
     addresses = page.locator(".payments-history a").evaluate_all("links => links.map(link => link.pathname)")
     return sorted({address.split("/")[3]: address for address in addresses}.values())
-
-
-def follow(page: Page, link: Locator) -> None:
-    """Click on it, and wait until its page is there."""
-    with page.expect_navigation():
-        link.click()
 
 
 def shows_whole_list(page: Page) -> None:

@@ -1,14 +1,15 @@
 """A purchase in a real browser: double clicks, back, reload, no script; one order and one charge each time."""
 
+import contextlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import TimeoutError as TimedOut
 
 from tests.running import RunningShop, until
 from tests.system.browser.conftest import control, log_in, open_page
@@ -42,7 +43,7 @@ def notified(shop: RunningShop, number: str) -> bool:
         return connection.execute(query, [number]).fetchone() == (1,)
 
 
-@contextmanager
+@contextlib.contextmanager
 def held_answers(shop: RunningShop) -> Iterator[None]:
     """The provider does what it is asked, and its answers wait till the end of the block."""
     control(shop, "faults", {"hold_answers": True})
@@ -57,6 +58,13 @@ def press_on(page: Page) -> Locator:
     return page.get_by_role("button", name="Show the result now")
 
 
+def press_if_there(button: Locator) -> None:
+    """Press it, unless its page goes meanwhile."""
+    if button.is_visible():
+        with contextlib.suppress(TimedOut):
+            button.click(timeout=5000)
+
+
 def arrived(page: Page, address: re.Pattern[str]) -> None:
     """The page is there, even where a second click has broken off the first one's way.
 
@@ -64,8 +72,7 @@ def arrived(page: Page, address: re.Pattern[str]) -> None:
     """
 
     def there() -> bool:
-        if press_on(page).is_visible():
-            press_on(page).click(no_wait_after=True)
+        press_if_there(press_on(page))
         return address.search(page.url) is not None
 
     until(there)
@@ -94,8 +101,8 @@ def pressed_until(page: Page, wanted: Locator) -> None:
 
     def shown() -> bool:
         for button in (press_on(page), pay_again):
-            if button.is_visible() and not wanted.is_visible():
-                button.click()
+            if not wanted.is_visible():
+                press_if_there(button)
         return wanted.is_visible()
 
     until(shown)
