@@ -42,10 +42,11 @@ programs:
 	@[ -e /usr/share/java/zookeeper.jar ] || $(call apt-or-skip,zookeeper)
 	@PATH=$$PATH:/usr/sbin command -v pgbouncer >/dev/null || $(call apt-or-skip,pgbouncer)
 
-# two processes at once, each with servers of its own; what runs whole shops, or the same few functions in every order,
-# is not measured for coverage, which would make it half as long again
-MEASURED = tests/unit tests/integration
-UNMEASURED = tests/system --ignore=tests/system/cluster --ignore=tests/system/protocol
+# processes at once, each with servers of its own; coverage makes a test half as long again: it is measured in CI
+# alone, and never of what runs whole shops
+ROOMS = tests/unit tests/integration
+SYSTEM = tests/system --ignore=tests/system/cluster
+COVERAGE = $(if $(CI),--cov --cov-report=term --cov-fail-under=95)
 
 ifdef ROOM
 test: $(VENV)/dev.stamp
@@ -55,10 +56,9 @@ test: $(VENV)/dev.stamp
 else
 test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder of their own (ROOM=payments/settlement for one room)
 	@failed=; \
-	part() { name=$$1; shift; $(PY) -m pytest $(PARALLEL) "$$@" $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
-	part measured $(BY_FILE) --cov --cov-report=term --cov-fail-under=95 $(MEASURED); \
-	part unmeasured -n 3 $(BY_FILE) $(UNMEASURED); \
-	part protocol tests/system/protocol; \
+	part() { name=$$1; shift; $(PY) -m pytest "$$@" $(BY_FILE) $(PYTEST_FLAGS) || failed="$$failed $$name"; }; \
+	part rooms $(PARALLEL) $(COVERAGE) $(ROOMS); \
+	part system -n 3 $(SYSTEM); \
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 endif
 
