@@ -40,6 +40,12 @@ SELECT indexdef FROM pg_indexes WHERE tablename LIKE 'idempotency%%'
 ORDER BY 1
 """
 
+# what a schema may hold beside Django's list of migrations
+LEFT_BEHIND = """
+SELECT 'relation', relname FROM pg_class
+WHERE relnamespace = 'public'::regnamespace AND relname NOT LIKE 'django_migrations%'
+UNION ALL SELECT 'function', proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+"""
 
 CONDITIONS = """
 SELECT string_agg('(' || pg_get_expr(conbin, conrelid) || ') IS NOT FALSE', ' AND ')
@@ -99,6 +105,14 @@ def test_a_new_ledger_has_an_epoch_of_its_own() -> None:
             migrate()
             epochs.add(LedgerEpoch.objects.using("former").get().value)
     assert len(epochs) == 2
+
+
+def test_who_leaves_keeps_nothing_of_it(former: BaseDatabaseWrapper) -> None:
+    migrate()
+    migrate("zero")
+    with former.cursor() as cursor:
+        cursor.execute(LEFT_BEHIND)
+        assert cursor.fetchall() == []
 
 
 class TestTheChecksBecomeOne:
