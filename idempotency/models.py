@@ -156,11 +156,14 @@ class ConsumedMessage(models.Model):
 
 
 class LedgerEpoch(models.Model):
-    """Single row whose value is part of names in Redis (`idempotency.ledger.epoch`)."""
+    """Single row whose value is part of names in Redis (`idempotency.ledger.epoch`), with the last reaping."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     value = models.CharField(max_length=32)
     since = models.DateTimeField(db_default=Now())
+    reaped_at = models.DateTimeField(
+        db_default=Now(), help_text="end of the last reaping; at first, of the migration"
+    )
 
     class Meta:
         constraints = [

@@ -22,7 +22,7 @@ from idempotency.ledger.leasing import (
     was_uncertain,
 )
 from idempotency.ledger.reading import find, stalled, youngest
-from idempotency.ledger.reaping import drop_messages, drop_tombstones, purge_bodies, rewrap
+from idempotency.ledger.reaping import drop_messages, drop_tombstones, note_reaping, purge_bodies, rewrap
 
 __all__ = [
     "DuplicateRunning",
@@ -41,6 +41,7 @@ __all__ = [
     "forget_stalled",
     "hold",
     "mark_point",
+    "note_reaping",
     "note_subject",
     "purge_bodies",
     "record",

@@ -1,4 +1,4 @@
-"""System checks of the ledger's database: its constraint and its log."""
+"""System checks of the ledger's database: its constraint, its log and its last reaping."""
 
 from typing import Any
 
@@ -7,8 +7,9 @@ from django.core.checks import Warning as Advice
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from idempotency.conf import parsed
+from idempotency.ledger import queries
 from idempotency.ledger.claiming import UNIQUE
-from idempotency.models import LedgerEntry
+from idempotency.models import LedgerEntry, LedgerEpoch
 
 # values that keep statements and their parameters out of PostgreSQL's log; None or empty: not loaded
 QUIET: dict[str, tuple[str | None, ...]] = {
@@ -20,6 +21,7 @@ QUIET: dict[str, tuple[str | None, ...]] = {
     "log_transaction_sample_rate": ("0",),
     "auto_explain.log_min_duration": ("-1", "", None),
 }
+OVERDUE_SECONDS = 90_000.0  # without reaping: a day, and an hour for a daily run that begins late
 
 
 @register(Tags.database)
@@ -73,5 +75,35 @@ def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
             hint="Keys, stored answers and payers stand in them. Set in postgresql.conf, or as superuser by ALTER "
             "ROLE … SET: log_min_error_statement = panic, log_error_verbosity = terse; leave the others off.",
             id="idempotency.W002",
+        )
+    ]
+
+
+@register(Tags.database)
+def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that something reaps: warn after a day without it, once there is something to remove."""
+    connection, settings = connections[DEFAULT_DB_ALIAS], parsed()
+    if DEFAULT_DB_ALIAS not in (databases or ()) or connection.vendor != "postgresql":
+        return []
+    if settings is None or not settings.enabled:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'reaped_at'",
+            [LedgerEpoch._meta.db_table],
+        )
+        if not cursor.fetchone()[0]:
+            return []  # not migrated yet: `migrate` runs this check too
+        cursor.execute(queries.OVERDUE, [OVERDUE_SECONDS, settings.body_seconds, settings.tombstone_seconds])
+        overdue = cursor.fetchone()
+    if overdue is None:
+        return []
+    return [
+        Advice(
+            f"Nothing has reaped the ledger for {overdue[0] / 3600:.0f} hours: it still stores answers or "
+            "messages that are past their time.",
+            hint="Run `manage.py idempotency reap` now, and then once an hour from any scheduler: see "
+            "docs/how-to/reap-from-a-scheduler.md.",
+            id="idempotency.W004",
         )
     ]

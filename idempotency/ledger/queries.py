@@ -226,6 +226,26 @@ DELETE FROM idempotency_consumedmessage WHERE id IN (
 )
 """
 
+# the row is missing where `flush` has emptied its table
+NOTE_REAPING = """
+INSERT INTO idempotency_ledgerepoch (id, value) VALUES (1, %s)
+ON CONFLICT (id) DO UPDATE SET reaped_at = statement_timestamp()
+"""
+
+# seconds since the last reaping, if there are more than so many and something is due
+OVERDUE = """
+SELECT extract(epoch FROM statement_timestamp() - reaped_at)::float8 FROM idempotency_ledgerepoch
+WHERE reaped_at < statement_timestamp() - %s * interval '1 second' AND (
+    EXISTS (
+        SELECT FROM idempotency_ledgerentry WHERE response_body IS NOT NULL AND state = 'finished'
+          AND finished_at < statement_timestamp() - %s * interval '1 second'
+    ) OR EXISTS (
+        SELECT FROM idempotency_consumedmessage
+        WHERE consumed_at < statement_timestamp() - %s * interval '1 second'
+    )
+)
+"""
+
 READ_EPOCH = "SELECT value FROM idempotency_ledgerepoch WHERE id = 1"
 
 # random, no counter: the successor of a restored epoch may have been used before

@@ -5,6 +5,7 @@ goes on where a killed one ended.
 """
 
 from collections import Counter
+from uuid import uuid4
 
 from django.db import connection
 
@@ -29,6 +30,11 @@ def drop_tombstones(*, limit: int) -> int:
 def drop_messages(*, limit: int) -> int:
     """Forget up to `limit` consumed messages older than `TOMBSTONE_SECONDS`; return the count."""
     return _execute(queries.DROP_MESSAGES, [config().tombstone_seconds, limit])
+
+
+def note_reaping() -> None:
+    """Record that a reaping has ended now."""
+    _execute(queries.NOTE_REAPING, [uuid4().hex])
 
 
 def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:
@@ -63,7 +69,7 @@ def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:
     return count, after_id, lost
 
 
-def _execute(statement: str, values: list[float]) -> int:
+def _execute(statement: str, values: list[float] | list[str]) -> int:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return int(cursor.rowcount)

@@ -19,7 +19,7 @@ def reap(
     batches_max: int = BATCHES_MAX,
     on_progress: Callable[[str, int], object] = lambda *_: None,
 ) -> dict[str, int]:
-    """Remove everything that is due, at most `batches_max` batches of each kind.
+    """Remove everything that is due, at most `batches_max` batches of each kind, and record that this was done.
 
     Args:
         batch: rows a transaction.
@@ -43,4 +43,5 @@ def reap(
             if count < batch:
                 break
         metrics.reaped.labels(what).inc(removed[what])
+    ledger.note_reaping()
     return removed

@@ -54,7 +54,7 @@ resumed = _counter("idempotency_resumed", "Stalled entries that the completer ra
 
 
 class LedgerCollector:
-    """Gauges of unfinished entries, by one SQL statement over their small index.
+    """Gauges of unfinished entries and of the last reaping, by two SQL statements over a small index and a row.
 
     Register it once a process: ``prometheus_client.REGISTRY.register(LedgerCollector())``.
     """
@@ -65,10 +65,13 @@ class LedgerCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the gauges. None while the database is away, so that the counters still come through."""
-        from idempotency.observability.statistics import open_entries  # noqa: PLC0415  models are not ready when this is imported
+        from idempotency.observability.statistics import (  # noqa: PLC0415  models are not ready when this is imported
+            open_entries,
+            seconds_since_reaping,
+        )
 
         try:
-            found = list(open_entries())
+            found, reaped = open_entries(), seconds_since_reaping()
         except DatabaseError as error:
             log.warning("The ledger's gauges are left out of the metrics: %s", error)
             return
@@ -83,3 +86,7 @@ class LedgerCollector:
             age.add_metric([state.name], state.oldest_seconds)
         yield count
         yield age
+        if reaped is not None:
+            yield GaugeMetricFamily(
+                "idempotency_reaping_age_seconds", "Age of the last reaping, in seconds.", value=reaped
+            )

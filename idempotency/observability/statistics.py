@@ -22,6 +22,7 @@ SELECT CASE WHEN state = 'uncertain' THEN 'uncertain'
        count(*), extract(epoch FROM statement_timestamp() - min(created_at))::float8
 FROM idempotency_ledgerentry WHERE state <> 'finished' GROUP BY name
 """
+_REAPED = "SELECT extract(epoch FROM statement_timestamp() - reaped_at)::float8 FROM idempotency_ledgerepoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,14 @@ def open_entries() -> list[OpenEntries]:
         cursor.execute(_OPEN)
         found = {row[0]: OpenEntries(*row) for row in cursor.fetchall()}
     return [found.get(name, OpenEntries(name, 0, 0.0)) for name in ("uncertain", "stalled", "running")]
+
+
+def seconds_since_reaping() -> float | None:
+    """Return the age of the last reaping, or of a ledger that was never reaped; None right after a `flush`."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REAPED)
+        row = cursor.fetchone()
+    return row[0] if row else None
 
 
 def executed_by_hour() -> ByHour:

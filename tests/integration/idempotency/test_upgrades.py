@@ -87,6 +87,14 @@ def test_its_rows_stay_as_they_are(former: BaseDatabaseWrapper) -> None:
     assert [len(found) for found in before] == [8, 7, 1, 1]
 
 
+def test_it_counts_as_reaped_when_it_is_upgraded(former: BaseDatabaseWrapper) -> None:
+    """So that nobody is warned who reaped the hour before."""
+    migrate()
+    with former.cursor() as cursor:
+        cursor.execute("SELECT now() - reaped_at < '1 hour', now() - since > '1 day' FROM idempotency_ledgerepoch")
+        assert cursor.fetchall() == [(True, True)]
+
+
 def test_its_schema_is_that_of_a_new_database() -> None:
     found = []
     for database in (fresh_database, database_of_before):
@@ -191,7 +199,11 @@ def migrate(*target: str) -> None:
 
 
 def rows(wrapper: BaseDatabaseWrapper) -> list[list[dict[str, Any]]]:
-    return [list(model._default_manager.using(wrapper.alias).order_by("pk").values()) for model in MODELS]
+    former = {model: [field.name for field in model._meta.fields if field.name != "reaped_at"] for model in MODELS}
+    return [
+        list(model._default_manager.using(wrapper.alias).order_by("pk").values(*names))
+        for model, names in former.items()
+    ]
 
 
 def schema(wrapper: BaseDatabaseWrapper) -> list[str]:
