@@ -14,9 +14,7 @@ from django.db import connection
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from idempotency.maintenance.completer import complete_stalled
-from idempotency.maintenance.reaper import reap
-from idempotency.maintenance.resolving import resolve_known
+from idempotency.maintenance import complete_stalled, reap, resolve_known
 from shop import sales as flashsale
 from shop.orders import checkout, lifecycle
 

@@ -1,5 +1,11 @@
 """Work on the ledger between requests: remove, complete, resolve, abandon.
 
 Never in a request's way: bounded batches, callable any number of times at once. Commands, timers and the admin
-come in.
+come in; `complete_stalled`, `reap` and `resolve_known` are public.
 """
+
+from idempotency.maintenance.completer import complete_stalled
+from idempotency.maintenance.reaper import reap
+from idempotency.maintenance.resolving import resolve_known
+
+__all__ = ["complete_stalled", "reap", "resolve_known"]

@@ -1,0 +1,236 @@
+"""Reaping and completing from any scheduler: several processes at once, what the page shows, and a warning without."""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from io import StringIO
+from types import ModuleType
+from typing import Any
+
+import procrastinate
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from django.core.management import call_command
+from django.db import connection
+from django.db.models import F
+from django.db.models.functions import Now
+from django.test import override_settings
+from procrastinate.testing import InMemoryConnector
+from prometheus_client import CollectorRegistry, generate_latest
+
+from idempotency import ledger
+from idempotency.ledger.checks import OVERDUE_SECONDS, check_reaping
+from idempotency.maintenance import complete_stalled, reap
+from idempotency.models import ConsumedMessage, LedgerEntry, LedgerEpoch
+from idempotency.observability.metrics import LedgerCollector
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.functions.work import ROOT, Starts
+from tests.integration.idempotency.urls import STEPS
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+PAGE = ROOT / "docs" / "how-to" / "reap-from-a-scheduler.md"
+MAINTENANCE = "__import__('idempotency.maintenance').maintenance"
+STEPS_HERE = "__import__('tests.integration.idempotency.urls', fromlist=['STEPS']).STEPS.update(calls=[])"
+PROCESSES = 3
+DAY = timedelta(days=1)
+
+
+class Killed(BaseException):
+    """As good as SIGKILL: nothing of ours runs after it."""
+
+
+@pytest.fixture
+def stalled(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Six calls whose processes died half-way."""
+    STEPS.update(killed=Killed, calls=[], die_at="charged")
+    monkeypatch.setattr(ledger, "drop_lease", lambda run: None)
+    for number in range(6):
+        with pytest.raises(Killed):
+            caller.post("/steps", key=f"k{number}", body={"amount": 5})
+    LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
+    yield 6
+    STEPS.clear()
+
+
+def in_processes(child_of: Starts, call: str) -> list[Any]:
+    """What each of several processes returns that begin at once."""
+    children = [child_of(call) for _ in range(PROCESSES)]
+    for child in children:
+        assert child.line() == "ready"
+    for child in children:
+        child.go()
+    return [child.result() for child in children]
+
+
+def never_reaped_since(age: timedelta) -> None:
+    """The ledger was made so long ago."""
+    ledger.renew_epoch()  # the tests before have emptied its table
+    LedgerEpoch.objects.update(reaped_at=Now() - age)
+
+
+def answered_before(caller: Caller, age: timedelta) -> None:
+    caller.post()
+    LedgerEntry.objects.update(created_at=F("created_at") - age, finished_at=F("finished_at") - age)
+
+
+def warnings() -> list[CheckMessage]:
+    return [message for message in run_checks(databases=["default"]) if message.id == "idempotency.W004"]
+
+
+def test_several_processes_reap_each_row_once(caller: Caller, child_of: Starts) -> None:
+    for number in range(12):
+        caller.post(key=f"k{number}")
+    LedgerEntry.objects.update(finished_at=F("finished_at") - DAY)
+    counts = in_processes(child_of, f"{MAINTENANCE}.reap(batch=1)")
+    last = reap()  # what one of them held while the others passed
+    assert sum(count["bodies"] for count in [*counts, last]) == 12
+    assert not LedgerEntry.objects.filter(response_body__isnull=False).exists()
+
+
+def test_several_processes_complete_each_call_once(
+    stalled: int, effects: Callable[[], int], child_of: Starts
+) -> None:
+    assert effects() == stalled  # the first step of each
+    results = in_processes(child_of, f"{STEPS_HERE} or {MAINTENANCE}.complete_stalled()")
+    totals = sum(map(Counter, results), Counter[str]())
+    assert totals["finished"] == stalled
+    assert totals.keys() <= {"finished", "taken"}
+    assert effects() == 2 * stalled
+    assert complete_stalled() == {}
+
+
+class TestTheWarning:
+    def test_a_project_of_today_is_not_warned(self, caller: Caller) -> None:
+        never_reaped_since(timedelta(hours=23))
+        answered_before(caller, 2 * DAY)
+        assert warnings() == []
+
+    def test_nor_one_that_has_nothing_to_remove(self, caller: Caller) -> None:
+        never_reaped_since(30 * DAY)
+        caller.post()
+        ConsumedMessage.objects.create(consumer="c", message_id="new")
+        assert warnings() == []
+
+    def test_after_a_day_it_names_the_command_and_the_command_ends_it(self, caller: Caller) -> None:
+        never_reaped_since(timedelta(seconds=OVERDUE_SECONDS + 3600))
+        answered_before(caller, 2 * DAY)
+        (message,) = warnings()
+        assert message.msg.startswith("Nothing has reaped the ledger for 26 hours: it still stores answers")
+        assert "Run `manage.py idempotency reap` now" in str(message.hint)
+        assert not message.is_serious()
+        call_command("idempotency", "reap", stdout=StringIO())
+        assert warnings() == []
+
+    def test_messages_are_looked_at_too(self) -> None:
+        never_reaped_since(2 * DAY)
+        ConsumedMessage.objects.create(consumer="c", message_id="old", consumed_at=Now() - 91 * DAY)
+        assert len(warnings()) == 1
+
+    def test_it_comes_back_when_the_scheduler_ends(self, caller: Caller) -> None:
+        ledger.renew_epoch()
+        reap()
+        LedgerEpoch.objects.update(reaped_at=F("reaped_at") - 2 * DAY)
+        answered_before(caller, 2 * DAY)
+        assert len(warnings()) == 1
+
+    def test_a_pass_that_fails_counts_as_none(self, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+        never_reaped_since(2 * DAY)
+        answered_before(caller, 2 * DAY)
+        monkeypatch.setattr(ledger, "drop_messages", lambda limit: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            reap()
+        assert LedgerEpoch.objects.filter(reaped_at__gt=Now() - DAY).count() == 0
+
+    def test_before_the_migration_it_says_nothing(self) -> None:
+        """`migrate` runs the checks of the new version on the tables of the one before."""
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE idempotency_ledgerepoch RENAME COLUMN reaped_at TO later")
+            try:
+                assert check_reaping(None, databases=["default"]) == []
+            finally:
+                cursor.execute("ALTER TABLE idempotency_ledgerepoch RENAME COLUMN later TO reaped_at")
+
+    def test_it_asks_no_database_that_the_check_does_not_name(self) -> None:
+        never_reaped_since(2 * DAY)
+        ConsumedMessage.objects.create(consumer="c", message_id="old", consumed_at=Now() - 91 * DAY)
+        assert check_reaping(None, databases=None) == []
+        with override_settings(IDEMPOTENCY={"ENABLED": False}):
+            assert check_reaping(None, databases=["default"]) == []
+
+
+class TestTheMetric:
+    def age(self) -> float | None:
+        registry = CollectorRegistry()
+        registry.register(LedgerCollector())
+        found = re.search(r"^idempotency_reaping_age_seconds (\S+)$", generate_latest(registry).decode(), re.M)
+        return float(found[1]) if found else None
+
+    def test_it_is_the_age_of_the_last_reaping(self) -> None:
+        never_reaped_since(2 * DAY)
+        before = self.age()
+        assert before is not None
+        assert before >= 2 * DAY.total_seconds()
+        reap()
+        after = self.age()
+        assert after is not None
+        assert after < DAY.total_seconds()
+
+    def test_an_emptied_database_has_none_until_it_is_reaped(self) -> None:
+        LedgerEpoch.objects.all().delete()
+        assert self.age() is None
+        reap()
+        assert self.age() is not None
+
+    def test_reaping_leaves_the_epoch_as_it_is(self) -> None:
+        value = ledger.renew_epoch()
+        reap()
+        assert LedgerEpoch.objects.get().value == value
+
+
+class TestThePage:
+    @pytest.fixture
+    def run(self, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+        """Run the example that has this line; return its task. Libraries that are not installed are stand-ins."""
+        answered_before(caller, 2 * DAY)
+        examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+        assert len(examples) == 2
+        for name, word in (("celery", "shared_task"), ("django.tasks", "task")):
+            library: Any = ModuleType(name)
+            setattr(library, word, lambda function: function)
+            monkeypatch.setitem(sys.modules, name, library)
+
+        def named(line: str, *replaced: tuple[str, str]) -> Any:
+            (example,) = (each for each in examples if line in each)
+            for before, after in replaced:
+                example = example.replace(before, after)
+            names: dict[str, Any] = {}
+            exec(compile(example, str(PAGE), "exec"), names)
+            return names["reap_ledger"]
+
+        return named
+
+    def test_celery(self, run: Callable[..., Any]) -> None:
+        assert run("from celery")()["bodies"] == 1
+
+    def test_tasks_of_django(self, run: Callable[..., Any]) -> None:
+        assert run("from celery", ("celery", "django.tasks"), ("shared_task", "task"))()["bodies"] == 1
+
+    def test_procrastinate(self, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        app = procrastinate.App(connector=InMemoryConnector())
+        monkeypatch.setattr("procrastinate.contrib.django.app", app)
+        task = run("from procrastinate")
+        (periodic,) = app.periodic_registry.periodic_tasks.values()
+        assert (periodic.task, periodic.cron) == (task, "17 * * * *")
+        assert task(timestamp=0)["bodies"] == 1
+
+    def test_cron(self, caller: Caller) -> None:
+        lines = re.findall(r"manage\.py (idempotency .*)$", PAGE.read_text(), re.MULTILINE)
+        assert len(lines) == 2
+        answered_before(caller, 2 * DAY)
+        printed = StringIO()
+        for line in lines:
+            call_command(*line.split(), stdout=printed)
+        assert printed.getvalue() == "1 bodies, 0 tombstones, 0 messages removed\nnothing is stalled\n"
