@@ -1,6 +1,5 @@
 """Fixtures that every test may lean on: a clean marker store, and the real servers' addresses."""
 
-import math
 import os
 import shutil
 import signal
@@ -48,21 +47,14 @@ def hanging(server: redis.Redis) -> Iterator[None]:
         os.kill(process, signal.SIGCONT)
 
 
-class _Read(dict[str, tuple[float, str]]):
-    """An epoch that was read for good."""
-
-    def get(self, base: str, default: Any = None) -> Any:
-        return math.inf, f"{base}:of-the-tests"
-
-
 @pytest.fixture(autouse=True)
-def _fresh_marker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _fresh_marker() -> None:
     """No marker of an earlier test stands in Redis, the breaker is closed.
 
     Nor is the ledger's epoch read in the middle of a test that counts statements (`idempotency.ledger.epoch`).
     """
     fastpath.breaker.succeeded()
-    monkeypatch.setattr(epoch, "_read", _Read())
+    epoch.use_local_epoch("of-the-tests")
     client = redis.Redis.from_url(os.environ["REDIS_URL"], socket_timeout=30)
     client.flushdb()
     client.close()

@@ -6,6 +6,8 @@ more. A schema with a ledger of its own has an epoch of its own.
 
 A process reads the epoch again every `EPOCH_SECONDS`, not at every request, and may believe old names that long.
 Without an answer of the database it believes nothing: the read raises.
+
+A test suite uses epochs that only its process knows (`idempotency.testing`), without a query.
 """
 
 import time
@@ -20,6 +22,8 @@ EPOCH_SECONDS = 10.0
 
 # by prefix: when it was read, by the monotonic clock, and the prefix with it
 _read: dict[str, tuple[float, str]] = {}
+
+_local: list[str] = []  # at most one epoch, in place of the database's
 
 
 def redis_prefix() -> str:
@@ -40,11 +44,23 @@ def renew_epoch() -> str:
     value = uuid4().hex
     with connection.cursor() as cursor:
         cursor.execute(queries.RENEW_EPOCH, [value])
+    if _local:
+        use_local_epoch(value)
     _read.pop(prefix(), None)
     return value
 
 
+def use_local_epoch(value: str | None) -> str | None:
+    """Use an epoch that only this process knows, None: the database's; return the local one of before."""
+    former = _local[0] if _local else None
+    _local[:] = [] if value is None else [value]
+    _read.clear()
+    return former
+
+
 def _current() -> str:
+    if _local:
+        return _local[0]
     with connection.cursor() as cursor:
         cursor.execute(queries.READ_EPOCH)
         row = cursor.fetchone()

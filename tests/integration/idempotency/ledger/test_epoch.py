@@ -22,9 +22,9 @@ Effects = Callable[[], int]
 
 
 @pytest.fixture(autouse=True)
-def _as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_it_is() -> None:
     """Read from the database, as by a process that has just started."""
-    monkeypatch.setattr(epoch, "_read", {})
+    epoch.use_local_epoch(None)
 
 
 def restore() -> None:
