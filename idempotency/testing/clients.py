@@ -1,0 +1,54 @@
+"""Test clients whose unsafe requests carry a key."""
+
+from typing import Any
+from uuid import uuid4
+
+from django.test import Client
+
+from idempotency.conf import config
+from idempotency.views import SAFE_METHODS
+
+
+class KeyedRequests:
+    """Mixin for a test client, sync or async: ``class KeyedAPIClient(KeyedRequests, APIClient)``.
+
+        client.post("/orders/", {"sku": "mug"})  # a fresh key
+        client.post("/orders/", {"sku": "mug"}, key="k1")
+        client.post("/orders/", {"sku": "mug"}, key=None)  # no key
+        client.again()
+
+    Attributes:
+        last_key: key of the last unsafe request; None if it had none.
+    """
+
+    last_key: str | None = None
+    _last: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+    def generic(self, method: str, *args: Any, key: str | None = "", headers: Any = None, **options: Any) -> Any:
+        """Send a request, as Django's clients do for every method.
+
+        Args:
+            key: of an unsafe request; empty: that of `headers`, else a fresh one; None: none.
+        """
+        if method not in SAFE_METHODS:
+            headers, name = dict(headers or {}), config().header
+            self.last_key = headers.get(name, uuid4().hex) if key == "" else key
+            if self.last_key is not None:
+                headers[name] = self.last_key
+            self._last = (method, *args), {"headers": headers, **options}
+        return super().generic(method, *args, headers=headers, **options)  # type: ignore[misc]
+
+    def again(self) -> Any:
+        """Send the last unsafe request once more: the same bytes under the same key.
+
+        Raises:
+            RuntimeError: there was none.
+        """
+        if self._last is None:
+            raise RuntimeError("There is nothing to send again: this client has sent no unsafe request.")
+        args, options = self._last
+        return self.generic(*args, key=self.last_key, **options)
+
+
+class KeyedClient(KeyedRequests, Client):
+    """Django's test client, whose unsafe requests carry a fresh key each; see `KeyedRequests`."""

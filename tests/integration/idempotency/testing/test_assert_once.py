@@ -1,0 +1,201 @@
+"""`assert_once` passes on right views behind each door, and says of each wrong one what happened and what to change."""
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.db import transaction
+from django.http import HttpRequest
+from django.test import Client, RequestFactory, override_settings
+from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
+
+from idempotency import ledger
+from idempotency.models import LedgerEntry
+from idempotency.testing import KeyedClient, assert_once
+from tests.integration.idempotency.testing import views
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.integration.idempotency.testing.views"),
+]
+
+Effects = Callable[[], int]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    views.ANSWERS.clear()
+    assert not [thread for thread in threading.enumerate() if thread.name == "dead-after-commit"]
+
+
+@pytest.fixture
+def request_of(user: User) -> HttpRequest:
+    request = RequestFactory().post("/orders", {"sku": "mug"})
+    request.user = user
+    return request
+
+
+class TestRightViews:
+    @pytest.mark.parametrize("view", [views.plain, views.asynchronous, views.phased, views.two])
+    def test_a_view_of_django(self, view: Any, request_of: HttpRequest, effects: Effects) -> None:
+        assert_once(view, request_of, effects=effects)
+        # a call of four trials each
+        assert effects() == 4 * (2 if view is views.two else 1)
+        assert LedgerEntry.objects.count() == 4
+
+    def test_a_view_of_rest_framework(self, user: User, effects: Effects) -> None:
+        request = APIRequestFactory().post("/rest", {"sku": "mug"}, format="json")
+        force_authenticate(request, user)
+        assert_once(views.of_rest_framework, request, effects=effects)
+        assert effects() == 4
+
+    def test_an_address_with_all_that_is_before_its_view(self, user: User, effects: Effects) -> None:
+        client = KeyedClient()
+        client.force_login(user)
+        assert_once("/orders", {"sku": "mug"}, client=client, effects=effects)
+        scopes = set(LedgerEntry.objects.values_list("scope", flat=True))
+        assert scopes == {f"user:{user.pk} POST orders"}
+
+    def test_an_address_by_the_client_of_rest_framework(self, user: User, effects: Effects) -> None:
+        client = APIClient()
+        client.force_authenticate(user)
+        assert_once("/rest", {"sku": "mug"}, client=client, format="json", effects=effects)
+        assert effects() == 4
+
+    def test_an_operation_of_ninja_for_a_guest(self, effects: Effects) -> None:
+        assert_once("/ninja/orders", {"sku": "mug"}, content_type="application/json", effects=effects)
+        assert effects() == 4
+
+    def test_a_view_that_a_setting_keys(self, effects: Effects) -> None:
+        with override_settings(IDEMPOTENCY={"KEYED": ["/by-setting"]}):
+            assert_once("/by-setting", {}, effects=effects)
+        assert effects() == 4
+
+    def test_a_view_with_a_header_of_its_own(self, request_of: HttpRequest, effects: Effects) -> None:
+        assert_once(views.of_its_own_header, request_of, header="X-Order", effects=effects)
+        assert effects() == 4
+
+    def test_without_redis_too(self, request_of: HttpRequest, effects: Effects) -> None:
+        with override_settings(IDEMPOTENCY={"REDIS": None}):
+            assert_once(views.plain, request_of, effects=effects)
+        assert effects() == 4
+
+    def test_copies_that_wait(self, request_of: HttpRequest, effects: Effects) -> None:
+        with override_settings(IDEMPOTENCY={"WAIT_SECONDS": 5}):
+            assert_once(views.plain, request_of, effects=effects, copies=3)
+        assert effects() == 4
+
+    def test_a_view_that_takes_each_request_once(self, user: User, effects: Effects) -> None:
+        baskets = count()
+
+        def basket() -> HttpRequest:
+            request = RequestFactory().post("/baskets", {"basket": next(baskets)})
+            request.user = user
+            return request
+
+        assert_once(views.once_a_basket, basket, effects=effects)
+        assert effects() == 4
+
+    def test_the_caches_of_the_project_are_left_as_they_were(
+        self, request_of: HttpRequest, effects: Effects
+    ) -> None:
+        cache.set("of the project", 1)
+        assert_once(views.plain, request_of, effects=effects)
+        assert cache.get("of the project") == 1
+
+
+class TestWrongViews:
+    @pytest.mark.parametrize(
+        ("view", "sentence"),
+        [
+            (
+                views.not_keyed,
+                "2 effects of 2 copies with one key, one after the other: the ledger has no row of the key, so the "
+                "view is not keyed, or by something that forgets. Put @idempotent on it, or name its path in "
+                "IDEMPOTENCY['KEYED'].",
+            ),
+            (
+                views.remembered_by_the_cache,
+                "2 effects of a call and its retry, between which Redis lost everything: the ledger has no row of "
+                "the key, so the view is not keyed, or by something that forgets.",
+            ),
+            (
+                views.looks_before_it_makes,
+                "8 effects of 8 parallel copies with one key: the ledger has no row of the key",
+            ),
+            (
+                views.around,
+                "2 effects of 2 copies with one key, one after the other: the ledger answered the retry, so an "
+                "effect is outside of what is keyed: in a decorator, a middleware or around the keyed part. Move "
+                "it into the keyed view.",
+            ),
+            (
+                views.after,
+                "0 effects of a call whose process died after the commit, and of its retry: the ledger has the "
+                "answer, but an effect comes after the commit and is lost with the process.",
+            ),
+            (views.refuses_the_second, "The retry was answered 400, and the first call 201."),
+        ],
+    )
+    def test_it_says_what_happened(
+        self, view: Any, sentence: str, request_of: HttpRequest, effects: Effects
+    ) -> None:
+        with pytest.raises(AssertionError) as failed:
+            assert_once(view, request_of, effects=effects, copies=views.COPIES)
+        assert str(failed.value).startswith(sentence)
+
+    def test_at_an_address_too(self, effects: Effects) -> None:
+        with pytest.raises(
+            AssertionError, match=r"2 effects of 2 copies .* a middleware or around the keyed part"
+        ):
+            assert_once("/around", {}, client=Client(), effects=effects)
+
+
+class TestWrongUse:
+    def test_a_request_that_is_refused(self, user: User, effects: Effects) -> None:
+        request = RequestFactory().post("/orders", {"sku": "other"})
+        request.user = user
+        with pytest.raises(
+            AssertionError,
+            match=r"was answered 404 \(no such thing\) and had 0 effects\. Give assert_once a request",
+        ):
+            assert_once(views.plain, request, effects=effects)
+
+    def test_inside_the_transaction_of_a_test_case(self, request_of: HttpRequest, effects: Effects) -> None:
+        with transaction.atomic(), pytest.raises(RuntimeError, match=r"Use TransactionTestCase, or @pytest.mark"):
+            assert_once(views.plain, request_of, effects=effects)
+        assert effects() == 0
+
+    def test_where_nothing_is_keyed(self, request_of: HttpRequest, effects: Effects) -> None:
+        with (
+            override_settings(IDEMPOTENCY={"ENABLED": False}),
+            pytest.raises(RuntimeError, match=r"'ENABLED'\] is False"),
+        ):
+            assert_once(views.plain, request_of, effects=effects)
+
+    def test_something_else_than_a_request(self, effects: Effects) -> None:
+        with pytest.raises(TypeError, match=r"or an address and data, and not {'sku': 'mug'}\."):
+            assert_once(views.plain, {"sku": "mug"}, effects=effects)
+
+    def test_a_copy_that_raises(self, request_of: HttpRequest, effects: Effects) -> None:
+        calls = count()
+
+        @views.views.idempotent
+        def view(request: HttpRequest) -> Any:
+            if threading.current_thread().name.startswith("ThreadPool") and next(calls) == 0:
+                raise ZeroDivisionError("the handler broke")
+            return views.made()
+
+        with pytest.raises(AssertionError, match="A parallel copy raised ZeroDivisionError: the handler broke"):
+            assert_once(view, request_of, effects=effects)
+
+
+def test_what_was_remembered_is_so_again_afterwards(request_of: HttpRequest, effects: Effects) -> None:
+    before = ledger.redis_prefix()
+    assert_once(views.plain, request_of, effects=effects)
+    assert ledger.redis_prefix() == before

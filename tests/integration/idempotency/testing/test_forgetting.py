@@ -1,0 +1,173 @@
+"""Between two tests of a project nothing is remembered, and its clients send keys."""
+
+import subprocess
+import sys
+import unittest
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.db import connection, connections
+from django.http import HttpResponse
+from django.test import AsyncClient, override_settings
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from idempotency import ledger
+from idempotency.ledger import epoch
+from idempotency.redis.fastpath import breaker
+from idempotency.testing import KeyedClient, KeyedRequests, forget, forgetting
+from idempotency.testing.fixtures import _nothing_remembered, keyed_client  # noqa: F401  as a plugin brings them
+from tests.integration.idempotency.testing import suites
+
+pytestmark = pytest.mark.urls("tests.integration.idempotency.testing.views")
+
+
+def outcome(case: type[unittest.TestCase]) -> tuple[int, list[str]]:
+    """How many of a project's tests ran, and the last line of each that failed."""
+    found = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(found)
+    return found.testsRun, [text.strip().splitlines()[-1] for _, text in [*found.failures, *found.errors]]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("case", [suites.Atomic, suites.Committed, suites.Served])
+def test_each_test_of_a_case_is_the_first(case: type[unittest.TestCase]) -> None:
+    assert outcome(case) == (2, [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_the_mixin_it_is_not() -> None:
+    assert outcome(suites.Plain) == (2, ["AssertionError: a test before is remembered"])
+
+
+class TestOneAfterTheOther:
+    """By the fixture, which no test here names; the rows are rolled back."""
+
+    @pytest.mark.django_db
+    @pytest.mark.parametrize("turn", [1, 2])
+    def test_each_is_the_first(self, keyed_client: KeyedClient, turn: int) -> None:  # noqa: F811
+        keyed_client.force_login(User.objects.create(pk=suites.USER))
+        assert "Idempotent-Replayed" not in keyed_client.post("/orders", {"sku": "mug"}, key=suites.KEY)
+        assert keyed_client.again()["Idempotent-Replayed"] == "true"
+
+    def test_it_asks_no_database(self) -> None:
+        """This test may use none."""
+        before = ledger.redis_prefix()
+        forget()
+        assert ledger.redis_prefix() != before
+
+
+@pytest.mark.django_db
+def test_forgetting_costs_a_test_no_query() -> None:
+    with CaptureQueriesContext(connection) as captured:
+        forget()
+        ledger.redis_prefix()
+    assert len(captured) == 0
+
+
+@pytest.mark.django_db
+def test_afterwards_the_database_is_asked_again() -> None:
+    epoch.use_local_epoch(None)
+    value = ledger.renew_epoch()
+    with forgetting.nothing_remembered():
+        assert not ledger.redis_prefix().endswith(value)
+    assert ledger.redis_prefix().endswith(value)
+
+
+@pytest.mark.django_db
+def test_forget_redis_counts_in_a_test_too() -> None:
+    value = ledger.renew_epoch()
+    assert ledger.redis_prefix().endswith(value)
+
+
+def test_a_redis_that_was_away_is_tried_again() -> None:
+    breaker.failed(open_seconds=60)
+    forget()
+    assert breaker.is_closed
+
+
+class KeyedAPIClient(KeyedRequests, APIClient):
+    """As the page says."""
+
+
+@pytest.mark.django_db
+class TestKeyedClients:
+    @pytest.fixture(params=[KeyedClient, KeyedAPIClient])
+    def client(self, request: pytest.FixtureRequest) -> Any:
+        client = request.param()
+        client.force_login(User.objects.create(username="ann"))
+        return client
+
+    def order(self, client: Any, **options: Any) -> HttpResponse:
+        answer: HttpResponse = client.post(
+            "/orders", "sku=mug", content_type="application/x-www-form-urlencoded", **options
+        )
+        return answer
+
+    def test_each_request_is_a_call_of_its_own(self, client: Any) -> None:
+        keys = set()
+        for _ in range(2):
+            assert "Idempotent-Replayed" not in self.order(client)
+            keys.add(client.last_key)
+        assert len(keys) == 2
+
+    def test_a_key_is_given_or_left_out(self, client: Any) -> None:
+        assert self.order(client, key="k1").status_code == 201
+        assert self.order(client, key="k1")["Idempotent-Replayed"] == "true"
+        assert self.order(client, key=None).status_code == 400
+        assert client.again().status_code == 400
+
+    def test_again_sends_the_same_bytes_under_the_same_key(self, client: Any) -> None:
+        first = self.order(client)
+        client.get("/orders")
+        for _ in range(2):
+            assert client.again().content == first.content
+
+    def test_other_headers_stay(self, client: Any) -> None:
+        answer = self.order(client, headers={"X-Other": "1"})
+        sent = answer.wsgi_request.headers  # type: ignore[attr-defined]
+        assert (sent["X-Other"], sent["Idempotency-Key"]) == ("1", client.last_key)
+        assert client.again().wsgi_request.headers["X-Other"] == "1"
+
+    def test_a_safe_request_has_no_key(self, client: Any) -> None:
+        assert "Idempotency-Key" not in client.get("/orders", key="k1").wsgi_request.headers
+        assert client.last_key is None
+        with pytest.raises(RuntimeError, match="has sent no unsafe request"):
+            client.again()
+
+    def test_the_header_is_that_of_the_settings(self, client: Any) -> None:
+        with override_settings(IDEMPOTENCY={"HEADER": "X-Once"}):
+            assert self.order(client).status_code == 201
+
+
+class KeyedAsyncClient(KeyedRequests, AsyncClient):
+    """The mixin's other client."""
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_async_client_too() -> None:
+    client = KeyedAsyncClient()
+    first = await client.post("/orders", {"sku": "mug"})
+    again = await client.again()
+    assert (again.content, again["Idempotent-Replayed"]) == (first.content, "true")
+    await sync_to_async(connections.close_all)()
+
+
+def test_a_conftest_may_name_the_fixtures_before_django_is_set_up() -> None:
+    code = "import idempotency.testing.fixtures, sys; sys.exit('django.test' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_mixin_works_without_pytest() -> None:
+    code = """
+import sys
+sys.modules["pytest"] = None
+import django
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["idempotency"], DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}})
+django.setup()
+from idempotency.testing import IdempotencyTestMixin, KeyedClient, KeyedRequests, assert_once, forget
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

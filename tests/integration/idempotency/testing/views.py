@@ -1,0 +1,164 @@
+"""Views for `assert_once`: right ones behind each door, and wrong ones as projects write them."""
+
+import threading
+import uuid
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.core.cache import cache
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI, Schema
+from rest_framework.decorators import api_view
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency import drf, ninja, views
+from idempotency.modes import PHASED
+from tests.integration.idempotency.urls import effect
+
+COPIES = 8
+GATE = threading.Barrier(COPIES, timeout=30)
+ANSWERS: dict[str, int] = {}
+
+
+def made(request: Any = None) -> HttpResponse:
+    return HttpResponse(effect("made").pk, status=201)
+
+
+def key_of(request: HttpRequest) -> str:
+    return request.headers["Idempotency-Key"]
+
+
+# right ones
+
+
+@csrf_exempt
+@views.idempotent
+def plain(request: HttpRequest) -> HttpResponse:
+    return made() if request.POST.get("sku") == "mug" else HttpResponse("no such thing", status=404)
+
+
+@views.idempotent
+async def asynchronous(request: HttpRequest) -> HttpResponse:
+    return HttpResponse((await Group.objects.acreate(name=f"made {uuid.uuid4()}")).pk, status=201)
+
+
+@api_view(["POST"])
+@drf.idempotent
+def of_rest_framework(request: Request) -> Response:
+    return Response({"id": effect(request.data["sku"]).pk, "by": str(request.user)}, status=201)
+
+
+class ClassOfRestFramework(APIView):
+    @drf.idempotent
+    def post(self, request: Request) -> Response:
+        return Response({"id": effect(request.data["sku"]).pk}, status=201)
+
+
+class Order(Schema):
+    sku: str
+
+
+api = NinjaAPI(urls_namespace="trials")
+
+
+@api.post("/orders")
+@ninja.idempotent
+def of_ninja(request: HttpRequest, order: Order) -> Any:
+    return {"id": effect(order.sku).pk}
+
+
+@views.idempotent(header="X-Order")
+def of_its_own_header(request: HttpRequest) -> HttpResponse:
+    return made()
+
+
+@csrf_exempt
+def by_setting(request: HttpRequest) -> HttpResponse:
+    return made()
+
+
+@views.idempotent(mode=PHASED)
+def phased(request: HttpRequest) -> HttpResponse:
+    with transaction.atomic():
+        return made()
+
+
+@views.idempotent
+def two(request: HttpRequest) -> HttpResponse:
+    made()
+    return made()
+
+
+@views.idempotent
+def once_a_basket(request: HttpRequest) -> HttpResponse:
+    basket, is_new = Group.objects.get_or_create(name=f"basket {request.POST['basket']}")
+    return HttpResponse(basket.pk, status=201 if is_new else 409)
+
+
+# wrong ones
+
+
+def not_keyed(request: HttpRequest) -> HttpResponse:
+    return made()
+
+
+def remembered_by_the_cache(request: HttpRequest) -> HttpResponse:
+    """Claims in Redis and stores the answer there, and nowhere else."""
+    name = f"order:{key_of(request)}"
+    if not cache.add(name, "running"):
+        found = cache.get(name)
+        return HttpResponse(found, status=409 if found == "running" else 201)
+    with transaction.atomic():
+        answer = made()
+    cache.set(name, answer.content.decode())
+    return answer
+
+
+def looks_before_it_makes(request: HttpRequest) -> HttpResponse:
+    """Two that look at once both find nothing."""
+    if key_of(request) in ANSWERS:
+        return HttpResponse(ANSWERS[key_of(request)], status=201)
+    if threading.current_thread().name.startswith("ThreadPool"):
+        GATE.wait()  # so that they do
+    answer = made()
+    ANSWERS[key_of(request)] = int(answer.content)
+    return answer
+
+
+@views.idempotent
+def inner(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(status=201)
+
+
+def around(request: HttpRequest) -> HttpResponse:
+    effect("before it")
+    response: HttpResponse = inner(request)
+    return response
+
+
+def after(request: HttpRequest) -> HttpResponse:
+    response: HttpResponse = inner(request)
+    if response.status_code == 201 and "Idempotent-Replayed" not in response:
+        effect("after it")
+    return response
+
+
+def refuses_the_second(request: HttpRequest) -> HttpResponse:
+    """Happens once, by a unique constraint; the caller of the lost answer hears that it failed."""
+    _, is_new = Group.objects.get_or_create(name=key_of(request))
+    return HttpResponse(status=201 if is_new else 400)
+
+
+urlpatterns = [
+    path("orders", plain),
+    path("orders/", plain),
+    path("by-setting", by_setting),
+    path("rest", ClassOfRestFramework.as_view()),
+    path("ninja/", api.urls),
+    path("around", csrf_exempt(around)),
+]
