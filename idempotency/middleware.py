@@ -17,6 +17,7 @@ from django.http.response import HttpResponseBase
 from idempotency.conf import MARKED, UNSAFE, config
 from idempotency.errors import problem_response
 from idempotency.protocol.policy import Policy
+from idempotency.protocol.problem_pages import as_page, wants_page
 from idempotency.protocol.problems import problem_of
 from idempotency.views import SAFE_METHODS, View, is_marked, keyed_class, keyed_function
 
@@ -67,10 +68,24 @@ class IdempotencyMiddleware:
             return _Raised(error)
         return response
 
-    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer with a problem document; 503 with Retry-After for a database that is away."""
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
+        """Answer with a problem document, or its page; 503 with Retry-After for a database that is away."""
         problem = problem_of(exception)
-        return None if problem is None else problem_response(problem, request)
+        if problem is None:
+            return None
+        response = problem_response(problem, request)
+        is_page = wants_page(request, response) and _is_plain(request)
+        return as_page(request, response) if is_page else response
+
+
+def _is_plain(request: HttpRequest) -> bool:
+    """Check if the view is neither REST framework's nor Ninja's."""
+    view = request.resolver_match.func if request.resolver_match else None
+    return not hasattr(view, "cls") and not _is_of_ninja(view)
+
+
+def _is_of_ninja(view: Any) -> bool:
+    return getattr(view, "__module__", "").startswith("ninja.")
 
 
 class _Raised(HttpResponse):
@@ -119,7 +134,7 @@ def keyed_form(view: View) -> View | None:
 
 
 def _keyed_alone(view: Any) -> View | None:
-    if getattr(view, "__module__", "").startswith("ninja."):
+    if _is_of_ninja(view):
         from idempotency.ninja import refuse_unkeyed  # noqa: PLC0415  only where Ninja is installed
 
         refuse_unkeyed(view)

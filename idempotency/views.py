@@ -23,6 +23,7 @@ from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.execute import AsyncHandler, Handler, Rewind, execute, execute_async
 from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong_use
 from idempotency.protocol.policy import Options, Policy
+from idempotency.protocol.problem_pages import as_page, wants_page
 from idempotency.protocol.problems import problem_of
 from idempotency.request.rereading import rewind
 
@@ -142,7 +143,8 @@ def _keyed_sync(view: View, policy: Policy) -> View:
                 return refusal_of_django(request, error, policy)
             return response
 
-        return answer(request, policy, handler, rewind=lambda: rewind(request))
+        response = answer(request, policy, handler, rewind=lambda: rewind(request))
+        return as_page(request, response) if _shows_page(request, policy, response) else response
 
     return wrapper
 
@@ -166,9 +168,16 @@ def _keyed_async(view: View, policy: Policy) -> View:
                 return await sync_to_async(refusal_of_django)(request, error, policy)
             return response
 
-        return await answer_async(request, policy, handler, rewind=lambda: rewind(request))
+        response = await answer_async(request, policy, handler, rewind=lambda: rewind(request))
+        if _shows_page(request, policy, response):
+            return await sync_to_async(as_page)(request, response)
+        return response
 
     return wrapper
+
+
+def _shows_page(request: HttpRequest, policy: Policy, response: HttpResponseBase) -> bool:
+    return policy.on_problem is None and wants_page(request, response)
 
 
 def answer(

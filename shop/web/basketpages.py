@@ -58,7 +58,7 @@ def _refused(request: HttpRequest, problem: Problem, **kwargs: Any) -> HttpRespo
 
 @posted_only(back_to="product")
 @draws_refusals(_refused)
-@idempotent()
+@idempotent(on_problem=problems.document)
 def add(request: HttpRequest, *, sku: str) -> HttpResponse:
     """Add the product to the basket and show it."""
     form = BuyForm(request.POST)
@@ -72,7 +72,7 @@ def add(request: HttpRequest, *, sku: str) -> HttpResponse:
 
 @posted_only(back_to="basket")
 @draws_refusals(_refused)
-@idempotent()
+@idempotent(on_problem=problems.document)
 def change(request: HttpRequest) -> HttpResponse:
     """Set the quantities; 0 removes a product."""
     form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
@@ -84,7 +84,7 @@ def change(request: HttpRequest) -> HttpResponse:
 
 @posted_only(back_to="basket", named=False)
 @draws_refusals(_refused)
-@idempotent()
+@idempotent(on_problem=problems.document)
 def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
     """Remove a product."""
     basket.put(request.session, quantities={sku: 0})
@@ -94,7 +94,7 @@ def remove(request: HttpRequest, *, sku: str) -> HttpResponse:
 @members_only(back_to="basket")
 @posted_only(back_to="basket")
 @draws_refusals(_refused)
-@idempotent()
+@idempotent(on_problem=problems.document)
 def order(request: HttpRequest, *, call: KeyedCall) -> HttpResponse:
     """Place an order of the page's quantities; its units leave the basket with the commit.
 

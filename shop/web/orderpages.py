@@ -179,7 +179,7 @@ def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> Ht
 @members_only(back_to="order")
 @posted_only(back_to="order")
 @draws_refusals(_refund_refused, accepted=_refund_noted)
-@idempotent(mode=refunding)
+@idempotent(mode=refunding, on_problem=problems.document)
 def refund(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponseBase:
     """Refund as the API's call does for the payer; its answer is stored."""
     found = _view(request, order_id)

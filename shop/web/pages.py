@@ -104,7 +104,7 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
 @members_only(back_to="product")
 @posted_only(back_to="product")
 @draws_refusals(_not_bought)
-@idempotent(mode=ATOMIC)
+@idempotent(mode=ATOMIC, on_problem=problems.document)
 def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
     """Place an order of this product and go to it."""
     form = BuyForm(request.POST)

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from idempotency.errors import Problem
+from idempotency.errors import Problem, problem_response
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,11 @@ STALE = {
 def words_for(code: str) -> Words:
     """Return a page's words for the refusal `code`."""
     return _WORDS.get(code, _OTHER)
+
+
+def document(request: HttpRequest, problem: Problem) -> HttpResponse:
+    """Answer with the document that `draws_refusals` draws a page of, where the library would show its own."""
+    return problem_response(problem, request)
 
 
 def problem_in(answer: HttpResponseBase) -> Problem | None:

@@ -84,7 +84,7 @@ def _refused(request: HttpRequest, problem: Problem, *, sku: str) -> HttpRespons
 @members_only(back_to="flash-sale")
 @posted_only(back_to="flash-sale")
 @draws_refusals(_refused)
-@idempotent()
+@idempotent(on_problem=problems.document)
 def buy(request: HttpRequest, *, sku: str, call: KeyedCall) -> HttpResponse:
     """Place an order of one unit and go to it."""
     placed = flashsale.buy(sku=sku, user_id=caller_id(request))

@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from rest_framework.test import APIClient
 
 from tests.integration.idempotency import urls
+from tests.integration.idempotency.forms import ALONE, TEMPLATE, use_templates
 from tests.integration.idempotency.functions.work import Child
 
 
@@ -25,6 +26,19 @@ def _djangos_sessions(settings: Any) -> None:
     shops = {"shop.platform.sessions.GuestsMiddleware", "shop.web.rates.FormRateMiddleware"}
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name not in shops]
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
+
+
+@pytest.fixture
+def plain_project(settings: Any) -> None:
+    """Middleware of a project with pages, and the templates of `forms`."""
+    settings.MIDDLEWARE = [
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.locale.LocaleMiddleware",
+        "django.middleware.csrf.CsrfViewMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "idempotency.middleware.IdempotencyMiddleware",
+    ]
+    use_templates(settings, {"order.html": TEMPLATE, "alone.html": ALONE})
 
 
 @pytest.fixture

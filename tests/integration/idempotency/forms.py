@@ -1,0 +1,128 @@
+"""Pages with forms, for browsers: the view and the template are those of docs/how-to/key-a-form.md."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import Group
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from idempotency import idempotent
+from idempotency.errors import Problem, ResultExpired
+from tests.integration.idempotency.urls import PLAN, effect
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "key-a-form.md"
+VIEW, TEMPLATE = re.findall(r"^```\w+\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+ALONE = TEMPLATE.replace(" intent=basket", "")
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+
+def use_templates(settings: Any, templates: dict[str, str]) -> None:
+    loaders = [
+        ("django.template.loaders.locmem.Loader", templates),
+        "django.template.loaders.app_directories.Loader",
+    ]
+    engine = {**settings.TEMPLATES[0], "APP_DIRS": False}
+    settings.TEMPLATES = [{**engine, "OPTIONS": {**engine["OPTIONS"], "loaders": loaders}}]
+
+
+def shows(answer: Any, status: int, code: str, sentence: str) -> None:
+    page = answer.content.decode()
+    assert (answer.status_code, answer["Content-Type"]) == (status, "text/html; charset=utf-8")
+    assert f"<h1>{sentence}</h1>" in page
+    assert f"{status} {code}" in page
+
+
+def order(note: str) -> str:
+    """Order as the test planned it, and return the order's address."""
+    if hook := PLAN.get("during"):
+        hook()
+    made = effect("order")
+    if PLAN.get("sold out"):
+        raise Problem(409, "out_of_stock", "Nothing is left of it.", title="Sold out")
+    return f"/orders/{made.pk}"
+
+
+def basket_or_404(model: type[Group], **which: Any) -> Group:
+    """Find the page's basket: a group that orders."""
+    basket = get_object_or_404(model, **which)
+    basket.order = order  # type: ignore[attr-defined]
+    return basket
+
+
+class OrderForm(forms.Form):
+    note = forms.CharField(max_length=5, required=False)
+
+
+_names: dict[str, Any] = {
+    "__name__": __name__,
+    "Basket": Group,
+    "OrderForm": OrderForm,
+    "get_object_or_404": basket_or_404,
+    "redirect": redirect,
+    "render": render,
+}
+exec(compile(VIEW, str(PAGE), "exec"), _names)
+
+
+@idempotent
+def alone(request: HttpRequest) -> HttpResponse:
+    form = OrderForm(request.POST or None)
+    return redirect(order(**form.cleaned_data)) if form.is_valid() else render(request, "alone.html")
+
+
+@idempotent
+async def asynchronous(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("done")
+
+
+@idempotent(on_problem=lambda request, problem: HttpResponse(f"own page: {problem.code}", status=problem.status))
+def own_page(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("done")
+
+
+def raising(request: HttpRequest) -> HttpResponse:
+    raise PLAN["raise"]
+
+
+@idempotent
+def purged(request: HttpRequest) -> HttpResponse:
+    raise ResultExpired("/orders/7")
+
+
+@idempotent
+def odd(request: HttpRequest) -> HttpResponseBase:
+    """A problem of the view's own making."""
+    written = PLAN["written"]
+    kind = StreamingHttpResponse if written == "stream" else HttpResponse
+    headers = {"Content-Encoding": "gzip"} if written == "gzip" else {}
+    return kind([written.encode()], status=400, headers=headers, content_type="application/problem+json")
+
+
+class OfRest(APIView):
+    authentication_classes = ()
+    permission_classes = ()
+
+    def get(self, request: Request) -> Response:
+        raise OperationalError("away")
+
+
+urlpatterns = [
+    path("baskets/<int:pk>", _names["place_order"]),
+    path("alone", alone),
+    path("async", asynchronous),
+    path("own", own_page),
+    path("raising", raising),
+    path("purged", purged),
+    path("odd", odd),
+    path("rest", OfRest.as_view()),
+]

@@ -1,0 +1,159 @@
+"""Problems of plain views: a page for a browser, the document for a program."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.staticfiles import finders
+from django.db import OperationalError
+from django.http import HttpResponse
+from django.test import AsyncClient, Client
+from django.utils.translation import override
+
+from idempotency.errors import InProgress, Problem
+from idempotency.protocol import problem_pages
+from tests.integration.idempotency.forms import BROWSER, shows, use_templates
+from tests.integration.idempotency.urls import PLAN
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.integration.idempotency.forms"),
+    pytest.mark.usefixtures("plain_project"),
+]
+
+KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"
+
+
+def unkeyed(client: Client, address: str = "/own", **headers: str) -> HttpResponse:
+    return client.post(address, headers=headers)  # type: ignore[return-value]
+
+
+def test_a_form_without_its_token_is_a_page_that_leads_back(client: Client) -> None:
+    answer = unkeyed(client, "/async", Accept=BROWSER, Referer="http://testserver/baskets/7")
+    shows(answer, 400, "idempotency_key_missing", "This page is out of date")
+    page = answer.content.decode()
+    assert '<a href="http://testserver/baskets/7">Back to the form</a>' in page
+    assert not re.search(r"<script|<style| style=| on\w+=", page)  # a strict Content-Security-Policy
+    assert finders.find(re.search(r'href="/static/([^"]+)"', page)[1]) is not None  # type: ignore[index]
+    assert {"Accept", "Accept-Language"} <= set(answer["Vary"].split(", "))
+
+
+def test_a_page_leads_to_no_other_site(client: Client) -> None:
+    page = unkeyed(client, "/async", Accept=BROWSER, Referer="https://elsewhere.example/").content.decode()
+    assert "elsewhere" not in page
+
+
+def test_a_page_leads_to_no_fresh_form_while_the_first_may_still_count(client: Client) -> None:
+    PLAN["raise"] = InProgress()
+    answer = client.get("/raising", headers={"Accept": BROWSER, "Referer": "http://testserver/alone"})
+    shows(answer, 409, "idempotency_in_progress", "We are still working on it")
+    assert answer["Retry-After"] == "1"
+    assert "<a" not in answer.content.decode()
+
+
+def test_what_was_done_and_purged_is_a_page_that_leads_to_it(client: Client) -> None:
+    answer = client.post("/purged", headers={"Accept": BROWSER, "Idempotency-Key": KEY})
+    shows(answer, 410, "idempotency_result_expired", "Already done")
+    assert answer["Location"] == "/orders/7"
+    assert '<a href="/orders/7">See the result</a>' in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        None,
+        "",
+        "*/*",
+        "application/json",
+        "application/problem+json, text/html;q=0.9",
+        "text/html;q=0.5, */*;q=0.6",
+        "text/html;q=0, */*",
+        "image/png",
+    ],
+)
+def test_a_program_gets_the_document(client: Client, accept: str | None) -> None:
+    answer = unkeyed(client, "/async", **({} if accept is None else {"Accept": accept}))
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    assert answer.json()["code"] == "idempotency_key_missing"  # type: ignore[attr-defined]
+    assert "Accept" not in answer.get("Vary", "").split(", ")
+    assert answer.content == unkeyed(client, "/async").content
+
+
+@pytest.mark.parametrize("accept", [BROWSER, "text/html", "text/*", "application/json;q=0.1, text/html"])
+def test_a_browser_gets_the_page(client: Client, accept: str) -> None:
+    shows(unkeyed(client, "/async", Accept=accept), 400, "idempotency_key_missing", "This page is out of date")
+
+
+def test_the_page_is_chinese_for_a_chinese_reader(client: Client) -> None:
+    answer = unkeyed(client, "/async", **{"Accept": BROWSER, "Accept-Language": "zh-CN,zh;q=0.9"})
+    shows(answer, 400, "idempotency_key_missing", "页面已失效")
+    assert '<html lang="zh-hans">' in answer.content.decode()
+
+
+def test_every_sentence_has_its_translation() -> None:
+    words = [text for each in problem_pages._WORDS.values() for text in (each.title, each.text)]
+    with override("en"):
+        english = [str(text) for text in words]
+    with override("zh-hans"):
+        chinese = [str(text) for text in words]
+    assert not set(english) & set(chinese)
+
+
+def test_a_project_draws_the_page_itself(client: Client, settings: Any) -> None:
+    use_templates(settings, {"idempotency/problem.html": "Ours: {{ title }} {{ problem.code }} {{ user }}"})
+    answer = unkeyed(client, "/async", Accept=BROWSER)
+    assert answer.content.decode() == "Ours: This page is out of date idempotency_key_missing AnonymousUser"
+
+
+@pytest.mark.parametrize("written", ["not JSON", "[]", "stream", "gzip"])
+def test_what_is_no_document_stays_as_the_view_wrote_it(client: Client, written: str) -> None:
+    PLAN["written"] = written
+    answer = client.post("/odd", headers={"Accept": BROWSER, "Idempotency-Key": KEY})
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    assert b"".join(answer) == written.encode()
+
+
+def test_a_project_without_templates_answers_with_the_document(client: Client, settings: Any) -> None:
+    settings.TEMPLATES = []
+    assert unkeyed(client, "/async", Accept=BROWSER)["Content-Type"] == "application/problem+json"
+
+
+def test_a_views_own_page_goes_first(client: Client) -> None:
+    assert unkeyed(client, Accept=BROWSER).content == b"own page: idempotency_key_missing"
+
+
+async def test_under_asgi_too(transactional_db: None) -> None:
+    answer = await AsyncClient().post("/async", headers={"Accept": BROWSER})
+    shows(answer, 400, "idempotency_key_missing", "This page is out of date")
+
+
+@pytest.mark.parametrize("error", [Problem(409, "refused", "No.", title="Refused"), OperationalError("away")])
+def test_what_any_view_raises_is_a_page(client: Client, error: Exception) -> None:
+    PLAN["raise"] = error
+    answer = client.get("/raising", headers={"Accept": BROWSER})
+    if isinstance(error, Problem):
+        shows(answer, 409, "refused", "Refused")
+    else:
+        shows(answer, 503, "service_unavailable", "We&#x27;ll be right back")
+        assert answer["Retry-After"] == "1"
+    assert client.get("/raising").json()["status"] == answer.status_code
+
+
+def test_a_page_of_an_outage_asks_nothing_of_the_database(
+    client: Client, user: User, settings: Any, django_assert_num_queries: Any
+) -> None:
+    use_templates(settings, {"idempotency/problem.html": "{{ title }} {{ user.username }}"})
+    client.force_login(user)
+    PLAN["raise"] = OperationalError("away")
+    with django_assert_num_queries(0):
+        answer = client.get("/raising", headers={"Accept": BROWSER})
+    assert answer.content.decode().startswith("We&#x27;ll")
+
+
+def test_views_of_rest_framework_answer_as_ever(client: Client, settings: Any) -> None:
+    answer = client.get("/rest", headers={"Accept": BROWSER})
+    assert (answer.status_code, answer["Content-Type"]) == (503, "application/problem+json")
+    settings.REST_FRAMEWORK = {"EXCEPTION_HANDLER": "rest_framework.views.exception_handler"}
+    answer = client.get("/rest", headers={"Accept": BROWSER})
+    assert (answer.status_code, answer["Content-Type"]) == (503, "application/problem+json")
