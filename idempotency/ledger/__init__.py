@@ -6,7 +6,7 @@ maintenance and the admin come in by the names below; `redis` asks for the epoch
 
 from idempotency.ledger.claiming import await_duplicate, hold, record, record_if_new
 from idempotency.ledger.epoch import redis_prefix, renew_epoch
-from idempotency.ledger.identity import DuplicateRunning, Found, Identity, Run
+from idempotency.ledger.identity import DuplicateRunning, Found, Identity, Run, Try
 from idempotency.ledger.leasing import (
     claim_phased,
     close_by_hand,
@@ -21,7 +21,7 @@ from idempotency.ledger.leasing import (
     take_over,
     was_uncertain,
 )
-from idempotency.ledger.reading import find, stalled, youngest
+from idempotency.ledger.reading import find, stalled, tries, youngest
 from idempotency.ledger.reaping import drop_messages, drop_tombstones, note_reaping, purge_bodies, rewrap
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Found",
     "Identity",
     "Run",
+    "Try",
     "await_duplicate",
     "claim_phased",
     "close_by_hand",
@@ -53,6 +54,7 @@ __all__ = [
     "stalled",
     "suspend",
     "take_over",
+    "tries",
     "was_uncertain",
     "youngest",
 ]

@@ -40,6 +40,19 @@ class Run:
     fence: int
 
 
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Entry among those of one intent.
+
+    Attributes:
+        is_open: it was answered, and the intent is not done: another try may follow.
+    """
+
+    key: str
+    fingerprint: bytes
+    is_open: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """Committed entry as the request path needs it.

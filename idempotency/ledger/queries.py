@@ -17,6 +17,12 @@ SELECT key, extract(epoch FROM statement_timestamp() - finished_at)::float8
 FROM idempotency_ledgerentry WHERE scope = %s AND key BETWEEN %s AND %s ORDER BY key DESC LIMIT 1
 """
 
+# the last entries of a range of keys, from the end
+TRIES = """
+SELECT key, fingerprint, response_status, response_headers::text
+FROM idempotency_ledgerentry WHERE scope = %s AND key BETWEEN %s AND %s ORDER BY key DESC LIMIT %s
+"""
+
 # unfinished phased entries without a process that are due for another try, oldest first
 STALLED = """
 SELECT id, scope, key, fence, state, fingerprint, subject, handler, recovery_point, recovery_data::text,

@@ -8,8 +8,8 @@ from django.db import connection
 
 from idempotency.conf import config
 from idempotency.ledger import queries
-from idempotency.ledger.identity import Found
-from idempotency.response.answers import StoredResponse
+from idempotency.ledger.identity import Found, Try
+from idempotency.response.answers import StoredResponse, leaves_open
 
 
 def find(*, scope: str, key: str) -> Found | None:
@@ -26,6 +26,16 @@ def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] |
         cursor.execute(queries.YOUNGEST, [scope, first, last])
         row: tuple[str, float | None] | None = cursor.fetchone()
     return row
+
+
+def tries(*, scope: str, first: str, last: str, limit: int) -> list[Try]:
+    """List the last entries of the keys between `first` and `last`, at most `limit`, from the end."""
+    with connection.cursor() as cursor:
+        cursor.execute(queries.TRIES, [scope, first, last, limit])
+        return [
+            Try(key, bytes(fingerprint), leaves_open(status, json.loads(headers)))
+            for key, fingerprint, status, headers in cursor.fetchall()
+        ]
 
 
 def stalled(

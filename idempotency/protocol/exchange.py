@@ -53,6 +53,7 @@ class Exchange(ABC):
     is_handling = False
     on_replay: Callable[[HttpResponseBase], HttpResponseBase | None] | None = None
     _is_stored = True
+    _is_open = False
     _lifetime: float | None = None
 
     def __init__(
@@ -142,9 +143,13 @@ class Exchange(ABC):
         """Leave the key free; see `KeyedCall`."""
         self._is_stored = False
 
+    def offer_again(self, keys_of_intent: str) -> None:
+        """Note that the answer shows an intent's form again: if it is this call's, the intent is not done."""
+        self._is_open = self._is_open or self._identity.key.startswith(keys_of_intent)
+
     def _forget_wishes(self) -> None:
         """Drop what a run that was undone said of its answer."""
-        self._is_stored, self._lifetime = True, self._usual_lifetime
+        self._is_stored, self._is_open, self._lifetime = True, False, self._usual_lifetime
 
     @contextmanager
     def handling(self) -> Iterator[None]:
@@ -197,6 +202,7 @@ class Exchange(ABC):
             max_bytes=self._config.max_response_bytes,
             redact=self._redact,
             lifetime_seconds=self._lifetime,
+            is_open=self._is_open,
         )
 
     def _sealed(self, answer: StoredResponse) -> StoredResponse:

@@ -9,7 +9,7 @@ repeat across the removal of that one may count again.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from django.http import HttpRequest
@@ -22,6 +22,8 @@ from idempotency.request.principal import anonymous_like, caller_of, is_anonymou
 
 GENERATION_DIGITS = 10
 
+Key = str | Callable[[bytes], str]
+
 
 def identify(
     request: HttpRequest,
@@ -30,7 +32,7 @@ def identify(
     header: str = "Idempotency-Key",
     principal: Callable[[Any], str] | None = None,
     needs_key: Callable[[Any], str],
-) -> tuple[str, str | None] | None:
+) -> tuple[str, Key | None] | None:
     """Return (scope, key), by the Idempotency-Token (header or form field), else the header with the key.
 
     Args:
@@ -40,7 +42,7 @@ def identify(
         needs_key: `Policy._needs_key`, asked for a call without a key.
 
     Returns:
-        None: it runs unkeyed. A key of None: the content is its key.
+        None: it runs unkeyed. A key of None: the content is its key. A function: so is the key by the content.
 
     Raises:
         Problem: key missing, invalid or weak; token unknown; an anonymous caller is turned away.
@@ -64,7 +66,7 @@ def identify(
     return _by_token(taken)
 
 
-def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str, header: str) -> tuple[str, str]:
+def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str, header: str) -> tuple[str, Key]:
     key = keys.parse_key(given, header=header)
     # a token counts once by whichever header it comes
     taken = tokens.issued_here(key, principal=principal) if keys.may_be_token(key) else None
@@ -75,7 +77,9 @@ def _by_header(request: HttpRequest, given: str, *, caller: Any, principal: str,
     return _scope_of(request, caller=caller, principal=principal, key=key), key
 
 
-def _by_token(taken: tokens.Taken) -> tuple[str, str]:
+def _by_token(taken: tokens.Taken) -> tuple[str, Key]:
+    if taken.refused is not None:
+        return taken.scope, partial(tokens.key_of_try, taken)
     if taken.expired and ledger.find(scope=taken.scope, key=taken.key) is None:
         raise token_unknown()
     return taken.scope, taken.key

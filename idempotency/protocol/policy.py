@@ -132,6 +132,8 @@ class Policy:
         content = fingerprint.canonical(request, ignore=config().ignore if self.ignore is None else self.ignore)
         if key is None:
             key = key_in_window(scope, content, seconds=self.window or 0)
+        elif callable(key):
+            key = key(content)
         phases = self.mode if isinstance(self.mode, Phases) else None
         return _STRATEGIES[_plain(self.mode)](
             scope=scope,

@@ -3,21 +3,32 @@
 A token is signed, names its holder and expires; it is stored nowhere before its use. Its use is the ledger's claim
 on it, so the unique constraint that makes a key count once makes a token count once, with Redis there or not. The
 scope of a token is its holder alone: used for a second, different call it is a reused key.
+
+The tokens of an intent have one effect together, from however many open pages. Its keys are tries, numbered from
+0; the next one begins when the last was refused, or answered by the form once more. A token says how many were so
+before its page was made: a copy of a later one gets its answer again, and any other call is the next try.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
+from typing import Any
 
 from django.core import signing
-from django.utils.crypto import salted_hmac
 
+from idempotency import ledger
 from idempotency.conf import config
 from idempotency.errors import Problem, token_unknown
-from idempotency.ledger import find
 from idempotency.names import schema
-from idempotency.request.keys import token_scope_of
-from idempotency.request.principal import anonymous_like, is_anonymous
+from idempotency.request import fingerprint
+from idempotency.request.keys import digest_of, token_scope_of
+from idempotency.request.principal import anonymous_like, is_anonymous, principal_of
+
+_OF_INTENT = re.compile(r"(i[0-9a-f]{64}n)([0-9]{1,10})")
+_DIGITS = 10  # of a try's number: of one width, their order is the same in every collation
+TRIES_MAX = 100  # refused since the page was made, of which a copy gets its answer again
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +44,41 @@ class Taken:
     """Genuine token that a request carries.
 
     Attributes:
-        key, scope: of its ledger entry; the scope is that of the holder it was issued to.
+        key, scope: of its ledger entry; the scope is that of the holder it was issued to. For an intent, `key` is
+            what the keys of its tries begin with.
         expired: its time is over.
+        refused: for an intent, the number of tries that were refused before it was issued; else None.
     """
 
     key: str
     scope: str
     expired: bool
+    refused: int | None = None
 
 
 def issue(principal: str, *, intent: str = "") -> Token:
-    """Issue a token to `principal` (see `principal_of`); asks neither database nor Redis.
+    """Issue a token to `principal` (see `principal_of`); asks the ledger for that of an intent, else nothing.
 
     Args:
         principal: who may use it.
-        intent: the purpose that its tokens share, where they count once together (several open pages of one form);
+        intent: the purpose that its tokens share, which count once together (several open pages of one form);
             empty: it counts alone, as each token of an anonymous caller does.
     """
-    signer = _signer(principal)
-    word = _word_of(f"{principal} {intent}") if intent and not is_anonymous(principal) else token_urlsafe(16)
-    return Token(signer.sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
+    word = token_urlsafe(16)
+    if intent and not is_anonymous(principal):
+        begin = _keys_of(principal, intent)
+        tries = _tries(token_scope_of(principal=principal), begin, limit=1) if config().enabled else []
+        word = f"{begin}{_next(tries)}"
+    return Token(_signer(principal).sign(word), datetime.now(UTC) + timedelta(seconds=config().token_seconds))
 
 
-def is_used(token: Token, *, principal: str) -> bool:
-    """Check if it has counted, or another token of its intent: one query."""
-    taken = read(token.token, principal=principal)
-    return find(scope=taken.scope, key=taken.key) is not None
+def issue_for_page(request: Any, *, intent: str = "") -> str:
+    """Issue the token of a form on the page that `request` gets: the answer to a try may show its form again."""
+    principal = principal_of(request)
+    call = getattr(request, "idempotency", None)
+    if intent and call is not None:
+        call.offer_again(_keys_of(principal, intent))
+    return issue(principal, intent=intent).token
 
 
 def read(token: str, *, principal: str) -> Taken:
@@ -73,9 +93,9 @@ def read(token: str, *, principal: str) -> Taken:
     for holder in (principal, anonymous_like(principal)):
         signer, scope = _signer(holder), token_scope_of(principal=holder)
         try:
-            return Taken(signer.unsign(token, max_age=config().token_seconds), scope, expired=False)
+            return _taken(signer.unsign(token, max_age=config().token_seconds), scope, expired=False)
         except signing.SignatureExpired:
-            return Taken(signer.unsign(token), scope, expired=True)
+            return _taken(signer.unsign(token), scope, expired=True)
         except signing.BadSignature:
             continue
     raise token_unknown()
@@ -89,8 +109,47 @@ def issued_here(key: str, *, principal: str) -> Taken | None:
         return None
 
 
-def _word_of(what: str) -> str:
-    return salted_hmac("idempotency.intent", what, algorithm="sha256").hexdigest()
+def key_of_try(taken: Taken, content: bytes) -> str:
+    """Return the key of a call by the token of an intent: one query.
+
+    Args:
+        content: the request, see `fingerprint.canonical`.
+
+    Raises:
+        Problem: `token_unknown`, for an expired token whose call would be a new try.
+    """
+    tries = _tries(taken.scope, taken.key, seen=taken.refused or 0, limit=TRIES_MAX)
+    copied = (number for number, each in tries if fingerprint.matches(each.fingerprint, content))
+    number = next(copied, _next(tries, seen=taken.refused or 0))
+    if taken.expired and number not in dict(tries):
+        raise token_unknown()
+    return f"{taken.key}{number:0{_DIGITS}}"
+
+
+def _taken(word: str, scope: str, *, expired: bool) -> Taken:
+    of_intent = _OF_INTENT.fullmatch(word)
+    if of_intent is None:
+        return Taken(word, scope, expired)
+    return Taken(of_intent[1], scope, expired, refused=int(of_intent[2]))
+
+
+def _keys_of(principal: str, intent: str) -> str:
+    """Return what the keys of an intent's tries begin with. Unkeyed: the same after a rotation of `SECRET_KEY`."""
+    return f"i{digest_of(scope=principal, key=intent)}n"
+
+
+def _tries(scope: str, begin: str, *, seen: int = 0, limit: int) -> list[tuple[int, ledger.Try]]:
+    first, last = f"{begin}{seen:0{_DIGITS}}", begin + "9" * _DIGITS
+    found = ledger.tries(scope=scope, first=first, last=last, limit=limit)
+    return [(int(each.key.removeprefix(begin)), each) for each in found]
+
+
+def _next(tries: Sequence[tuple[int, ledger.Try]], *, seen: int = 0) -> int:
+    """Number the try that is not refused: the last one, which is the first of `tries`, or the one after it."""
+    if not tries:
+        return seen
+    number, last = tries[0]
+    return number + 1 if last.is_open else number
 
 
 def _signer(principal: str) -> signing.TimestampSigner:

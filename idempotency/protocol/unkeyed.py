@@ -63,6 +63,9 @@ class UnkeyedExchange(Exchange):
         """Return the refusal; there is nothing to undo yet."""
         return self.finish(response)
 
+    def offer_again(self, keys_of_intent: str) -> None:
+        """Do nothing: no key is spent."""
+
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None
         if atomic is None:

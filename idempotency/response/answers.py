@@ -1,6 +1,7 @@
 """Stored part of an answer, and its replay."""
 
 import gzip
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,7 +17,9 @@ REPLAYED_HEADER = "Idempotent-Replayed"
 # cookies, caching, encoding and connection headers belong to the one response they were made for
 STORED_HEADERS = ("Content-Type", "Location", "ETag")
 
-LIFETIME = ":lifetime"  # no header's name, so it meets none; in seconds
+# no names of headers, so they meet none
+LIFETIME = ":lifetime"  # in seconds
+OPEN = ":open"  # the answer shows the form of its intent again
 
 # answers that say "no" about the named thing itself; a retry would get the same
 _REFUSALS = frozenset({402, 404, 409, 410, 412, 422})
@@ -37,13 +40,18 @@ def verdict_on(status: int) -> Verdict:
     return Verdict.REFUSAL if status in _REFUSALS else Verdict.NOT_STORED
 
 
+def leaves_open(status: int | None, headers: Mapping[str, str]) -> bool:
+    """Check if an intent may be tried again after this answer: a refusal, or its form once more."""
+    return status is not None and (OPEN in headers or verdict_on(status) is Verdict.REFUSAL)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
     """Stored part of an answer.
 
     Attributes:
         status: HTTP status, 200..499.
-        headers: of `STORED_HEADERS`, those that it had; and `LIFETIME`, where it has one of its own.
+        headers: of `STORED_HEADERS`, those that it had; `LIFETIME`, where it has one of its own; `OPEN`.
         body: its bytes; None where they were too large to store or have been purged.
         body_key_id: key under which `body` is encrypted (`idempotency.response.encryption`); empty: it is not.
     """
@@ -61,6 +69,7 @@ class StoredResponse:
         max_bytes: int,
         redact: tuple[str, ...] = (),
         lifetime_seconds: float | None = None,
+        is_open: bool = False,
     ) -> "StoredResponse":
         """Take from a rendered `response` what may be replayed, without the members named in `redact`.
 
@@ -73,6 +82,8 @@ class StoredResponse:
             body = redacted(body, content_type=headers.get("Content-Type", ""), names=redact)
         if lifetime_seconds is not None:
             headers[LIFETIME] = f"{lifetime_seconds:g}"
+        if is_open:
+            headers[OPEN] = "1"
         if body is not None and (len(body) > max_bytes or lifetime_seconds == 0):
             body = None
         return cls(status=response.status_code, headers=headers, body=body)
@@ -87,9 +98,8 @@ class StoredResponse:
         response = HttpResponse(self.body or b"", status=self.status)
         del response.headers["Content-Type"]
         for name, value in self.headers.items():
-            if name == LIFETIME:
-                continue
-            response.headers[name] = value
+            if name not in (LIFETIME, OPEN):
+                response.headers[name] = value
         response.headers[REPLAYED_HEADER] = "true"
         response.headers["Cache-Control"] = "no-store"
         patch_vary_headers(response, ("Authorization",))

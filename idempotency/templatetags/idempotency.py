@@ -3,18 +3,40 @@
 from typing import Any
 
 from django import template
+from django.db.models import Model
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.protocol import tokens
-from idempotency.request.principal import principal_of
 
 register = template.Library()
 
+ALONE = object()
+
 
 @register.simple_tag(takes_context=True)
-def idempotency_token(context: template.Context) -> SafeString:
-    """Issue a one-time token for the visitor; needs `request` in the context."""
-    request: Any = context["request"]
-    token = tokens.issue(principal_of(request)).token
+def idempotency_token(context: template.Context, intent: Any = ALONE) -> SafeString:
+    """Issue a one-time token for the visitor; needs `request` in the context.
+
+    Args:
+        intent: the purpose that all open pages of the form share, which have one effect together: an instance of
+            a model, or a text or number that no other form of this visitor has. Without it the token counts alone.
+
+    Raises:
+        ValueError: the intent is empty, or an instance that is not saved: each page would count alone.
+    """
+    purpose = "" if intent is ALONE else _purpose(intent)
+    token = tokens.issue_for_page(context["request"], intent=purpose)
     return format_html('<input type="hidden" name="idempotency_token" value="{}">', token)
+
+
+def _purpose(intent: Any) -> str:
+    named = intent
+    if isinstance(intent, Model):
+        named = None if intent._state.adding else f"{intent._meta.label} {intent.pk}"
+    if named is None or named == "":
+        raise ValueError(
+            f"{{% idempotency_token intent=… %}} got {intent!r}. Give it a value that is the same on every page "
+            "of this form, or leave `intent` out."
+        )
+    return str(named)

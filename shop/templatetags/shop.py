@@ -11,7 +11,6 @@ from django.utils.safestring import SafeString
 from django.utils.translation import ngettext
 
 from idempotency.protocol import tokens
-from idempotency.request.principal import principal_of
 from payments.money import EXPONENTS
 from shop.models import Product
 from shop.orders import basket
@@ -58,7 +57,7 @@ def basket_field(form: Any, kind: str, sku: str) -> Any:
 @register.simple_tag(takes_context=True)
 def one_time_token(context: template.Context) -> str:
     """Issue the token of `{% idempotency_token %}` alone, for a button with another intent than its form's."""
-    return tokens.issue(principal_of(context["request"])).token
+    return tokens.issue_for_page(context["request"])
 
 
 @register.simple_tag

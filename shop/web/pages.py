@@ -20,8 +20,6 @@ from django.views.decorators.http import require_safe
 
 from idempotency.errors import Problem
 from idempotency.modes import ATOMIC
-from idempotency.protocol import tokens
-from idempotency.request.principal import principal_of
 from idempotency.views import idempotent
 from shop import sales as flashsale
 from shop.api.answers import caller_id
@@ -36,7 +34,6 @@ from shop.web.forms import BuyForm
 from shop.web.refundview import RefundView, latest_refunds
 
 PAGE_SIZE = 20  # orders on a page of the history
-REFUSALS_MAX = 20  # of one product between two orders, for which open pages still share a token
 
 
 @require_safe
@@ -65,24 +62,12 @@ def _product_page(
         "product": item,
         "no_sale": item.flash_only and not flashsale.is_ahead(sku=sku),
         "form": form,
-        "token": _token_to_buy(request, sku) if request.user.is_authenticated else "",
+        # what open pages share until the next order: two tabs make one
+        "intent": f"buy {sku} after {orders.latest_id(user_id=request.user.pk)}" if request.user.pk else None,
         "words": problems.words_for(problem.code) if problem else None,
     }
     status = problem.status if problem else 400 if form.is_bound else 200
     return render(request, "shop/product.html", context, status=status)
-
-
-def _token_to_buy(request: HttpRequest, sku: str) -> str:
-    """Return the token that all open pages of the product share until the next order: two tabs make one order.
-
-    A refusal uses its token up too; a page opened after it has the next.
-    """
-    principal, latest = principal_of(request), orders.latest_id(user_id=caller_id(request))
-    for number in range(REFUSALS_MAX):
-        token = tokens.issue(principal, intent=f"buy {sku} after {latest} and {number}")
-        if not tokens.is_used(token, principal=principal):
-            return token.token
-    return tokens.issue(principal).token
 
 
 def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResponse:
@@ -93,7 +78,7 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
         except ProductNotFound as gone:  # meanwhile
             return problems.render_problem(request, gone)
     notice: Any = problems.STALE.get(problem.code)
-    if problem.code == "idempotency_key_reused":  # its first use may have been refused
+    if problem.code == "idempotency_key_reused":  # another tab has ordered
         notice = _("This page has been refreshed. What you ordered is under Your orders.")
     if notice is None:
         return problems.render_problem(request, problem)

@@ -171,14 +171,22 @@ class TestBuying:
         Product.objects.filter(sku="poster").update(stock=10)
         assert not Order.objects.exists()
 
-        # with the old form, after "back": nothing was ordered from it, and nothing says so
-        stale = shopper.post("/products/poster/buy", {**fields, "quantity": "3"})
-        assert (stale["Location"], Order.objects.count()) == ("/products/poster", 0)
+        # with the old form, after "back": the same again is the same refusal
         Product.objects.filter(sku="poster").update(stock=11)
         replay = shopper.post("/products/poster/buy", {**fields, "quantity": "11"})
         assert (replay.status_code, replay["Idempotent-Replayed"]) == (409, "true")
         assert shopper.post("/products/poster/buy", form_of(replay, "/products/poster/buy")).status_code == 302
         assert Order.objects.get().total_minor == 11 * 4500
+
+    def test_after_a_refusal_the_old_form_orders_once_with_another_quantity(
+        self, shopper: Client, poster: Product
+    ) -> None:
+        old = form_of(shopper.get("/products/poster"), "/products/poster/buy")
+        refused = shopper.post("/products/poster/buy", {**old, "quantity": "11"})
+        corrected = {**form_of(refused, "/products/poster/buy"), "quantity": "3"}
+        for fields in ({**old, "quantity": "3"}, corrected):
+            assert shopper.post("/products/poster/buy", fields).status_code == 302
+        assert Order.objects.get().total_minor == 3 * 4500
 
     def test_a_result_that_is_not_kept_any_more_is_in_the_orders(self, shopper: Client, mug: Product) -> None:
         fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")

@@ -1,0 +1,285 @@
+"""Forms of browsers: one effect from however many pages."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, Group, User
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.template import RequestContext, Template
+from django.test import Client, RequestFactory, override_settings
+
+from idempotency.models import LedgerEntry
+from tests.integration.idempotency import forms
+from tests.integration.idempotency.forms import BROWSER, shows
+from tests.integration.idempotency.urls import PLAN
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.integration.idempotency.forms"),
+    pytest.mark.usefixtures("plain_project"),
+]
+
+FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]+)">')
+
+Effects = Callable[[], int]
+
+
+class Browser:
+    """One visitor's browser; a tab is the form that it loaded."""
+
+    def __init__(self, user: User | None, address: str, **headers: str) -> None:
+        self.client = Client(enforce_csrf_checks=True, headers={"Accept": BROWSER, **headers})
+        self.address = address
+        if user is not None:
+            self.client.force_login(user)
+
+    def open(self) -> dict[str, str]:
+        answer = self.client.get(self.address)
+        assert answer.status_code == 200
+        return fields_of(answer)
+
+    def send(self, tab: dict[str, str], **fields: str) -> Any:
+        return self.client.post(self.address, {**tab, **fields})
+
+
+def fields_of(answer: Any) -> dict[str, str]:
+    found = dict(FIELD.findall(answer.content.decode()))
+    assert {"csrfmiddlewaretoken", "idempotency_token"} <= set(found)
+    return found
+
+
+@pytest.fixture
+def basket(transactional_db: None) -> Group:
+    return Group.objects.create(name="basket")
+
+
+@pytest.fixture
+def effects(basket: Group) -> Effects:
+    """How many orders are committed."""
+    return lambda: Group.objects.count() - 1
+
+
+@pytest.fixture
+def browser(user: User, basket: Group) -> Browser:
+    return Browser(user, f"/baskets/{basket.pk}")
+
+
+def test_a_form_takes_four_lines() -> None:
+    ours = [line for line in f"{forms.VIEW}{forms.TEMPLATE}".splitlines() if "idempote" in line]
+    assert len(ours) == 4
+
+
+def test_a_double_click_is_one_order(browser: Browser, effects: Effects) -> None:
+    tab = browser.open()
+    first, again = browser.send(tab), browser.send(tab)
+    assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (302, 302, "true")
+    assert first["Location"] == again["Location"]
+    assert effects() == 1
+
+
+def test_two_tabs_are_one_order_and_a_third_of_later_too(browser: Browser, effects: Effects) -> None:
+    tabs = browser.open(), browser.open()
+    assert tabs[0]["csrfmiddlewaretoken"] != tabs[1]["csrfmiddlewaretoken"]
+    first, second = (browser.send(tab, note="a") for tab in tabs)
+    third = browser.send(browser.open(), note="a")
+    assert first["Location"] == second["Location"] == third["Location"]
+    assert effects() == 1
+
+
+def test_another_basket_and_another_visitor_are_other_orders(
+    browser: Browser, basket: Group, effects: Effects
+) -> None:
+    other = Group.objects.create(name="another basket")
+    browser.send(browser.open())
+    browser.address = f"/baskets/{other.pk}"
+    browser.send(browser.open())
+    stranger = Browser(User.objects.create_user("bob"), f"/baskets/{basket.pk}")
+    stranger.send(stranger.open())
+    assert effects() == 4  # and the other basket
+
+
+def test_tabs_at_the_same_moment_are_one_order(browser: Browser, effects: Effects) -> None:
+    tabs = [browser.open() for _ in range(4)]
+    barrier, cookies = Barrier(len(tabs)), browser.client.cookies
+
+    def send(tab: dict[str, str]) -> int:
+        client = Client(enforce_csrf_checks=True, headers={"Accept": BROWSER})
+        client.cookies = cookies
+        barrier.wait()
+        try:
+            return client.post(browser.address, tab).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(tabs)) as threads:
+        statuses = list(threads.map(send, tabs))
+    assert set(statuses) <= {302, 409}
+    assert 302 in statuses
+    assert effects() == 1
+
+
+def test_other_content_after_the_order_is_a_page_that_says_so(browser: Browser, effects: Effects) -> None:
+    tabs = browser.open(), browser.open()
+    browser.send(tabs[0], note="a")
+    for tab in (tabs[1], browser.open()):
+        answer = browser.send(tab, note="b")
+        shows(answer, 422, "idempotency_key_reused", "You have sent this form before")
+        assert answer["Link"].endswith('rel="describedby"; type="text/html"')
+    assert effects() == 1
+
+
+def test_a_form_that_is_shown_with_its_errors_can_be_corrected(browser: Browser, effects: Effects) -> None:
+    other_tab, tab = browser.open(), browser.open()
+    wrong = browser.send(tab, note="too long")
+    assert wrong.status_code == 200
+    assert browser.send(tab, note="too long")["Idempotent-Replayed"] == "true"
+    right = browser.send(fields_of(wrong), note="short")
+    assert (right.status_code, effects()) == (302, 1)
+    assert browser.send(other_tab, note="short")["Location"] == right["Location"]
+    shows(
+        browser.send(browser.open(), note="more"), 422, "idempotency_key_reused", "You have sent this form before"
+    )
+    assert effects() == 1
+
+
+def test_a_refused_form_can_be_corrected_and_sent_again_from_a_new_page(
+    browser: Browser, effects: Effects
+) -> None:
+    tab, other_tab = browser.open(), browser.open()
+    PLAN["sold out"] = True
+    refused = browser.send(tab, note="a")
+    shows(refused, 409, "out_of_stock", "Sold out")
+    assert "Nothing is left of it." in refused.content.decode()
+    PLAN["sold out"] = False
+    again = browser.send(other_tab, note="a")  # a copy: the refusal
+    assert (again.status_code, again["Idempotent-Replayed"], effects()) == (409, "true", 0)
+    ordered = browser.send(browser.open(), note="a")
+    assert (ordered.status_code, effects()) == (302, 1)
+    assert browser.send(tab, note="b").status_code == 422
+    assert effects() == 1
+
+
+def test_a_refusal_after_a_refusal_counts_on(browser: Browser, effects: Effects) -> None:
+    PLAN["sold out"] = True
+    for note in ("a", "b", "b"):
+        browser.send(browser.open(), note=note)
+    assert LedgerEntry.objects.count() == 3
+    PLAN["sold out"] = False
+    assert browser.send(browser.open(), note="b").status_code == 302
+    assert (effects(), LedgerEntry.objects.count()) == (1, 4)
+
+
+def test_a_failed_call_leaves_the_intent_free(browser: Browser, effects: Effects) -> None:
+    def fail() -> None:
+        raise RuntimeError("the handler broke")
+
+    tab, other_tab = browser.open(), browser.open()
+    browser.client.raise_request_exception = False
+    PLAN["during"] = fail
+    assert browser.send(tab).status_code == 500
+    PLAN.clear()
+    assert browser.send(other_tab)["Location"] == browser.send(tab)["Location"]
+    assert effects() == 1
+
+
+def test_two_tabs_are_one_order_across_a_rotation_of_the_secret(browser: Browser, effects: Effects) -> None:
+    before = browser.open()
+    with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=[django_secret()]):
+        after = browser.open()
+        assert browser.send(before)["Location"] == browser.send(after)["Location"]
+    assert effects() == 1
+
+
+def django_secret() -> str:
+    from django.conf import settings
+
+    return settings.SECRET_KEY
+
+
+def test_an_expired_page_says_so_unless_it_was_sent(browser: Browser, effects: Effects) -> None:
+    tab = browser.open()
+    with override_settings(IDEMPOTENCY={"TOKEN_SECONDS": 1e-9}):
+        shows(browser.send(tab), 409, "token_unknown", "This page has expired")
+    assert effects() == 0
+    first = browser.send(tab)
+    with override_settings(IDEMPOTENCY={"TOKEN_SECONDS": 1e-9}):
+        assert browser.send(tab)["Location"] == first["Location"]
+        assert browser.send(tab, note="b").status_code == 422
+    assert effects() == 1
+
+
+def test_another_users_page_is_expired(browser: Browser, effects: Effects) -> None:
+    tab = browser.open()
+    browser.client.force_login(User.objects.create_user("bob"))
+    theirs = browser.open() | {"idempotency_token": tab["idempotency_token"]}
+    shows(browser.send(theirs), 409, "token_unknown", "This page has expired")
+    assert effects() == 0
+
+
+def test_a_guest_has_one_order_from_the_tabs_of_a_session(basket: Group, effects: Effects) -> None:
+    guest = Browser(None, f"/baskets/{basket.pk}")
+    session = guest.client.session
+    session["basket"] = basket.pk
+    session.save()
+    tabs = guest.open(), guest.open()
+    assert guest.send(tabs[0])["Location"] == guest.send(tabs[1])["Location"]
+    assert effects() == 1
+
+
+def test_a_visitor_without_a_session_gets_none_and_each_page_counts_alone(basket: Group, effects: Effects) -> None:
+    visitor = Browser(None, f"/baskets/{basket.pk}")
+    tabs = visitor.open(), visitor.open()
+    assert visitor.send(tabs[0])["Location"] == visitor.send(tabs[0])["Location"]
+    assert visitor.send(tabs[1]).status_code == 302
+    assert (effects(), Session.objects.count(), set(visitor.client.cookies)) == (2, 0, {"csrftoken"})
+
+
+def test_without_an_intent_each_page_counts_alone(browser: Browser, effects: Effects) -> None:
+    browser.address = "/alone"
+    tabs = browser.open(), browser.open()
+    assert browser.send(tabs[0], note="a")["Location"] == browser.send(tabs[0], note="a")["Location"]
+    browser.send(tabs[1], note="a")
+    assert effects() == 2
+
+
+@pytest.mark.parametrize("intent", ["", None, Group(name="not saved")], ids=["empty", "none", "not saved"])
+def test_an_intent_that_would_differ_from_page_to_page_is_refused(intent: Any) -> None:
+    with pytest.raises(ValueError, match="same on every page"):
+        render_tag(intent)
+
+
+def render_tag(intent: Any, user: Any = None) -> str:
+    request = RequestFactory().get("/")
+    request.user = user or AnonymousUser()
+    template = Template("{% load idempotency %}{% idempotency_token intent=intent %}")
+    return template.render(RequestContext(request, {"intent": intent}))
+
+
+@pytest.mark.parametrize("intent", [7, "7", "basket 7"])
+def test_an_intent_is_also_a_number_or_a_text(user: User, basket: Group, intent: Any) -> None:
+    tokens = {FIELD.search(render_tag(each, user))[2].partition("n")[0] for each in (intent, str(intent), basket)}  # type: ignore[index]
+    assert len(tokens) == 2
+
+
+def test_while_switched_off_a_page_asks_no_ledger(user: User, django_assert_num_queries: Any) -> None:
+    with override_settings(IDEMPOTENCY={"ENABLED": False}), django_assert_num_queries(0):
+        assert "idempotency_token" in render_tag(7, user)
+
+
+def test_a_stored_refusal_is_a_page_or_a_document_for_each_reader(browser: Browser) -> None:
+    tab = browser.open()
+    PLAN["sold out"] = True
+    page = browser.send(tab)
+    document = browser.client.post(browser.address, tab, headers={"Accept": "*/*"})
+    again = browser.client.post(browser.address, tab, headers={"Accept-Language": "zh-hans"})
+    assert document.json() | {"code": "out_of_stock", "title": "Sold out"} == document.json()
+    assert document["Content-Type"] == "application/problem+json"
+    assert document["Idempotent-Replayed"] == again["Idempotent-Replayed"] == "true"
+    assert (page.status_code, again.status_code) == (409, 409)
+    assert '<html lang="en">' in page.content.decode()
+    assert '<html lang="zh-hans">' in again.content.decode()
