@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from http import HTTPStatus
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -144,7 +145,7 @@ class Exchange(ABC):
         self._is_stored = False
 
     def offer_again(self, keys_of_intent: str) -> None:
-        """Note that the answer shows an intent's form again: if it is this call's, the intent is not done."""
+        """Note that a page shows an intent's form again: if it is this call's answer, the intent is not done."""
         self._is_open = self._is_open or self._identity.key.startswith(keys_of_intent)
 
     def _forget_wishes(self) -> None:
@@ -202,7 +203,7 @@ class Exchange(ABC):
             max_bytes=self._config.max_response_bytes,
             redact=self._redact,
             lifetime_seconds=self._lifetime,
-            is_open=self._is_open,
+            is_open=self._is_open and response.status_code == HTTPStatus.OK,
         )
 
     def _sealed(self, answer: StoredResponse) -> StoredResponse:

@@ -81,6 +81,13 @@ def alone(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent
+def previewed(request: HttpRequest, pk: int) -> HttpResponse:
+    """Render the form for another use than its answer."""
+    render(request, "order.html", {"form": OrderForm(), "basket": basket_or_404(Group, pk=pk)})
+    return redirect(order(request.POST["note"]))
+
+
+@idempotent
 async def asynchronous(request: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
@@ -118,6 +125,7 @@ class OfRest(APIView):
 
 urlpatterns = [
     path("baskets/<int:pk>", _names["place_order"]),
+    path("previewed/<int:pk>", previewed),
     path("alone", alone),
     path("async", asynchronous),
     path("own", own_page),
