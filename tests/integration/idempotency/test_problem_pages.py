@@ -8,12 +8,13 @@ from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.db import OperationalError
 from django.http import HttpResponse
-from django.test import AsyncClient, Client
+from django.test import AsyncClient, Client, override_settings
 from django.utils.translation import override
 
 from idempotency.errors import InProgress, Problem
 from idempotency.protocol import problem_pages
 from tests.integration.idempotency.forms import BROWSER, shows, use_templates
+from tests.integration.idempotency.protocol import doors
 from tests.integration.idempotency.urls import PLAN
 
 pytestmark = [
@@ -86,9 +87,11 @@ def test_a_browser_gets_the_page(client: Client, accept: str) -> None:
 
 
 def test_the_page_is_chinese_for_a_chinese_reader(client: Client) -> None:
-    answer = unkeyed(client, "/async", **{"Accept": BROWSER, "Accept-Language": "zh-CN,zh;q=0.9"})
+    headers = {"Accept": BROWSER, "Accept-Language": "zh-CN,zh;q=0.9", "Referer": "http://testserver/alone"}
+    answer = unkeyed(client, "/async", **headers)
     shows(answer, 400, "idempotency_key_missing", "页面已失效")
     assert '<html lang="zh-hans">' in answer.content.decode()
+    assert ">返回表单</a>" in answer.content.decode()
 
 
 def test_every_sentence_has_its_translation() -> None:
@@ -157,3 +160,19 @@ def test_views_of_rest_framework_answer_as_ever(client: Client, settings: Any) -
     settings.REST_FRAMEWORK = {"EXCEPTION_HANDLER": "rest_framework.views.exception_handler"}
     answer = client.get("/rest", headers={"Accept": BROWSER})
     assert (answer.status_code, answer["Content-Type"]) == (503, "application/problem+json")
+
+
+@pytest.mark.urls("tests.integration.idempotency.protocol.doors")
+@pytest.mark.parametrize("kind", sorted(doors.MARKED))
+def test_of_the_doors_only_plain_views_have_pages(client: Client, kind: str) -> None:
+    client.force_login(User.objects.create_superuser("root"))
+    is_plain = kind.endswith(("function", "class", "class with a decorator"))
+    answer = client.post(f"/marked/{kind}", {"answer": ""}, headers={"Accept": BROWSER})
+    kind_of_answer = "text/html; charset=utf-8" if is_plain else "application/problem+json"
+    assert (answer.status_code, answer["Content-Type"]) == (400, kind_of_answer)
+
+
+def test_a_view_that_a_setting_keys_has_the_page_too(client: Client) -> None:
+    with override_settings(IDEMPOTENCY={"KEYED": ["/raising"]}):
+        answer = client.post("/raising", headers={"Accept": BROWSER})
+    shows(answer, 400, "idempotency_key_missing", "This page is out of date")
