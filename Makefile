@@ -45,7 +45,7 @@ programs:
 # processes at once, each with servers of its own; coverage makes a test half as long again: it is measured in CI
 # alone, and never of what runs whole shops
 ROOMS = tests/unit tests/integration
-SYSTEM = tests/system --ignore=tests/system/cluster
+SYSTEM = tests/foreign tests/system --ignore=tests/system/cluster
 COVERAGE = $(if $(CI),--cov --cov-report=term --cov-fail-under=95)
 
 ifdef ROOM

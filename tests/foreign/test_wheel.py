@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.elsewhere.foreign import PROJECT, ForeignProject
+from tests.foreign.foreign import PROJECT, ForeignProject
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 

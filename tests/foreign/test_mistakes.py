@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.system.elsewhere.foreign import ForeignProject
+from tests.foreign.foreign import ForeignProject
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import redis
 
-from tests.system.elsewhere.foreign import ForeignProject, Guest, Server
+from tests.foreign.foreign import ForeignProject, Guest, Server
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import redis
 
-from tests.system.elsewhere.foreign import ROOT, ForeignProject, Server
+from tests.foreign.foreign import ROOT, ForeignProject, Server
 
 pytestmark = pytest.mark.timeout(300)  # three schemas are migrated
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.elsewhere.foreign import ForeignProject, Guest, Server, build_wheel, install
+from tests.foreign.foreign import ForeignProject, Guest, Server, build_wheel, install
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment that has the wheel without extras, and nothing else."""
-    return install(wheel, tmp_path_factory.mktemp("elsewhere") / "venv")
+    return install(wheel, tmp_path_factory.mktemp("foreign") / "venv")
 
 
 @pytest.fixture(scope="session", params=["with_redis", "without_redis"])

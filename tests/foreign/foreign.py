@@ -18,7 +18,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PROJECT = Path(__file__).resolve().parent / "project"
 PACKAGES = ("idempotency", "payments", "shop")
 COMMAND_SECONDS = 240
@@ -77,13 +77,13 @@ class ForeignProject:
     def __init__(self, python: Path, folder: Path, settings: str) -> None:
         self.python, self.folder, self.settings = python, folder, settings
         shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        self.database = f"elsewhere_{uuid4().hex}"
+        self.database = f"foreign_{uuid4().hex}"
         self._server = os.environ["DATABASE_URL"]
         given = conninfo_to_dict(self._server, dbname=self.database)
         self.environment = {
             "PATH": os.environ["PATH"],
             "PYTHONUNBUFFERED": "1",
-            "SECRET_KEY": "elsewhere-" + uuid4().hex + uuid4().hex,
+            "SECRET_KEY": "foreign-" + uuid4().hex + uuid4().hex,
             "DJANGO_SETTINGS_MODULE": settings,
             **{
                 option.envvar.decode(): str(given[option.keyword.decode()])
