@@ -6,6 +6,8 @@ from functools import lru_cache
 
 from django.core.exceptions import ImproperlyConfigured
 
+from idempotency.extras import needed
+
 KEY_BYTES = 32
 
 
@@ -28,10 +30,6 @@ def keyring(entries: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
             )
         keys[key_id] = key
     if keys:
-        try:
+        with needed("encryption", by="IDEMPOTENCY['BODY_KEYS']", error=ImproperlyConfigured):
             import cryptography  # noqa: F401, PLC0415  only where bodies are encrypted
-        except ImportError:
-            raise ImproperlyConfigured(
-                "IDEMPOTENCY['BODY_KEYS'] needs `cryptography`: pip install 'payonce[encryption]'."
-            ) from None
     return keys

@@ -16,10 +16,10 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-try:
+from idempotency.extras import needed
+
+with needed("ninja", by="idempotency.ninja"):
     from ninja.decorators import decorate_view
-except ModuleNotFoundError as error:
-    raise ImportError("idempotency.ninja needs Django Ninja: pip install 'payonce[ninja]'") from error
 
 from ninja.operation import Operation, PathView
 from ninja.signature.utils import get_typed_signature

@@ -3,7 +3,7 @@
 Registered when the app is ready. Never: the database, whose checks are the ledger's.
 """
 
-from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants
+from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants, require_django_redis
 from idempotency.checks.views import check_atomic_requests, check_callers, check_keyed_views
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "check_keyed_views",
     "check_settings",
     "check_tenants",
+    "require_django_redis",
 ]

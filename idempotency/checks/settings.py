@@ -9,7 +9,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 from django.utils.module_loading import import_string
 
-from idempotency.conf import MARKED, Config, parse
+from idempotency.conf import MARKED, Config, parse, parsed
+from idempotency.extras import needed
 from idempotency.request.principal import is_in_our_database
 
 MIDDLEWARE = "idempotency.middleware.IdempotencyMiddleware"
@@ -92,11 +93,28 @@ def _middleware(config: Config) -> list[CheckMessage]:
     return messages
 
 
+def require_django_redis() -> None:
+    """Stop the start where the cache that the settings name cannot be imported; Django would name no remedy.
+
+    Raises:
+        ImproperlyConfigured: django-redis is not installed.
+    """
+    config = parsed()
+    if config is not None and config.enabled and "django_redis" in _backend(config):
+        with needed("django-redis", by=f"CACHES[{config.redis_alias!r}]", error=ImproperlyConfigured):
+            import django_redis  # noqa: F401, PLC0415  an extra
+
+
+def _backend(config: Config) -> str:
+    """Name the class of the cache in use; empty without one."""
+    alias = None if config.redis_client is not None else config.redis_alias
+    backend: str = settings.CACHES.get(alias, {}).get("BACKEND", "missing") if alias is not None else ""
+    return backend
+
+
 def _cache(config: Config) -> list[CheckMessage]:
-    if config.redis_client is not None or config.redis_alias is None:
-        return []
-    backend = settings.CACHES.get(config.redis_alias, {}).get("BACKEND", "missing")
-    if "django_redis" in backend:
+    backend = _backend(config)
+    if not backend or "django_redis" in backend:
         return []
     return [
         Error(

@@ -8,10 +8,10 @@ draft-ietf-httpapi-idempotency-key-header-07. They need httpx and nothing else, 
         client.post(url, json=order, extensions={"intent": "invoice-17"})
 """
 
-try:
+from idempotency.extras import needed
+
+with needed("client", by="idempotency.client"):
     import httpx  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ImportError("idempotency.client needs httpx: pip install 'payonce[client]'") from error
 
 from idempotency.client.errors import BodyTooLarge, GaveUp, IntentBoundElsewhere
 from idempotency.client.keystore import FileKeys, Keys, MemoryKeys

@@ -3,10 +3,10 @@
 In: a request that REST framework has authenticated. Out: its answer, or the stored one. Never: another framework.
 """
 
-try:
+from idempotency.extras import needed
+
+with needed("drf", by="idempotency.drf"):
     import rest_framework  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ImportError("idempotency.drf needs Django REST framework: pip install 'payonce[drf]'") from error
 
 from idempotency.drf.handlers import IdempotentMixin, function_of, idempotent, keyed_view
 from idempotency.drf.problems import exception_handler

@@ -15,7 +15,10 @@ import time
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
-from kazoo.client import KazooClient
+from idempotency.extras import needed
+
+with needed("zookeeper", by="idempotency.locks.zookeeper"):
+    from kazoo.client import KazooClient
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement

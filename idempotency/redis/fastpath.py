@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from django.utils.module_loading import import_string
-from django_redis import get_redis_connection
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
@@ -79,6 +78,8 @@ def client() -> Any:
     settings = config()
     if settings.redis_client is not None:
         return _client_of(settings.redis_client)
+    from django_redis import get_redis_connection  # noqa: PLC0415  an extra, which `checks` requires at start
+
     return get_redis_connection(settings.redis_alias)
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import django_redis
 import pytest
 import redis
 from django.db import connection
@@ -33,13 +34,13 @@ def test_paused_redis_costs_one_time_out_and_then_nothing(
     caller: Caller, effects: Effects, paused: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    original = fastpath.get_redis_connection
+    original = django_redis.get_redis_connection
 
     def counting(alias: str) -> object:
         asked.append(1)
         return original(alias)
 
-    monkeypatch.setattr(fastpath, "get_redis_connection", counting)
+    monkeypatch.setattr(django_redis, "get_redis_connection", counting)
     with override_settings(IDEMPOTENCY={"BREAKER_SECONDS": 60}):
         first = caller.post()
         again = caller.post()

@@ -12,7 +12,7 @@ def test_it_brings_neither_django_nor_the_rest_of_the_project() -> None:
     code = """
 import sys
 import idempotency.client
-ours = ("idempotency", "idempotency.client")
+ours = ("idempotency", "idempotency.client", "idempotency.extras")
 print([name for name in sys.modules if name.partition(".")[0] in ("django", "payments", "shop")
        or (name.startswith("idempotency") and name not in ours and not name.startswith("idempotency.client."))])
 """
