@@ -1,6 +1,12 @@
 """Django application `payments`."""
 
+from importlib import metadata
+from pathlib import Path
+
 from django.apps import AppConfig
+from django.core.exceptions import ImproperlyConfigured
+
+NAMESAKE = "django-payments"  # a distribution whose top-level package is `payments` too
 
 
 class PaymentsConfig(AppConfig):
@@ -8,6 +14,24 @@ class PaymentsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        refuse_namesake()
         # register the system checks, and the steps that every process must be able to resume
         from payments import checks  # noqa: F401, PLC0415
         from payments.api import refunding  # noqa: F401, PLC0415
+
+
+def refuse_namesake() -> None:
+    """Stop the start where django-payments is installed too: its files and ours overwrite each other.
+
+    Raises:
+        ImproperlyConfigured: with both places, and what to do.
+    """
+    try:
+        other = metadata.distribution(NAMESAKE)
+    except metadata.PackageNotFoundError:
+        return
+    raise ImproperlyConfigured(
+        f"The module `payments` came from {Path(__file__).parent}, and {NAMESAKE} {other.version} has installed "
+        f"another one in {other.locate_file('payments')}. Each hides or overwrites the other. Uninstall both, "
+        "then install the one that this project needs: payonce-payments for this app."
+    )

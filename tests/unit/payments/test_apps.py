@@ -1,0 +1,28 @@
+"""The app `payments` beside django-payments, whose top-level package has the same name."""
+
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+
+import payments
+
+
+def test_beside_django_payments_the_start_says_whose_module_it_is_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "django_payments-4.1.0.dist-info" / "METADATA"
+    about.parent.mkdir()
+    about.write_text("Metadata-Version: 2.1\nName: django-payments\nVersion: 4.1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImproperlyConfigured) as refused:
+        apps.get_app_config("payments").ready()
+    told = str(refused.value)
+    assert f"came from {Path(payments.__file__).parent}" in told
+    assert f"django-payments 4.1.0 has installed another one in {tmp_path / 'payments'}" in told
+    assert "Uninstall both" in told
+
+
+def test_alone_it_starts() -> None:
+    apps.get_app_config("payments").ready()
