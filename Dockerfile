@@ -7,7 +7,7 @@ RUN python -m venv .venv
 # every package by the hash of its wheel, before the source: pip asks for nothing else, nor runs a build of theirs
 COPY deploy/requirements.txt deploy/requirements.txt
 RUN .venv/bin/pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r deploy/requirements.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE VERSION ./
 COPY idempotency idempotency
 COPY payments payments
 COPY shop shop

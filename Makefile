@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST_FLAGS ?=
 PARALLEL ?= -n 2
+# what is installed from where: both distributions and each list of other packages
+PACKAGING = pyproject.toml distributions/payments/pyproject.toml distributions/payments/setup.py VERSION constraints.txt \
+  $(wildcard requirements/*.txt)
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -17,12 +20,13 @@ $(VENV)/pip:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/pip
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded]' -c constraints.txt
+$(VENV)/run.stamp: $(PACKAGING) | $(VENV)/pip
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/shop.txt -r requirements/embedded.txt \
+	  -c constraints.txt
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/pip
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[shop,embedded,test,lint,bench,fuzz,docs]' -c constraints.txt
+$(VENV)/dev.stamp: $(PACKAGING) | $(VENV)/pip
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -c constraints.txt
 	@touch $@ $(VENV)/run.stamp
 
 run: $(VENV)/run.stamp ## the whole shop on this machine; Ctrl-C stops it (WEB=3 for three web processes)
@@ -62,11 +66,11 @@ test: $(VENV)/dev.stamp programs ## every test, on real servers in a data folder
 	[ -z "$$failed" ] && echo "make test: all parts passed" || { echo "make test: failed:$$failed" >&2; exit 1; }
 endif
 
-$(VENV)-django6/dev.stamp: pyproject.toml constraints.txt
+$(VENV)-django6/dev.stamp: $(PACKAGING)
 	$(PYTHON) -m venv $(VENV)-django6
 	grep -vi '^django==' constraints.txt > $(VENV)-django6/constraints.txt
 	$(VENV)-django6/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -e '.[shop,embedded,test]' 'django>=6,<7' -c $(VENV)-django6/constraints.txt
+	  -r requirements/test.txt 'django>=6,<7' -c $(VENV)-django6/constraints.txt
 	@touch $@
 
 test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6 (PYTHON=python3.12 or newer)

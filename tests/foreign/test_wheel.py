@@ -3,16 +3,19 @@
 import ast
 import zipfile
 from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
 
-from tests.foreign.foreign import PROJECT, ForeignProject
+from idempotency.extras import PACKAGES
+from tests.foreign.foreign import PROJECT, ROOT, ForeignProject, Wheels
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 
 VARIANTS = ("with_redis", "without_redis")
-NEEDED = {"django", "django-redis", "redis", "psycopg"}
+NEEDED = {"django", "redis", "psycopg"}
+EXTRAS = {*PACKAGES, "metrics", "tracing"}  # two that are silent when missing
 
 LIST_DISTRIBUTIONS = """
 import json, re
@@ -46,11 +49,16 @@ print(json.dumps({"lacking": lacking, "others": sorted({"shop", "payments"} & se
 """
 
 
-def required(wheel: Path) -> tuple[set[str], set[str]]:
-    """Names of what the wheel needs always, and of what only an extra adds."""
+def about(wheel: Path) -> Message:
+    """Metadata of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        lines = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+        return message_from_bytes(archive.read(name))
+
+
+def required(wheel: Path) -> tuple[set[str], set[str]]:
+    """Names of what the wheel needs always, and of what only an extra adds."""
+    lines = about(wheel).get_all("Requires-Dist", [])
     always, extra = set(), set()
     for line in lines:
         name = line.split(";")[0].strip()
@@ -60,22 +68,37 @@ def required(wheel: Path) -> tuple[set[str], set[str]]:
     return always, extra - always
 
 
-def test_the_wheel_carries_what_python_does_not_import(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
+def packages(wheel: Path) -> set[str]:
+    """Top-level packages of a wheel."""
+    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    return {name for name in names if not name.endswith(".dist-info")}
+
+
+def test_each_wheel_has_one_package_and_both_one_version(wheels: Wheels) -> None:
+    assert packages(wheels.payonce) == {"idempotency"}
+    assert packages(wheels.payments) == {"payments"}
+    payonce, payments = (about(wheel) for wheel in (wheels.payonce, wheels.payments))
+    assert payonce["Version"] == payments["Version"] == (ROOT / "VERSION").read_text().strip()
+    assert f"payonce=={payonce['Version']}" in (payments.get_all("Requires-Dist") or [])
+    assert set(payonce.get_all("Provides-Extra") or []) == EXTRAS
+
+
+def test_the_wheels_carry_what_python_does_not_import(wheels: Wheels) -> None:
+    names = {name for wheel in (wheels.payonce, wheels.payments) for name in zipfile.ZipFile(wheel).namelist()}
     assert {f"idempotency/redis/scripts/{name}.lua" for name in ("claim", "finish", "release")} <= names
     assert "idempotency/templates/admin/idempotency/ledgerentry/statistics.html" in names
     assert "idempotency/migrations/0001_squashed_0006_no_tallies.py" in names
     assert "idempotency/py.typed" in names
-    assert not [name for name in names if name.startswith(("tests/", "bench/"))]
+    assert {"payments/py.typed", "payments/templates/admin/payments/confirm.html"} <= names
 
 
-def test_without_extras_it_installs_only_what_the_app_needs(wheel: Path, python: Path) -> None:
-    always, extra = required(wheel)
+def test_without_extras_it_installs_only_what_the_app_needs(wheels: Wheels, python: Path) -> None:
+    always, extra = required(wheels.payonce)
     assert always == NEEDED
     project = ForeignProject(python, python.parents[2] / "listing", "with_redis")
     installed = set(project.evaluate(LIST_DISTRIBUTIONS))
     assert {*NEEDED, "payonce"} <= installed
-    assert len(extra) > 10
+    assert len(extra) >= len(EXTRAS)
     assert not extra & installed
 
 
@@ -83,11 +106,11 @@ def test_only_the_optional_parts_cannot_be_imported(python: Path) -> None:
     """Each module of the app is imported, in a process that has no extra."""
     project = ForeignProject(python, python.parents[2] / "importing", "with_redis")
     found = project.evaluate(IMPORT_EVERYTHING)
-    zookeeper = {"idempotency.locks.zookeeper", "idempotency.locks.engine.nodes"}
-    optional = {*zookeeper, "idempotency.testing.fixtures"}  # of pytest
-    assert found["lacking"].keys() == {f"idempotency.{extra}" for extra in ("client", "drf", "ninja")} | optional
-    for extra in ("client", "drf", "ninja"):
-        assert f"pip install 'payonce[{extra}]'" in found["lacking"][f"idempotency.{extra}"]
+    named = {f"idempotency.{extra}": extra for extra in ("client", "drf", "ninja")}
+    named["idempotency.locks.zookeeper"] = "zookeeper"
+    assert found["lacking"].keys() == {*named, "idempotency.locks.engine.nodes", "idempotency.testing.fixtures"}
+    for module, extra in named.items():
+        assert found["lacking"][module] == f"{module} needs {PACKAGES[extra]}: pip install 'payonce[{extra}]'"
     assert found["others"] == []
 
 

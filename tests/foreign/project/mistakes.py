@@ -31,11 +31,17 @@ match os.environ["MISTAKE"]:
         INSTALLED_APPS.remove("django.contrib.admin")
         ROOT_URLCONF = "notes.urls"
     case "cache in memory":
+        IDEMPOTENCY = {}
         CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     case "another client of Redis":
+        IDEMPOTENCY = {}
         CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
     case "no cache under the alias":
-        CACHES = {"shared": CACHES["default"]}
+        IDEMPOTENCY = {}
+        CACHES = {"shared": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    case "no django-redis":
+        IDEMPOTENCY = {}
+        CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL}}
     case "one ledger for all tenants":
         TENANT_APPS = ["notes"]
     case "atomic requests":

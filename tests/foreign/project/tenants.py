@@ -3,6 +3,8 @@
 
 from with_redis import *
 
+CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": os.environ["REDIS_URL"]}}
+IDEMPOTENCY = {"REDIS": "default"}
 TENANT_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",

@@ -5,4 +5,4 @@ from settings import *
 
 INSTALLED_APPS += ["idempotency"]
 MIDDLEWARE += ["idempotency.middleware.IdempotencyMiddleware"]
-CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": os.environ["REDIS_URL"]}}
+IDEMPOTENCY = {"REDIS": os.environ["REDIS_URL"]}

@@ -5,4 +5,4 @@ from settings import *
 
 INSTALLED_APPS += ["idempotency"]
 MIDDLEWARE += ["idempotency.middleware.IdempotencyMiddleware"]
-IDEMPOTENCY = {"REDIS_ALIAS": None}
+IDEMPOTENCY = {"REDIS": None}

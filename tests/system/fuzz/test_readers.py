@@ -53,7 +53,9 @@ def test_a_broken_promise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_some_runs_of_looking(tmp_path: Path) -> None:
-    pytest.importorskip("atheris", reason="no Atheris here; get it with: pip install '.[fuzz]' (Linux, x86-64)")
+    pytest.importorskip(
+        "atheris", reason="no Atheris here; get it with: pip install -r requirements/dev.txt (Linux, x86-64)"
+    )
     command = [sys.executable, "-m", "tests.system.fuzz", "--runs", "200", "key"]
     ended = subprocess.run(
         command,

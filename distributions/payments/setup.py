@@ -1,0 +1,21 @@
+"""Dependencies of `payonce-payments`: one of them is `payonce` of the same version, which only `VERSION` says."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+version = (Path(__file__).parent / "VERSION").read_text().strip()
+
+setup(
+    install_requires=[
+        f"payonce=={version}",
+        "cryptography>=44",
+        "djangorestframework>=3.16",
+        "drf-spectacular>=0.28",
+        "httpcore>=1.0",
+        "httpx>=0.28",
+        "procrastinate[django]>=3.2",
+        "prometheus-client>=0.21",
+        "stripe>=16",
+    ]
+)
