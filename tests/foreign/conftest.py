@@ -1,5 +1,7 @@
 """The wheel and the environment, made once; a foreign project with Redis, one without, one for mistakes."""
 
+import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +12,12 @@ from tests.foreign.foreign import ForeignProject, Guest, Server, Wheels, build_w
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    """The wheels of the working tree."""
-    return build_wheels(tmp_path_factory.mktemp("wheels"))
+    """The wheels of the working tree, built once however many processes run tests."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with (folder / "wheels.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build_wheels(folder / "wheels")
 
 
 @pytest.fixture(scope="session")

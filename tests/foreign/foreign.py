@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,15 +37,21 @@ class Wheels:
 
 
 def build_wheels(folder: Path) -> Wheels:
-    """Build both wheels from a copy, so that no `build` folder is left beside the sources."""
+    """Build both wheels from a copy, so that no `build` folder is left beside the sources; none twice in a folder."""
     source, wheels = folder / "source", folder / "wheels"
+    if wheels.exists():
+        return _wheels_in(wheels)
     left = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     for name in SOURCES:
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=left)
     for name in ("pyproject.toml", "README.md", "LICENSE", "VERSION"):
         shutil.copy(ROOT / name, source / name)
     _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(source), str(source / "distributions" / "payments"))
-    ((payonce,), (payments,)) = (list(wheels.glob(f"{name}-*.whl")) for name in ("payonce", "payonce_payments"))
+    return _wheels_in(wheels)
+
+
+def _wheels_in(folder: Path) -> Wheels:
+    ((payonce,), (payments,)) = (list(folder.glob(f"{name}-*.whl")) for name in ("payonce", "payonce_payments"))
     return Wheels(payonce, payments)
 
 
@@ -54,6 +61,18 @@ def install(wheel: Path, folder: Path) -> Path:
     python = folder / "bin" / "python"
     constraints = str(ROOT / "constraints.txt")
     _pip("--python", str(python), "install", "--no-compile", "--constraint", constraints, str(wheel))
+    return python
+
+
+def install_beside(wheels: Wheels, folder: Path) -> Path:
+    """A fresh environment with both wheels, which finds every other package where this one has it; its Python."""
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    python = folder / "bin" / "python"
+    both = (str(wheels.payonce), str(wheels.payments))
+    _pip("--python", str(python), "install", "--no-compile", "--no-deps", "--no-index", *both)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # a line of a .pth is only a place to look at: the editable installs there stay out
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     return python
 
 
@@ -179,14 +198,14 @@ class ForeignProject:
 
 
 class Server:
-    """One process of the foreign project. Killing it is the only way in which it ends."""
+    """One process of the foreign project, under its settings or others. Killing it is the only way it ends."""
 
-    def __init__(self, project: ForeignProject) -> None:
+    def __init__(self, project: ForeignProject, settings: str | None = None) -> None:
         self._log = (project.folder / f"server-{uuid4().hex}.log").open("w")
         self._process = subprocess.Popen(
             [str(project.python), "manage.py", "runserver", "--noreload", "127.0.0.1:0"],
             cwd=project.folder,
-            env=project.environment,
+            env={**project.environment, "DJANGO_SETTINGS_MODULE": settings or project.settings},
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
