@@ -54,13 +54,16 @@ class Problem(Exception):
         headers: dict[str, str] | None = None,
         **extra: Any,
     ) -> None:
-        super().__init__(f"{status} {code}: {detail}")
+        # `args` stay those of the constructor: a result store in JSON makes the error again from them
         self.status = status
         self.code = code
         self.detail = detail
         self.title = title or HTTPStatus(status).phrase
         self.headers = headers or {}
         self.extra = extra
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.code}: {self.detail}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle it for the result store of a task queue."""

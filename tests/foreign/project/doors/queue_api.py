@@ -7,16 +7,17 @@ from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
 from doors.tasks import SECONDS, leave
+from idempotency import Problem
 
 
 @csrf_exempt
 def enqueue(request: HttpRequest) -> JsonResponse:
-    """Answer with the task's result, or with its error."""
-    task = leave.delay(**json.loads(request.body))
-    result = task.get(timeout=SECONDS, propagate=False)
-    if task.successful():
-        return JsonResponse(result, status=201)
-    return JsonResponse({"error": str(result)}, status=422)
+    """Answer with the task's result, or with its problem."""
+    try:
+        result = leave.delay(**json.loads(request.body)).get(timeout=SECONDS)
+    except Problem as problem:
+        return JsonResponse({"code": problem.code}, status=problem.status)
+    return JsonResponse(result, status=201)
 
 
 urlpatterns = [path("notes/", enqueue)]

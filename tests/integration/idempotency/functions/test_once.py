@@ -1,5 +1,6 @@
 """`once()` runs a function once per key and gives every copy the first result."""
 
+import json
 import pickle
 import threading
 from datetime import timedelta
@@ -263,6 +264,13 @@ def test_nothing_of_the_call_stays_in_the_callers_log_lines() -> None:
 def test_its_errors_travel_between_processes(error: Problem) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize("error", [InProgress(7), KeyReused(), ResultExpired("/a"), Problem(409, "no", "No.")])
+def test_its_errors_are_made_again_from_their_arguments(error: Problem) -> None:
+    """As Celery does with those that it stored as JSON."""
+    copy = type(error)(*json.loads(json.dumps(error.args)))
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
 
 
 class TestProcesses:
