@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,28 @@ import pytest
 from tests.foreign.foreign import ForeignProject, Guest, Server, Wheels, build_wheels, install
 
 
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    """The wheels of the working tree, built once however many processes run tests."""
+@contextmanager
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of this run, for one of its processes at a time: what one has made there, the others find."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with (folder / "wheels.lock").open("w") as lock:
+    with (folder / "foreign.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """The wheels of the working tree."""
+    with shared_folder(tmp_path_factory) as folder:
         return build_wheels(folder / "wheels")
 
 
 @pytest.fixture(scope="session")
 def python(wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment that has `payonce` without extras, and nothing else."""
-    return install(wheels.payonce, tmp_path_factory.mktemp("foreign") / "venv")
+    with shared_folder(tmp_path_factory) as folder:
+        return install(wheels.payonce, folder / "bare" / "venv")
 
 
 @pytest.fixture(scope="session", params=["with_redis", "without_redis"])

@@ -56,9 +56,11 @@ def _wheels_in(folder: Path) -> Wheels:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """A fresh environment with the wheel and what it needs at least, in the tested versions; its Python."""
-    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    """An environment with the wheel and what it needs at least, in the tested versions; its Python."""
     python = folder / "bin" / "python"
+    if folder.exists():
+        return python
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     constraints = str(ROOT / "constraints.txt")
     _pip("--python", str(python), "install", "--no-compile", "--constraint", constraints, str(wheel))
     return python
