@@ -134,4 +134,4 @@ fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove what was made, data included
-	rm -rf $(VENV) $(VENV)-django6 .data site staticfiles .import_linter_cache sbom.cdx.json .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-django6 .nox .data site staticfiles .import_linter_cache sbom.cdx.json .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
