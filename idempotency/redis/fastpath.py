@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -78,9 +79,7 @@ def client() -> Any:
     settings = config()
     if settings.redis_client is not None:
         return _client_of(settings.redis_client)
-    from django_redis import get_redis_connection  # noqa: PLC0415  an extra, which `checks` requires at start
-
-    return get_redis_connection(settings.redis_alias)
+    return _client_of_cache(settings.redis_alias)
 
 
 def may_ask() -> bool:
@@ -118,6 +117,22 @@ def failed(error: Exception) -> None:
 def ping() -> bool:
     """Return whether Redis replies."""
     return attempt(lambda redis: bool(redis.ping())) is True
+
+
+@lru_cache(maxsize=4)
+def _client_of_cache(alias: str) -> Any:
+    from django_redis import get_redis_connection  # noqa: PLC0415  an extra, which `checks` requires at start
+
+    # once a process: Django makes a cache for each thread, all of them over one pool
+    return get_redis_connection(alias)
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "CACHES":
+        _client_of_cache.cache_clear()
+
+
+setting_changed.connect(_forget)
 
 
 @lru_cache(maxsize=4)

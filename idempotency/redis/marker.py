@@ -22,7 +22,9 @@ from idempotency.redis.script import Script
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 
-_encoder = json.JSONEncoder(separators=(",", ":"))  # made once: `json.dumps` would make one for every answer
+# made once: `json.dumps` would make one for every answer, and `json.loads` would guess its encoding
+_encoder = json.JSONEncoder(separators=(",", ":"))
+_decoder = json.JSONDecoder()
 
 _claim_script = Script("claim", package="idempotency.redis")
 _finish_script = Script("finish", package="idempotency.redis")
@@ -149,6 +151,6 @@ def _read(value: bytes | None, *, name: str) -> Running | Finished | None:
     if value[:1] == b"R":
         return Running(bytes.fromhex(value[1:].split(b":", 1)[0].decode()))
     encoded, body = encryption.open_from_redis(value, name=name)[1:].split(b"\n", 1)
-    head = json.loads(encoded)
+    head = _decoder.decode(encoded.decode())
     answer = StoredResponse(status=head["status"], headers=head["headers"], body=body if head["kept"] else None)
     return Finished(bytes.fromhex(head["fingerprint"]), answer)

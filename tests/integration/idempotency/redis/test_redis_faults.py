@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import django_redis
 import pytest
 import redis
 from django.db import connection
@@ -34,13 +33,13 @@ def test_paused_redis_costs_one_time_out_and_then_nothing(
     caller: Caller, effects: Effects, paused: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    original = django_redis.get_redis_connection
+    original = fastpath.client
 
-    def counting(alias: str) -> object:
+    def counting() -> object:
         asked.append(1)
-        return original(alias)
+        return original()
 
-    monkeypatch.setattr(django_redis, "get_redis_connection", counting)
+    monkeypatch.setattr(fastpath, "client", counting)
     with override_settings(IDEMPOTENCY={"BREAKER_SECONDS": 60}):
         first = caller.post()
         again = caller.post()
