@@ -5,7 +5,7 @@ One span a request, `idempotency.protocol.exchange`, with the attributes `idempo
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 try:
@@ -14,30 +14,34 @@ except ImportError:  # optional: pip install 'payonce[tracing]'
     trace = None  # type: ignore[assignment]
 
 
-class Span:
-    """Span of one keyed request; does nothing without OpenTelemetry."""
+_NO_SPAN = nullcontext()
 
-    def __init__(self, span: Any = None) -> None:
+
+class Span:
+    """Span of one keyed request."""
+
+    def __init__(self, span: Any) -> None:
         self._span = span
 
     def set(self, **attributes: str) -> None:
         """Set attributes, their names prefixed with ``idempotency.``; empty ones are left out."""
-        if self._span is not None:
-            for name, value in attributes.items():
-                if value:
-                    self._span.set_attribute(f"idempotency.{name}", value)
+        for name, value in attributes.items():
+            if value:
+                self._span.set_attribute(f"idempotency.{name}", value)
 
 
-@contextmanager
-def span() -> Iterator[Span]:
-    """Open the span of one keyed request, as the current one.
+def span() -> AbstractContextManager[Span | None]:
+    """Open the span of one keyed request, as the current one; None without an SDK, as nobody would read it.
 
     An exception that passes makes it an error with the exception's name alone: messages may hold values.
     """
-    # without an SDK nobody reads spans, and even an empty one has its cost
     if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        yield Span()
-        return
+        return _NO_SPAN
+    return _recorded()
+
+
+@contextmanager
+def _recorded() -> Iterator[Span]:
     with trace.get_tracer("idempotency").start_as_current_span(
         "idempotency.protocol.exchange", record_exception=False, set_status_on_exception=False
     ) as started:

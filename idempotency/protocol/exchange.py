@@ -6,9 +6,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from http import HTTPStatus
+from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -38,7 +38,7 @@ class Exchange(ABC):
             caller may have heard 202.
         was_uncertain: its caller has heard 202: the call outside has begun, and the handler begins no other.
         outcome: how it ended, as the metrics name it; empty while it has not.
-        is_handling: its handler runs now.
+        is_handling: its handler runs now: a keyed handler that it calls with the same request joins this call.
         on_replay: called with an answer that is a replay; may return another in its place.
 
     Args:
@@ -152,15 +152,6 @@ class Exchange(ABC):
         """Drop what a run that was undone said of its answer."""
         self._is_stored, self._is_open, self._lifetime = True, False, self._usual_lifetime
 
-    @contextmanager
-    def handling(self) -> Iterator[None]:
-        """Mark the handler as running: a keyed handler that it calls with the same request joins this call."""
-        self.is_handling = True
-        try:
-            yield
-        finally:
-            self.is_handling = False
-
     def join(self, *, mode: Mode, redact: tuple[str, ...]) -> None:
         """Take in a handler that the running one calls.
 
@@ -173,7 +164,7 @@ class Exchange(ABC):
 
     def _count(self, outcome: str) -> None:
         self.outcome = outcome
-        metrics.requests.labels(self.mode.value, outcome).inc()
+        _requests(self.mode, outcome).inc()
 
     def _conflict(self, kind: str) -> None:
         self.outcome = kind
@@ -183,7 +174,7 @@ class Exchange(ABC):
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
     def _same_request(self, stored_fingerprint: bytes) -> None:
-        if not fingerprint.matches(stored_fingerprint, self._content):
+        if not fingerprint.matches(stored_fingerprint, self._identity.fingerprint, self._content):
             self._conflict("reused")
             raise KeyReused
 
@@ -241,7 +232,7 @@ class Exchange(ABC):
         if answer.body is None:
             self._conflict("expired")
             raise ResultExpired(answer.headers.get("Location"))
-        metrics.replays.labels(source).inc()
+        _replays(source).inc()
         self._count("replayed")
         return answer
 
@@ -263,6 +254,16 @@ class Exchange(ABC):
                 else:
                     bell.wait(min(left, self._config.marker_seconds))
                 yield
+
+
+@cache
+def _requests(mode: Mode, outcome: str) -> Any:
+    return metrics.requests.labels(mode.value, outcome)
+
+
+@cache
+def _replays(source: str) -> Any:
+    return metrics.replays.labels(source)
 
 
 def owner() -> str:

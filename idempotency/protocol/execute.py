@@ -6,8 +6,8 @@ and runs `execute` or `execute_async`. Both drive the same `_steps`; the two mod
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -39,18 +39,20 @@ def execute(
         rewind: called before the handler runs again, because its transaction met another one; returns False where
             it cannot. None: it never can.
     """
-    with _traced(exchange):
-        steps = _steps(exchange, refuse, rewind)
-        answer = _advance(steps.send, None)
-        while answer is None:
-            try:
-                with exchange.handling():
+    with tracing.span() as span:
+        try:
+            steps = _steps(exchange, refuse, rewind)
+            answer = _advance(steps.send, None)
+            while answer is None:
+                try:
                     response = handler()
-            except BaseException as error:
-                answer = _advance(steps.throw, error)
-            else:
-                answer = _advance(steps.send, response)
-        return _answered(exchange, answer)
+                except BaseException as error:
+                    answer = _advance(steps.throw, error)
+                else:
+                    answer = _advance(steps.send, response)
+            return _answered(exchange, answer)
+        finally:
+            _report(exchange, span)
 
 
 async def execute_async(begin: Begin, handler: AsyncHandler, *, rewind: Rewind | None = None) -> HttpResponseBase:
@@ -70,20 +72,22 @@ async def _execute_async(begin: Begin, handler: AsyncHandler, rewind: Rewind | N
     advance = sync_to_async(_advance)
     async with _one_thread():
         exchange = await begin()
-        with _traced(exchange):
-            steps = _steps(exchange, None, rewind)
-            answer = await advance(steps.send, None)
-            while answer is None:
-                try:
-                    with exchange.handling():
+        with tracing.span() as span:
+            try:
+                steps = _steps(exchange, None, rewind)
+                answer = await advance(steps.send, None)
+                while answer is None:
+                    try:
                         response = await handler()
-                except BaseException as error:
-                    answer = await advance(steps.throw, error)
-                else:
-                    answer = await advance(steps.send, response)
-            if exchange.on_replay is not None:
-                return await sync_to_async(_answered)(exchange, answer)
-            return _answered(exchange, answer)
+                    except BaseException as error:
+                        answer = await advance(steps.throw, error)
+                    else:
+                        answer = await advance(steps.send, response)
+                if exchange.on_replay is not None:
+                    return await sync_to_async(_answered)(exchange, answer)
+                return _answered(exchange, answer)
+            finally:
+                _report(exchange, span)
 
 
 def _steps(
@@ -97,7 +101,11 @@ def _steps(
         return stored.replay()
     while True:
         try:
-            response = yield
+            exchange.is_handling = True
+            try:
+                response = yield
+            finally:
+                exchange.is_handling = False
             # commit; a concurrent duplicate that was faster gives its answer instead
             return exchange.finish(response)
         except BaseException as error:
@@ -122,26 +130,22 @@ def _advance(step: Callable[[Any], None], value: Any) -> Any:
 def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
     if exchange.on_replay is not None and exchange.outcome == "replayed":
         response = exchange.on_replay(response) or response
-    # Suppress Django's 4xx warning: `_traced` has logged it.
+    # Suppress Django's 4xx warning: `_report` has logged it.
     if exchange.outcome in _LEVELS:
         response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 
-@contextmanager
-def _traced(exchange: Exchange) -> Iterator[None]:
-    """Wrap the protocol in a span and one log line, whichever way it ends."""
-    with tracing.span() as span:
-        try:
-            yield
-        finally:
-            span.set(
-                mode=exchange.mode.value,
-                key_digest=exchange.key_digest,
-                outcome=exchange.outcome,
-                subject=exchange.subject,
-            )
-            log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)
+def _report(exchange: Exchange, span: tracing.Span | None) -> None:
+    """Give a call's outcome to its span and to one log line."""
+    if span is not None:
+        span.set(
+            mode=exchange.mode.value,
+            key_digest=exchange.key_digest,
+            outcome=exchange.outcome,
+            subject=exchange.subject,
+        )
+    log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)
 
 
 @asynccontextmanager

@@ -119,7 +119,8 @@ def key_of_try(taken: Taken, content: bytes) -> str:
         Problem: `token_unknown`, for an expired token whose call would be a new try.
     """
     tries = _tries(taken.scope, taken.key, seen=taken.refused or 0, limit=TRIES_MAX)
-    copied = (number for number, each in tries if fingerprint.matches(each.fingerprint, content))
+    current = fingerprint.fingerprint(content)
+    copied = (number for number, each in tries if fingerprint.matches(each.fingerprint, current, content))
     number = next(copied, _next(tries, seen=taken.refused or 0))
     if taken.expired and number not in dict(tries):
         raise token_unknown()

@@ -7,9 +7,10 @@ changed body would run as a new request.
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from django.conf import settings
@@ -21,16 +22,19 @@ FORM_NOISE = frozenset({"csrfmiddlewaretoken", "idempotency_token"})
 Fingerprint = bytes  # 32 bytes
 
 
-def _made(chosen: Callable[[list[tuple[str, Any]]], Iterable[tuple[str, Any]]]) -> json.JSONDecoder:
+_name = itemgetter(0)
+
+
+def _made(object_of: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder:
     return json.JSONDecoder(
-        object_pairs_hook=lambda pairs: {"object": sorted(chosen(pairs), key=lambda pair: pair[0])},
+        object_pairs_hook=object_of,
         parse_int=lambda text: {"number": text},
         parse_float=lambda text: {"number": text},
     )
 
 
 # made once: `json.loads` and `json.dumps` would make new ones for every body
-_decoder = _made(lambda pairs: pairs)
+_decoder = _made(lambda pairs: {"object": sorted(pairs, key=_name)})
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -55,7 +59,7 @@ def canonical(request: HttpRequest, *, ignore: Ignored = ()) -> bytes:
         media_type.encode(),
         _canonical_body(request, media_type, ignore),
     )
-    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
 
 
 def canonical_value(value: Any) -> bytes:
@@ -78,10 +82,11 @@ def lasting(content: bytes) -> Fingerprint:
     return _digest(content, [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS][-1])
 
 
-def matches(stored: bytes, content: bytes) -> bool:
-    """Check if `stored` is a digest of `content`, under the current secret or a `SECRET_KEY_FALLBACKS`."""
-    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return any(hmac.compare_digest(stored, _digest(content, secret)) for secret in secrets)
+def matches(stored: bytes, current: Fingerprint, content: bytes) -> bool:
+    """Check if `stored` is the `current` digest of `content`, or one under a `SECRET_KEY_FALLBACKS`."""
+    return hmac.compare_digest(stored, current) or any(
+        hmac.compare_digest(stored, _digest(content, secret)) for secret in settings.SECRET_KEY_FALLBACKS
+    )
 
 
 def _digest(content: bytes, secret: str) -> Fingerprint:
@@ -149,4 +154,4 @@ def _counted(body: bytes, part_of: Callable[[Any], Any]) -> bytes:
 
 @lru_cache(maxsize=64)
 def _decoder_without(names: frozenset[str]) -> json.JSONDecoder:
-    return _made(lambda pairs: (pair for pair in pairs if pair[0] not in names))
+    return _made(lambda pairs: {"object": sorted((pair for pair in pairs if pair[0] not in names), key=_name)})
