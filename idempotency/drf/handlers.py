@@ -107,7 +107,7 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
         if policy.joins(plain):
             return run.bare()
         try:
-            with refusing_as_the_view():
+            with refusing_as_the_view:
                 exchange = policy.open(plain, caller=run.request)
             return execute(exchange, run.answer, refuse=None if refuses is None else partial(run.refusal, refuses))
         except Problem as problem:

@@ -1,7 +1,5 @@
 """Problem documents for what REST framework raises."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -59,10 +57,15 @@ def _problem_of_drf(exc: Exception) -> Problem | None:
     )
 
 
-@contextmanager
-def refusing_as_the_view() -> Iterator[None]:
-    """Let DRF answer an anonymous caller: 401 with the view's `WWW-Authenticate`, or 403 where it has none."""
-    try:
-        yield
-    except AnonymousRefused:
-        raise exceptions.NotAuthenticated from None
+class _RefusingAsTheView:
+    """Block in which DRF answers an anonymous caller: 401 with the view's `WWW-Authenticate`, else 403."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, AnonymousRefused):
+            raise exceptions.NotAuthenticated from None
+
+
+refusing_as_the_view = _RefusingAsTheView()

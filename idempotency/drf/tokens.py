@@ -41,6 +41,6 @@ class TokenList(APIView):
 
     @_documented
     def post(self, request: Request) -> Response:
-        with refusing_as_the_view():
+        with refusing_as_the_view:
             token = tokens.issue(caller_of(request))
         return Response(TokenSerializer(token).data, status=status.HTTP_201_CREATED)

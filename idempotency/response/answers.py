@@ -8,7 +8,6 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils.cache import patch_vary_headers
 
 from idempotency.response.redaction import redacted
 
@@ -16,6 +15,8 @@ REPLAYED_HEADER = "Idempotent-Replayed"
 
 # cookies, caching, encoding and connection headers belong to the one response they were made for
 STORED_HEADERS = ("Content-Type", "Location", "ETag")
+
+_OF_REPLAYS = {REPLAYED_HEADER: "true", "Cache-Control": "no-store", "Vary": "Authorization"}
 
 # no names of headers, so they meet none
 LIFETIME = ":lifetime"  # in seconds
@@ -95,14 +96,10 @@ class StoredResponse:
 
     def replay(self) -> HttpResponse:
         """Build the same status, bytes and headers again, marked as a replay and never cached."""
-        response = HttpResponse(self.body or b"", status=self.status)
-        del response.headers["Content-Type"]
-        for name, value in self.headers.items():
-            if name not in (LIFETIME, OPEN):
-                response.headers[name] = value
-        response.headers[REPLAYED_HEADER] = "true"
-        response.headers["Cache-Control"] = "no-store"
-        patch_vary_headers(response, ("Authorization",))
+        headers = {name: value for name, value in self.headers.items() if name not in (LIFETIME, OPEN)}
+        response = HttpResponse(self.body or b"", status=self.status, headers=headers | _OF_REPLAYS)
+        if "Content-Type" not in headers:
+            del response.headers["Content-Type"]  # Django's own, which the first answer did not have
         return response
 
 
