@@ -11,24 +11,23 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 # of the last statements stay until the next ones
 _cursors = WeakKeyDictionary[BaseDatabaseWrapper, Any]()
 
-_DJANGOS = {
-    name: getattr(BaseDatabaseWrapper, name) for name in ("cursor", "_cursor", "_prepare_cursor", "make_cursor")
-}
+_DJANGOS_GLOBALS = vars(utils)
 
 
 def cursor_of(database: Any) -> Any:
     """Return psycopg's cursor, the same for a connection. Django's own where that is instrumented.
 
-    Django makes one for each call, with two layers around it. Its checks before are made here; the rest is left to
-    the caller: `validate_no_broken_transaction`, `wrap_database_errors`.
+    Django makes one for each call, with two layers around it. Its checks before are made here, unless its `atomic`
+    has made them; the rest is left to the caller: `validate_no_broken_transaction`, `wrap_database_errors`.
 
     Raises:
         django.db.OperationalError: there is no connection, and none can be made.
     """
-    if _is_instrumented(database):
+    if is_instrumented(database):
         return database.cursor()
-    database.close_if_health_check_failed()
-    database.ensure_connection()
+    if not database.in_atomic_block or database.connection is None:
+        database.close_if_health_check_failed()
+        database.ensure_connection()
     database.validate_thread_sharing()
     cursor = _cursors.get(database)
     if cursor is None or cursor.connection is not database.connection:
@@ -36,15 +35,22 @@ def cursor_of(database: Any) -> Any:
     return cursor
 
 
-def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
+def is_instrumented(database: BaseDatabaseWrapper) -> bool:
     """Return whether Django's calls are counted, logged or traced, or a backend prepares each."""
     execute = utils.CursorWrapper.execute
     return (
         bool(database.execute_wrappers)
         or database.queries_logged
-        or "cursor" in vars(database)
-        or any(getattr(type(database), name) is not method for name, method in _DJANGOS.items())
+        or "cursor" in database.__dict__
+        or _methods(type(database)) != _DJANGOS
         # by its globals: a wrapper may take the name of what it wraps
         or type(execute) is not FunctionType
-        or execute.__globals__ is not vars(utils)
+        or execute.__globals__ is not _DJANGOS_GLOBALS
     )
+
+
+def _methods(backend: Any) -> tuple[Any, ...]:
+    return backend.cursor, backend._cursor, backend._prepare_cursor, backend.make_cursor
+
+
+_DJANGOS = _methods(BaseDatabaseWrapper)

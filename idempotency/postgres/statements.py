@@ -76,12 +76,10 @@ def _sent(database: Any, statements: Sequence[Statement], *, commit: bool) -> li
     database.validate_no_broken_transaction()
     raw = database.connection
     texts = [_failing(statement) if commit else statement.sql for statement in statements]
+    values = [value for statement in statements for value in statement.parameters]
     with database.wrap_database_errors:
         texts = prepared.texts(raw, texts)
-    values = [value for statement in statements for value in statement.parameters]
-    text = "; ".join([*texts, *["COMMIT"] * commit])
-    with database.wrap_database_errors, transactions.begun_with(database, text):
-        cursor.execute(text, values)
+        transactions.execute(database, cursor, "; ".join([*texts, *["COMMIT"] * commit]), values)
     return _found(getattr(cursor, "cursor", cursor), statements)
 
 
@@ -108,7 +106,7 @@ def _is_update_of_one(statement: Statement) -> bool:
 
 def _failing(statement: Statement) -> str:
     """Return its text, made to fail on the server where it must change a row and does not."""
-    if not _is_update_of_one(statement):
+    if statement.certain or not _is_update_of_one(statement):
         return statement.sql
     return f"WITH changed AS ({statement.sql}) SELECT 1 / (count(*) = 1)::int FROM changed"  # noqa: S608  our own
 
@@ -120,10 +118,11 @@ def _run(cursor: Any, statement: Statement) -> list[tuple[Any, ...]]:
 
 def _found(cursor: Any, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
     """Return the rows of each, from psycopg's own cursor."""
-    found = []
+    found: list[list[tuple[Any, ...]]] = []
     for statement in statements:
+        if found:
+            cursor.nextset()
         found.append(_rows(cursor, statement))
-        cursor.nextset()
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
@@ -27,6 +28,7 @@ class AtomicExchange(Exchange):
     mode = Mode.ATOMIC
 
     _atomic: transaction.Atomic | None = None
+    _database: BaseDatabaseWrapper  # of this thread, from `_enter` on
     _claimed: marker.Claimed | None = None
     _repeats = 0
     _committing = False  # from here on the commit may have happened, even if an error is all we see of it
@@ -167,9 +169,10 @@ class AtomicExchange(Exchange):
             raise self._in_progress() from None
 
     def _enter(self) -> None:
+        self._database = transaction.get_connection()
         self._atomic = transaction.atomic(durable=True)
         self._atomic.__enter__()
-        transactions.defer(transaction.get_connection())
+        transactions.defer(self._database)
 
     def _commit(self, verdict: Verdict, answer: StoredResponse) -> bool:
         """Commit; False: a duplicate's entry is there and nothing of this run remains."""
@@ -197,8 +200,8 @@ class AtomicExchange(Exchange):
         if atomic is None:
             return
         if not commit:
-            transaction.set_rollback(True)
-        transactions.stop(transaction.get_connection())
+            self._database.set_rollback(True)
+        transactions.stop(self._database)
         atomic.__exit__(None, None, None)
 
 

@@ -26,15 +26,15 @@ def keyed(*, durable: bool = True) -> Iterator[None]:
     """Open a transaction as a keyed call does."""
     block = transaction.atomic(durable=durable)
     block.__enter__()
-    transactions.defer(connection)
+    transactions.defer(transaction.get_connection())
     try:
         yield
     except BaseException as error:
-        transactions.stop(connection)
+        transactions.stop(transaction.get_connection())
         if not block.__exit__(type(error), error, error.__traceback__):
             raise
     else:
-        transactions.stop(connection)
+        transactions.stop(transaction.get_connection())
         block.__exit__(None, None, None)
 
 
@@ -57,9 +57,9 @@ def _the_server_has_seen_them() -> None:
 
 @contextmanager
 def keyed_inside() -> Iterator[None]:
-    transactions.defer(connection)
+    transactions.defer(transaction.get_connection())
     yield
-    transactions.stop(connection)
+    transactions.stop(transaction.get_connection())
 
 
 def cost_of(call: Callable[[], Any]) -> list[int]:
@@ -187,6 +187,40 @@ class TestAsDjango:
             return [query["sql"].split('"')[0] for query in captured]
 
         assert logged(keyed) == logged(transaction.atomic)
+
+    def test_a_wrapper_that_comes_later_sees_the_savepoints(self) -> None:
+        seen: list[str] = []
+
+        def watching(execute: Any, sql: str, *rest: Any) -> Any:
+            seen.append(sql.split(maxsplit=1)[0])
+            return execute(sql, *rest)
+
+        with keyed():
+            insert("a")
+            with connection.execute_wrapper(watching), transaction.atomic():
+                insert("b")
+            with transaction.atomic():
+                insert("c")
+                transaction.set_rollback(True)
+        assert seen == ["SAVEPOINT", "INSERT", "RELEASE"]
+        assert names() == ["a", "b"]
+
+    def test_a_savepoint_on_a_closed_connection_is_refused_by_django(self) -> None:
+        with pytest.raises(DatabaseError), keyed():  # noqa: PT012  the end of the block raises too
+            insert("a")
+            connection.connection.close()
+            with pytest.raises(DatabaseError, match="closed"), transaction.atomic():
+                pytest.fail("the block was entered")
+        connection.close()
+        assert names() == []
+
+    @pytest.mark.parametrize("closed", [False, True])
+    def test_afterwards_savepoints_are_djangos_own(self, closed: bool) -> None:
+        with keyed():
+            insert("a")
+            if closed:
+                connection.close()
+        assert not {"savepoint", "savepoint_commit"} & set(vars(transaction.get_connection()))
 
     def test_an_isolation_level_of_ones_own_is_psycopgs_to_begin(self) -> None:
         connection.connection.isolation_level = 4
