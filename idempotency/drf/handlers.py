@@ -99,7 +99,8 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
             policy.pass_by(plain)
             with transaction_of_requests():
                 return run.bare()
-        _read_body(run.request, plain)
+        if plain.content_type == "multipart/form-data" or (plain.body and not _may_parse_later(plain, policy)):
+            _ = run.request.data
         if body is not None:
             serializer = body(data=run.request.data, context={"request": run.request, "view": run.view})
             serializer.is_valid(raise_exception=True)
@@ -111,6 +112,7 @@ def _keyed_handler(handler: Handler, policy: Policy, body: Any = None, refuses: 
                 exchange = policy.open(plain, caller=run.request)
             return execute(exchange, run.answer, refuse=None if refuses is None else partial(run.refusal, refuses))
         except Problem as problem:
+            _ = run.request.data  # a body that cannot be read is refused before any problem of its key
             if policy.on_problem is None:
                 raise  # the view's EXCEPTION_HANDLER shows it
             return policy.on_problem(run.request, problem)
@@ -140,8 +142,9 @@ class _Run:
         return self.handler(*self.args, **self.kwargs)
 
     def answer(self) -> HttpResponseBase:
-        """Call the handler; a refusal that it raises is its answer."""
+        """Call the handler; a refusal that it raises is its answer, and so is one of the body's parser."""
         try:
+            _ = self.request.data
             response = self.bare()
         except REFUSALS as error:
             response = self._shown(error)
@@ -192,14 +195,14 @@ def _position_of_request(args: tuple[Any, ...], handler: Handler) -> int:
     )
 
 
-def _read_body(request: Request, plain: HttpRequest) -> None:
-    """Read the body once, so that both fingerprint and parser see it; not a bare upload, which may be large.
+def _may_parse_later(plain: HttpRequest, policy: Policy) -> bool:
+    """Check if a body is parsed for the handler alone: a replay needs its bytes, and a form's fields.
 
-    Raises:
-        APIException: the body cannot be read; the key is not looked at.
+    A phased claim is committed, so a body that cannot be read must be refused before it. `refuses` would swallow
+    that refusal: REST framework raises it once, and gives the next reader an empty body.
     """
-    if plain.content_type == "multipart/form-data" or plain.body:
-        _ = request.data
+    is_form = plain.content_type == "application/x-www-form-urlencoded"
+    return policy.mode is ATOMIC and not policy.refuses_early and not is_form
 
 
 class IdempotentMixin:

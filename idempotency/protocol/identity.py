@@ -107,11 +107,13 @@ def key_in_window(scope: str, content: bytes, *, seconds: float) -> str:
 
 def _scope_of(request: HttpRequest, *, caller: Any, principal: str, key: str) -> str:
     """Return the caller's scope at this route; the anonymous one, if their key was answered before the session."""
+    method = request.method or ""
     route = request.resolver_match.route if request.resolver_match else request.path
-    before = keys.scope_of(principal=anonymous_like(principal), method=request.method or "", route=route)
-    if principal.startswith("session:") and was_answered(caller.session, scope=before, key=key):
-        return before
-    return keys.scope_of(principal=principal, method=request.method or "", route=route)
+    if principal.startswith("session:"):
+        before = keys.scope_of(principal=anonymous_like(principal), method=method, route=route)
+        if was_answered(caller.session, scope=before, key=key):
+            return before
+    return keys.scope_of(principal=principal, method=method, route=route)
 
 
 def _token_of_form(request: HttpRequest) -> str | None:
