@@ -23,7 +23,7 @@ def cursor_of(database: Any) -> Any:
     Raises:
         django.db.OperationalError: there is no connection, and none can be made.
     """
-    if is_instrumented(database):
+    if _is_instrumented(database):
         return database.cursor()
     if not database.in_atomic_block or database.connection is None:
         database.close_if_health_check_failed()
@@ -35,7 +35,7 @@ def cursor_of(database: Any) -> Any:
     return cursor
 
 
-def is_instrumented(database: BaseDatabaseWrapper) -> bool:
+def _is_instrumented(database: BaseDatabaseWrapper) -> bool:
     """Return whether Django's calls are counted, logged or traced, or a backend prepares each."""
     execute = utils.CursorWrapper.execute
     return (

@@ -3,7 +3,7 @@
 Inside a transaction that `defer` is called for, Django's ``SAVEPOINT`` and ``RELEASE SAVEPOINT`` wait, and go in
 front of the next statement in one message, as ``BEGIN`` does in front of the first. A savepoint without a
 statement after it is never sent; one that is set before the first statement is BEGIN itself. ``ROLLBACK TO`` is
-sent at once. A savepoint of an `atomic` block makes no cursor of Django's either, unless somebody watches those.
+sent at once.
 
 It works below Django, by psycopg's public `Connection.cursor_factory`, so that wrappers see what they
 always see. A text that the server has not parsed yet goes alone, after what waits: in one message with
@@ -15,17 +15,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
-from django.utils.asyncio import async_unsafe
 from psycopg.pq import PipelineStatus, TransactionStatus
-
-from idempotency.postgres.cursors import is_instrumented
 
 IDLE, FAILED = TransactionStatus.IDLE, TransactionStatus.INERROR
 PARSED_MAX = 2048  # texts that are remembered; a project has some hundreds
@@ -54,7 +50,7 @@ class _Deferral:
     def execute(self, cursor: Any, run: Callable[..., Any], query: Any, parameters: Any, options: Any) -> Any:
         """Run a statement of `cursor` by `run`, psycopg's own `execute`, after what waits for it."""
         if isinstance(query, str) and query.startswith(_CONTROLS) and (control := _CONTROL.fullmatch(query)):
-            if not self.keeps(cursor.connection, *control.groups()):
+            if not self._is_kept(cursor.connection, *control.groups()):
                 self.flush(run)
                 run(query)
             return cursor
@@ -91,7 +87,7 @@ class _Deferral:
                 self.waiting.clear()
             raise
 
-    def keeps(self, raw: psycopg.Connection[Any], command: str, name: str) -> bool:
+    def _is_kept(self, raw: psycopg.Connection[Any], command: str, name: str) -> bool:
         """Take a savepoint's statement into account; False if the server must hear it now."""
         status = raw.pgconn.transaction_status
         if command == "SAVEPOINT":
@@ -139,41 +135,6 @@ def _begun_by_hand(raw: psycopg.Connection[Any]) -> Iterator[None]:
         raw._autocommit = False
 
 
-class _Savepoints:
-    """Savepoints of `atomic` blocks, in place of two methods of Django's object until `stop`.
-
-    Django's own are called where the server must hear the statement, or somebody watches them.
-    """
-
-    def __init__(self, database: BaseDatabaseWrapper, deferral: _Deferral) -> None:
-        self._database, self._raw, self._deferral = database, database.connection, deferral
-        database.savepoint = self.set  # type: ignore[method-assign]
-        database.savepoint_commit = self.release  # type: ignore[method-assign]
-
-    @async_unsafe
-    def set(self) -> str | None:
-        """Set the next savepoint and return its name, as Django's `savepoint`."""
-        database = self._database
-        name = f"s{get_ident()}_x{database.savepoint_state + 1}"
-        if not self._is_kept("SAVEPOINT", name):
-            return type(database).savepoint(database)
-        database.savepoint_state += 1
-        return name
-
-    @async_unsafe
-    def release(self, sid: str) -> None:
-        """Release a savepoint, as Django's `savepoint_commit`."""
-        if not self._is_kept("RELEASE SAVEPOINT", sid):
-            type(self._database).savepoint_commit(self._database, sid)
-
-    def _is_kept(self, command: str, name: str) -> bool:
-        database, raw = self._database, self._raw
-        database.validate_thread_sharing()
-        if database.connection is not raw or raw.closed or database.needs_rollback or is_instrumented(database):
-            return False
-        return self._deferral.keeps(raw, command, f'"{name}"')
-
-
 _deferrals = WeakKeyDictionary[psycopg.Connection[Any], _Deferral]()
 
 
@@ -186,14 +147,11 @@ def defer(database: BaseDatabaseWrapper) -> None:
     raw = database.connection
     is_outermost = database.in_atomic_block and not database.savepoint_ids
     if is_outermost and _is_prepared(raw) and not database.queries_logged:
-        _deferrals[raw] = deferral = _Deferral(raw)
-        _Savepoints(database, deferral)
+        _deferrals[raw] = _Deferral(raw)
 
 
 def stop(database: BaseDatabaseWrapper) -> None:
     """Drop what waits, before the transaction is committed or rolled back: either ends every savepoint."""
-    if type(getattr(database.savepoint, "__self__", None)) is _Savepoints:
-        del database.savepoint, database.savepoint_commit
     if database.connection is not None:
         _deferrals.pop(database.connection, None)
 

@@ -214,14 +214,6 @@ class TestAsDjango:
         connection.close()
         assert names() == []
 
-    @pytest.mark.parametrize("closed", [False, True])
-    def test_afterwards_savepoints_are_djangos_own(self, closed: bool) -> None:
-        with keyed():
-            insert("a")
-            if closed:
-                connection.close()
-        assert not {"savepoint", "savepoint_commit"} & set(vars(transaction.get_connection()))
-
     def test_an_isolation_level_of_ones_own_is_psycopgs_to_begin(self) -> None:
         connection.connection.isolation_level = 4
         try:

@@ -26,8 +26,8 @@ from tests.integration.idempotency.urls import effect
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 # function calls, measured on Python 3.11, and a tenth more
-FRESH_BEYOND_BARE = 666
-REPLAY_BEYOND_IDLE = 368
+FRESH_BEYOND_BARE = 830
+REPLAY_BEYOND_IDLE = 365
 
 Effects = Callable[[], int]
 
