@@ -175,11 +175,6 @@ def _redis(name: str, value: Any) -> None:
 def _database(name: str, value: Any) -> None:
     if value not in settings.DATABASES:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] names {value!r}, which is not in DATABASES.")
-    if value != DEFAULT_DB_ALIAS:
-        raise ImproperlyConfigured(
-            f"IDEMPOTENCY[{name!r}] is {value!r}, and the ledger can only be in {DEFAULT_DB_ALIAS!r} yet: it "
-            "shares its transaction with the keyed views. Give the database of their models that alias."
-        )
 
 
 def _switch(name: str, value: Any) -> None:

@@ -10,7 +10,9 @@ the queue's redelivery finds the truth. Acknowledge the message after the commit
 
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
+
+from idempotency.postgres import home
 
 _INSERT = """
 INSERT INTO idempotency_consumedmessage (consumer, message_id) VALUES (%s, %s)
@@ -44,8 +46,8 @@ def consume_once(message_id: str | int | UUID, *, consumer: str) -> bool:
     name = str(message_id)
     if not 1 <= len(name) <= 255 or not 1 <= len(consumer) <= 96:
         raise ValueError("A message id has 1 to 255 characters and a consumer's name 1 to 96.")
-    if not connection.in_atomic_block:
+    if not home.connection().in_atomic_block:
         raise transaction.TransactionManagementError("consume_once needs the consumer's own transaction.")
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(_INSERT, [consumer, name])
         return cursor.fetchone() is not None

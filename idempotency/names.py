@@ -17,7 +17,7 @@ from django.core.cache import caches
 from django.core.cache.backends.base import default_key_func
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 
 from idempotency.conf import config
 
@@ -30,7 +30,7 @@ def prefix() -> str:
     Asks neither Redis nor the database. A program without Django's settings may use locks; it gets `ROOT`.
     """
     try:
-        database = connections[DEFAULT_DB_ALIAS]
+        database = connections[config().database]
     except ImproperlyConfigured:
         if settings.configured or ENVIRONMENT_VARIABLE in os.environ:
             raise
@@ -38,9 +38,9 @@ def prefix() -> str:
     return _joined(_of_cache(), str(database.settings_dict["NAME"] or ""), _schema_of(database))
 
 
-def schema(using: str = DEFAULT_DB_ALIAS) -> str:
-    """Name the schema of this thread's connection; empty for a connection without schemas."""
-    return _schema_of(connections[using])
+def schema(using: str | None = None) -> str:
+    """Name the schema of this thread's connection, by default to the ledger; empty where it has none."""
+    return _schema_of(connections[using or config().database])
 
 
 def _schema_of(database: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Unpack, overload
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import response_for_exception
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import connections, transaction
 from django.db.transaction import non_atomic_requests
 from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
@@ -19,6 +19,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency.call import with_call
 from idempotency.errors import Problem
+from idempotency.postgres import home
 from idempotency.protocol.exchange import Exchange
 from idempotency.protocol.execute import AsyncHandler, Handler, Rewind, execute, execute_async
 from idempotency.protocol.misuse import mark_keyed, mark_not_keyed, refuse_wrong_use
@@ -214,13 +215,14 @@ def refusal_of_django(request: HttpRequest, error: Exception, policy: Policy) ->
 
 def outside_atomic_requests(view: View) -> View:
     """Take `view` out of ATOMIC_REQUESTS for the database of the ledger."""
-    return non_atomic_requests(using=DEFAULT_DB_ALIAS)(view)
+    return non_atomic_requests(using=home.alias())(view)
 
 
 def transaction_of_requests() -> AbstractContextManager[object]:
     """Open the transaction that ATOMIC_REQUESTS asks for, for a call that is not keyed."""
-    wanted = connections.settings[DEFAULT_DB_ALIAS]["ATOMIC_REQUESTS"]
-    return transaction.atomic() if wanted else nullcontext()
+    alias = home.alias()
+    wanted = connections.settings[alias]["ATOMIC_REQUESTS"]
+    return transaction.atomic(alias) if wanted else nullcontext()
 
 
 def _refuse_foreign(request: Any) -> None:

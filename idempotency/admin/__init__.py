@@ -4,6 +4,9 @@ Nothing is edited here; an operator's one decision goes through `idempotency.mai
 Pages of `payments` and `shop` build on `pages`, `filters`, `searching`, `charts` and `labels`.
 """
 
-from idempotency.admin import ledger
+from django.apps import apps
 
-__all__ = ["ledger"]
+if apps.is_installed("django.contrib.admin"):  # the commands search the ledger also without it
+    from idempotency.admin import ledger
+
+    __all__ = ["ledger"]

@@ -4,7 +4,7 @@ from math import ceil
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.db import connection
+from django.db import connections
 from django.utils.functional import cached_property
 
 COUNTED_MAX = 10_000
@@ -25,14 +25,16 @@ class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
         counted = int(rows[: COUNTED_MAX + 1].count())
         if counted <= COUNTED_MAX:
             return counted
-        return COUNTED_MAX if rows.query.where else max(COUNTED_MAX, _estimate(rows.model._meta.db_table))
+        if rows.query.where:
+            return COUNTED_MAX
+        return max(COUNTED_MAX, _estimate(rows.model._meta.db_table, using=rows.db))
 
     @cached_property
     def num_pages(self) -> int:
         return min(super().num_pages, ceil(PAGED_MAX / self.per_page))
 
 
-def _estimate(table: str) -> int:
-    with connection.cursor() as cursor:
+def _estimate(table: str, *, using: str) -> int:
+    with connections[using].cursor() as cursor:
         cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [f'"{table}"'])
         return int(cursor.fetchone()[0])

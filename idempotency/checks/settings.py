@@ -13,6 +13,7 @@ from idempotency.conf import MARKED, Config, parse, parsed
 from idempotency.extras import needed
 from idempotency.request.principal import is_in_our_database
 
+ROUTER = "idempotency.routers.LedgerRouter"
 MIDDLEWARE = "idempotency.middleware.IdempotencyMiddleware"
 
 GZIP = "django.middleware.gzip.GZipMiddleware"
@@ -40,8 +41,8 @@ def _router(config: Config) -> list[CheckMessage]:
         return []
     return [
         Error(
-            f"DATABASE_ROUTERS keep the ledger's tables out of {config.database!r}, where keyed views have their "
-            "transactions. Let them route the app 'idempotency' there.",
+            f"DATABASE_ROUTERS keeps the ledger's tables out of {config.database!r}, where keyed views have their "
+            f"transactions. Put {ROUTER!r} first in DATABASE_ROUTERS.",
             id="idempotency.E015",
         )
     ]

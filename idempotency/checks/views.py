@@ -6,12 +6,13 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.checks import Warning as Advice
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 from django.urls import URLResolver, get_resolver
 
 from idempotency.checks.settings import AUTHENTICATION, MIDDLEWARE, SESSIONS
 from idempotency.conf import parsed
 from idempotency.middleware import is_named, keyed_form
+from idempotency.postgres import home
 
 
 @register(Tags.urls)
@@ -116,7 +117,7 @@ def _anybody_is_taken(view: Any) -> CheckMessage:
 @register(Tags.urls)
 def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that no keyed method runs inside the transaction of ATOMIC_REQUESTS; functions leave it."""
-    if not connections.settings[DEFAULT_DB_ALIAS]["ATOMIC_REQUESTS"]:
+    if not connections.settings[home.alias()]["ATOMIC_REQUESTS"]:
         return []
     return [
         Error(
@@ -206,7 +207,7 @@ def _is_open_to_all(view: Any) -> bool:
 
 def _keyed_inside_a_transaction(view: Any) -> bool:
     is_function = _class_of(view) is None and not _is_ninja(view)
-    leaves = is_function or DEFAULT_DB_ALIAS in getattr(view, "_non_atomic_requests", ())
+    leaves = is_function or home.alias() in getattr(view, "_non_atomic_requests", ())
     return not leaves and _is_marked(view)
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.checks import Warning as Advice
-from django.db import DEFAULT_DB_ALIAS, connections
 
 from idempotency.conf import parsed
 from idempotency.ledger import queries
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.models import LedgerEntry, LedgerEpoch
+from idempotency.postgres import home
 
 # values that keep statements and their parameters out of PostgreSQL's log; None or empty: not loaded
 QUIET: dict[str, tuple[str | None, ...]] = {
@@ -28,13 +28,14 @@ OVERDUE_SECONDS = 90_000.0  # without reaping: a day, and an hour for a daily ru
 def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the constraint that decides is there: a restored dump may have lost it."""
     settings = parsed()
-    if DEFAULT_DB_ALIAS not in (databases or ()) or (settings is not None and not settings.enabled):
+    if home.alias() not in (databases or ()) or (settings is not None and not settings.enabled):
         return []
-    connection = connections[DEFAULT_DB_ALIAS]
+    connection = home.connection()
     if connection.vendor != "postgresql":
         return [
             Error(
-                f"The default database is {connection.vendor}; the ledger needs PostgreSQL.", id="idempotency.E006"
+                f"The database {home.alias()!r} is {connection.vendor}; the ledger needs PostgreSQL.",
+                id="idempotency.E006",
             )
         ]
     with connection.cursor() as cursor:
@@ -61,8 +62,8 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
-    connection = connections[DEFAULT_DB_ALIAS]
-    if DEFAULT_DB_ALIAS not in (databases or ()) or connection.vendor != "postgresql":
+    connection = home.connection()
+    if home.alias() not in (databases or ()) or connection.vendor != "postgresql":
         return []
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
@@ -82,8 +83,8 @@ def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that something reaps: warn after a day without it, once there is something to remove."""
-    connection, settings = connections[DEFAULT_DB_ALIAS], parsed()
-    if DEFAULT_DB_ALIAS not in (databases or ()) or connection.vendor != "postgresql":
+    connection, settings = home.connection(), parsed()
+    if home.alias() not in (databases or ()) or connection.vendor != "postgresql":
         return []
     if settings is None or not settings.enabled:
         return []

@@ -11,13 +11,14 @@ lock of the transaction does (`hold`): tried, not waited for, and gone with its 
 import json
 from typing import Any
 
-from django.db import IntegrityError, OperationalError, connection
+from django.db import IntegrityError, OperationalError
 
 from idempotency.conf import config
 from idempotency.ledger import queries
 from idempotency.ledger.identity import DuplicateRunning, Found, Identity
 from idempotency.ledger.reading import found_in
 from idempotency.names import schema
+from idempotency.postgres import home
 from idempotency.postgres.statements import Statement, broken_constraint, send
 from idempotency.request.keys import lock_id_of
 from idempotency.response.answers import StoredResponse
@@ -36,6 +37,7 @@ def hold(identity: Identity) -> Found | bool:
     ((held,),), entries = send(
         Statement(queries.TRY_LOCK, [lock_id_of(identity.digest, schema=schema())], rows=1),
         Statement(queries.FIND, [config().body_seconds, identity.scope, identity.key]),
+        using=home.alias(),
     )
     return found_in(entries[0]) if entries else bool(held)
 
@@ -47,7 +49,7 @@ def await_duplicate(identity: Identity, *, wait_seconds: float) -> None:
         DuplicateRunning: it did not end within `wait_seconds`; the transaction is unusable.
     """
     milliseconds = max(1, round(wait_seconds * 1000))
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{milliseconds}ms"])
         try:
             cursor.execute(queries.LOCK, [lock_id_of(identity.digest, schema=schema())])
@@ -67,7 +69,11 @@ def record(identity: Identity, answer: StoredResponse, *, subject: str) -> bool:
         caller must roll it back and replay the winner.
     """
     try:
-        send(Statement(queries.RECORD, _values(identity, answer, subject), rows=1, certain=True), commit=True)
+        send(
+            Statement(queries.RECORD, _values(identity, answer, subject), rows=1, certain=True),
+            commit=True,
+            using=home.alias(),
+        )
     except IntegrityError as error:
         if broken_constraint(error) == UNIQUE:
             return False
@@ -81,7 +87,7 @@ def record_if_new(identity: Identity, answer: StoredResponse, *, subject: str) -
     Returns:
         False if the key is taken: nothing was inserted.
     """
-    (inserted,) = send(Statement(queries.RECORD_IF_NEW, _values(identity, answer, subject)))
+    (inserted,) = send(Statement(queries.RECORD_IF_NEW, _values(identity, answer, subject)), using=home.alias())
     return bool(inserted)
 
 

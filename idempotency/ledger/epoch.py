@@ -13,10 +13,9 @@ A test suite uses epochs that only its process knows (`idempotency.testing`), wi
 import time
 from uuid import uuid4
 
-from django.db import connection
-
 from idempotency.ledger import queries
 from idempotency.names import prefix
+from idempotency.postgres import home
 
 EPOCH_SECONDS = 10.0
 
@@ -42,7 +41,7 @@ def redis_prefix() -> str:
 def renew_epoch() -> str:
     """Give the ledger another epoch, valid in this process at once, and return it."""
     value = uuid4().hex
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.RENEW_EPOCH, [value])
     if _local:
         use_local_epoch(value)
@@ -61,7 +60,7 @@ def use_local_epoch(value: str | None) -> str | None:
 def _current() -> str:
     if _local:
         return _local[0]
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.READ_EPOCH)
         row = cursor.fetchone()
     return row[0] if row else renew_epoch()  # `flush` has emptied the table, and with it all effects

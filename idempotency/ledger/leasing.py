@@ -8,13 +8,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 
 from idempotency.ledger import queries
 from idempotency.ledger.identity import Found, Identity, Run
 from idempotency.models import LedgerAttempt, LedgerEntry, Outcome, State
 from idempotency.modes import Mode
+from idempotency.postgres import home
 from idempotency.response.answers import StoredResponse
 
 
@@ -28,7 +29,7 @@ def claim_phased(identity: Identity, *, lease_seconds: float) -> Run | None:
         RuntimeError: a transaction is open; the claim would not be durable before the handler runs.
     """
     who: list[Any] = [identity.scope, identity.key, identity.fingerprint, identity.owner, identity.request_id]
-    with transaction.atomic(durable=True), connection.cursor() as cursor:
+    with transaction.atomic(home.alias(), durable=True), home.connection().cursor() as cursor:
         cursor.execute(queries.CLAIM, [*who, lease_seconds, identity.handler])
         row = cursor.fetchone()
     return None if row is None else Run(row[0], fence=1)
@@ -40,7 +41,7 @@ def take_over(entry: Found, *, owner: str, request_id: str, lease_seconds: float
     Returns:
         The run with the next fencing number, or None if the lease is still held or another run was faster.
     """
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.TAKE_OVER, [owner, request_id, lease_seconds, entry.entry_id, entry.fence])
         row = cursor.fetchone()
     return None if row is None else Run(entry.entry_id, fence=row[0])
@@ -52,7 +53,7 @@ def was_uncertain(entry_id: int) -> bool:
     Ask after the take-over: the row itself does not say, and a row read before may be older.
     """
     # on the connection that took it over: a standby may lag behind
-    attempts = LedgerAttempt.objects.using(connection.alias)
+    attempts = LedgerAttempt.objects.using(home.alias())
     return attempts.filter(entry=entry_id, outcome=Outcome.UNCERTAIN).exists()
 
 
@@ -62,7 +63,7 @@ def mark_point(run: Run, *, point: str, data: Mapping[str, Any], subject: str, l
     Returns:
         False: another run took over; the caller's transaction must be rolled back.
     """
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.MARK, [point, json.dumps(data), subject, lease_seconds, run.entry_id, run.fence])
         return bool(cursor.rowcount == 1)
 
@@ -77,14 +78,14 @@ def renew_leases(leases: Mapping[Run, float]) -> dict[Run, bool]:
         The runs that still have their lease → True if it was prolonged, False if the row was locked: try again.
     """
     which: list[Any] = [[run.entry_id for run in leases], [run.fence for run in leases], list(leases.values())]
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.RENEW_LEASES, which)
         return {Run(entry_id, fence): renewed for entry_id, fence, renewed in cursor.fetchall()}
 
 
 def note_subject(run: Run, *, subject: str) -> None:
     """Store the subject of the run, all that is known of it if its process dies."""
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.NOTE_SUBJECT, [subject, run.entry_id, run.fence])
 
 
@@ -113,7 +114,7 @@ def forget(run: Run) -> bool:
     Returns:
         True if it was removed.
     """
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.FORGET, [run.entry_id, run.fence])
         forgotten = cursor.fetchone() is not None
     if not forgotten:
@@ -129,7 +130,7 @@ def forget_stalled(*, entry_id: int, fence: int) -> bool:
     Returns:
         False if it changed since it was read, or its caller has heard 202.
     """
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.FORGET_STALLED, [entry_id, fence])
         return cursor.fetchone() is not None
 
@@ -144,7 +145,7 @@ def close_by_hand(
     Returns:
         False if it changed since the operator looked (other fence, finished, or running under a valid lease).
     """
-    with transaction.atomic():
+    with transaction.atomic(home.alias()):
         entry = (
             LedgerEntry.objects.select_for_update()
             .filter(pk=entry_id, fence=fence, mode=Mode.PHASED)
@@ -172,6 +173,6 @@ def close_by_hand(
 
 
 def _end(run: Run, sql: str, values: list[Any], outcome: Outcome) -> bool:
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(sql, [*values, run.entry_id, run.fence, outcome.value])
         return cursor.fetchone() is not None

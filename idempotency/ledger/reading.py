@@ -4,17 +4,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from django.db import connection
-
 from idempotency.conf import config
 from idempotency.ledger import queries
 from idempotency.ledger.identity import Found, Try
+from idempotency.postgres import home
 from idempotency.response.answers import StoredResponse, leaves_open
 
 
 def find(*, scope: str, key: str) -> Found | None:
     """Find the committed entry of (scope, key)."""
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.FIND, [config().body_seconds, scope, key])
         row = cursor.fetchone()
     return None if row is None else found_in(row)
@@ -22,7 +21,7 @@ def find(*, scope: str, key: str) -> Found | None:
 
 def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] | None:
     """Find the last key between `first` and `last`, and seconds since it was answered; None: it is not yet."""
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.YOUNGEST, [scope, first, last])
         row: tuple[str, float | None] | None = cursor.fetchone()
     return row
@@ -30,7 +29,7 @@ def youngest(*, scope: str, first: str, last: str) -> tuple[str, float | None] |
 
 def tries(*, scope: str, first: str, last: str, limit: int) -> list[Try]:
     """List the last entries of the keys between `first` and `last`, at most `limit`, from the end."""
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(queries.TRIES, [scope, first, last, limit])
         return [
             Try(key, bytes(fingerprint), leaves_open(status, json.loads(headers)))
@@ -60,7 +59,7 @@ def stalled(
         after_id: only entries after this one, to go on with the next batch.
         limit: of the batch.
     """
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         which: list[Any] = [asker, asker, handlers, runs_max, idle_seconds, longest_seconds, after_id, limit]
         cursor.execute(queries.STALLED, [config().body_seconds, *which])
         return [found_in(row) for row in cursor.fetchall()]

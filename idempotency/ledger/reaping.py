@@ -7,11 +7,10 @@ goes on where a killed one ended.
 from collections import Counter
 from uuid import uuid4
 
-from django.db import connection
-
 from idempotency.conf import config
 from idempotency.ledger import queries
 from idempotency.models import LedgerEntry
+from idempotency.postgres import home
 from idempotency.request.keys import digest_of
 from idempotency.response import encryption
 
@@ -70,6 +69,6 @@ def rewrap(*, limit: int, after_id: int) -> tuple[int, int, Counter[str]]:
 
 
 def _execute(statement: str, values: list[float] | list[str]) -> int:
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(statement, values)
         return int(cursor.rowcount)

@@ -9,11 +9,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from idempotency import ledger
 from idempotency.errors import Problem, problem_document
 from idempotency.models import LedgerEntry, Outcome, State
+from idempotency.postgres import home
 from idempotency.protocol.recovery import NotAbandonable, Progress, phases_named
 from idempotency.redis import marker
 from idempotency.request.keys import digest_of
@@ -110,14 +111,14 @@ def _close(
 ) -> None:
     if not decision.note.strip():
         raise ValueError("A decision needs a reason.")
-    seen = LedgerEntry.objects.using(connection.alias).filter(pk=decision.entry_id, fence=decision.fence)
+    seen = LedgerEntry.objects.using(home.alias()).filter(pk=decision.entry_id, fence=decision.fence)
     entry = seen.exclude(state=State.FINISHED).first()
     if entry is None:
         raise NotDecidable
     digest = digest_of(scope=entry.scope, key=entry.key)
     answer = encryption.seal(StoredResponse(status=status, headers=headers, body=body), digest=digest)
     name = marker.key_of(digest)
-    with transaction.atomic():
+    with transaction.atomic(home.alias()):
         # Undo before locking the entry, as a step locks its own rows first. A step that goes on meanwhile has the
         # lease again, and so the entry is not closed.
         before(entry, digest)

@@ -7,13 +7,13 @@ caller retries; but a caller who heard 202 looks at the resource, and one who he
 from collections.abc import Callable
 from datetime import timedelta
 
-from django.db import connection
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from idempotency import ledger
 from idempotency.models import LedgerEntry, Outcome, State
 from idempotency.observability import metrics
+from idempotency.postgres import home
 from idempotency.redis import marker
 from idempotency.request.keys import digest_of
 from idempotency.response.answers import StoredResponse
@@ -41,7 +41,7 @@ def resolve_known(*, is_known: Callable[[str], bool], limit: int = 10_000) -> in
         How many were ended. One that a retry runs meanwhile is left to it.
     """
     stalled = Q(state=State.RUNNING, lease_until__lte=Now() - timedelta(seconds=IDLE_SECONDS))
-    waiting = LedgerEntry.objects.using(connection.alias).filter(Q(state=State.UNCERTAIN) | stalled, handler="")
+    waiting = LedgerEntry.objects.using(home.alias()).filter(Q(state=State.UNCERTAIN) | stalled, handler="")
     waiting = waiting.exclude(subject="").order_by("pk").only("scope", "key", "fence", "state", "subject")
     settled, after_id, seen = 0, 0, 0
     while seen < limit and (batch := list(waiting.filter(pk__gt=after_id)[: min(BATCH, limit - seen)])):

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import connection
 from django.db.models import Case, Count, Model, Q, Value, When
 from django.db.models.functions import TruncHour
 from django.utils import timezone
 
 from idempotency.models import LedgerEntry, State
+from idempotency.postgres import home
 
 HOURS_SHOWN = 48
 NEWEST_MAX = 50_000  # rows that a chart by the hour reads
@@ -36,7 +36,7 @@ class OpenEntries:
 
 def open_entries() -> list[OpenEntries]:
     """Count all three, zeros included."""
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(_OPEN)
         found = {row[0]: OpenEntries(*row) for row in cursor.fetchall()}
     return [found.get(name, OpenEntries(name, 0, 0.0)) for name in ("uncertain", "stalled", "running")]
@@ -44,7 +44,7 @@ def open_entries() -> list[OpenEntries]:
 
 def seconds_since_reaping() -> float | None:
     """Return the age of the last reaping, or of a ledger that was never reaped; None right after a `flush`."""
-    with connection.cursor() as cursor:
+    with home.connection().cursor() as cursor:
         cursor.execute(_REAPED)
         row = cursor.fetchone()
     return row[0] if row else None

@@ -37,7 +37,9 @@ class UnexpectedRows(RuntimeError):
     """A statement changed a wrong number of rows; roll back what was sent with it."""
 
 
-def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, ...]]]:
+def send(
+    *statements: Statement, commit: bool = False, using: str = DEFAULT_DB_ALIAS
+) -> list[list[tuple[Any, ...]]]:
     """Run statements in order, in one round trip where the driver takes several. Return the rows of each.
 
     Each reads by a snapshot of its own, as if it came alone. After one that fails none runs. If they are the first
@@ -47,6 +49,7 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
         commit: they are the last of their transaction, and its COMMIT may go with them. Their counts cannot be
             checked before it, so an UPDATE that must change one row, and returns it, is made to fail by itself;
             with another statement that is not `certain` the COMMIT does not go.
+        using: alias of the database.
 
     Raises:
         UnexpectedRows: one changed a wrong number of rows.
@@ -55,7 +58,7 @@ def send(*statements: Statement, commit: bool = False) -> list[list[tuple[Any, .
     """
     if not statements:
         return []
-    database = connections[DEFAULT_DB_ALIAS]  # once: each look-up through the proxy costs more than its result
+    database = connections[using]  # once: each look-up through the proxy costs more than its result
     if not _takes_several(database):
         with database.cursor() as cursor:
             return [_run(cursor, statement) for statement in statements]

@@ -8,14 +8,14 @@ answer. The marker in Redis keeps concurrent duplicates apart; with Redis away, 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http.response import HttpResponseBase
 
 from idempotency import ledger
 from idempotency.modes import Mode
 from idempotency.observability import metrics
-from idempotency.postgres import transactions
+from idempotency.postgres import home, transactions
 from idempotency.postgres.conflicts import conflict
 from idempotency.protocol.exchange import Exchange
 from idempotency.redis import marker
@@ -163,14 +163,14 @@ class AtomicExchange(Exchange):
 
     def _await_duplicate(self) -> None:
         try:
-            with transaction.atomic(durable=True):
+            with transaction.atomic(self._config.database, durable=True):
                 ledger.await_duplicate(self._identity, wait_seconds=self._config.wait_seconds)
         except ledger.DuplicateRunning:
             raise self._in_progress() from None
 
     def _enter(self) -> None:
-        self._database = transaction.get_connection()
-        self._atomic = transaction.atomic(durable=True)
+        self._database = transaction.get_connection(self._config.database)
+        self._atomic = transaction.atomic(self._config.database, durable=True)
         self._atomic.__enter__()
         transactions.defer(self._database)
 
@@ -187,12 +187,12 @@ class AtomicExchange(Exchange):
         return True
 
     def _record_alone(self, answer: StoredResponse) -> bool:
-        if transaction.get_autocommit():  # one statement commits by itself, without a BEGIN
+        if transaction.get_autocommit(self._config.database):  # one statement commits by itself, without a BEGIN
             with _autocommitted():
                 return ledger.record(self._identity, answer, subject=self._subject)
-        with transaction.atomic(durable=True):
+        with transaction.atomic(self._config.database, durable=True):
             recorded = ledger.record(self._identity, answer, subject=self._subject)
-            transaction.set_rollback(not recorded)
+            transaction.set_rollback(not recorded, self._config.database)
         return recorded
 
     def _leave(self, *, commit: bool) -> None:
@@ -211,5 +211,5 @@ def _autocommitted() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError):
-        connection.close_if_unusable_or_obsolete()  # the ledger says over another one if it committed
+        home.connection().close_if_unusable_or_obsolete()  # the ledger says over another one if it committed
         raise

@@ -9,15 +9,13 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakSet
-
-from django.db import connection
 
 from idempotency import ledger
 from idempotency.names import schema
 from idempotency.observability.background import Worker
 from idempotency.observability.watchdog import Watchdog
+from idempotency.postgres import home
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +101,7 @@ class Heartbeat:
 
 def _renewed(name: str, leases: list[Lease]) -> dict[ledger.Run, bool]:
     """Renew the leases of one schema, over a connection for this alone: none stays open between two beats."""
-    database: Any = connection
+    database = home.connection()
     try:
         if name:
             database.set_schema(name)  # of django-tenants

@@ -34,6 +34,7 @@ from django.http.response import HttpResponseBase
 from idempotency import ledger
 from idempotency.errors import InProgress, problem_response
 from idempotency.modes import Mode
+from idempotency.postgres import home
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
 from idempotency.protocol.unkeyed import UnkeyedExchange
 from idempotency.response.answers import Verdict, verdict_on
@@ -192,7 +193,7 @@ class Phases:
     def _step_inside(
         self, exchange: PhasedExchange | UnkeyedExchange, step: Step, point: str, progress: Progress
     ) -> str | HttpResponseBase:
-        with transaction.atomic(durable=True):
+        with transaction.atomic(home.alias(), durable=True):
             result = step(progress)
             if not isinstance(result, Response):
                 return self._remember(exchange, result, point, progress)
@@ -203,7 +204,7 @@ class Phases:
                 )
             response = result.made()
             if verdict_on(result.status) is not Verdict.EFFECT:
-                transaction.set_rollback(True)  # a refusal undoes its step
+                transaction.set_rollback(True, home.alias())  # a refusal undoes its step
                 return response
             if not exchange.complete(response):
                 raise LeaseLost

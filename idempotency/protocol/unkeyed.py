@@ -35,7 +35,7 @@ class UnkeyedExchange(Exchange):
 
     def begin(self) -> StoredResponse | None:
         if self.mode is Mode.ATOMIC:
-            self._atomic = transaction.atomic()
+            self._atomic = transaction.atomic(self._config.database)
             self._atomic.__enter__()
         return None
 
@@ -71,5 +71,5 @@ class UnkeyedExchange(Exchange):
         if atomic is None:
             return
         if not commit:
-            transaction.set_rollback(True)
+            transaction.set_rollback(True, self._config.database)
         atomic.__exit__(None, None, None)

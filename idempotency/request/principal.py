@@ -9,7 +9,7 @@ from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.backends.cached_db import SessionStore as CachedSession
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookie
-from django.db import DEFAULT_DB_ALIAS, router
+from django.db import router
 from django.db.models import Model
 from django.utils.crypto import salted_hmac
 from django.utils.module_loading import import_string
@@ -143,7 +143,7 @@ def _text_of(auth: Any) -> str:
 def is_in_our_database(store: type[Any]) -> bool:
     """Check if sessions of this class are only rows, which can share a commit with the ledger."""
     is_database = issubclass(store, DatabaseSession) and not issubclass(store, CachedSession)
-    return is_database and router.db_for_write(store.get_model_class()) == DEFAULT_DB_ALIAS
+    return is_database and router.db_for_write(store.get_model_class()) == config().database
 
 
 def was_answered(session: Any, *, scope: str, key: str) -> bool:

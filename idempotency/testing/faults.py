@@ -10,9 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 from django.test import override_settings
 
+from idempotency.postgres import home
 from idempotency.testing.forgetting import forget
 
 SECONDS = 60.0  # a thread that has not come so far by then never will
@@ -24,7 +25,7 @@ def at_once(send: Callable[[], Any], copies: int) -> list[Any]:
 
     def run() -> Any:
         try:
-            connections[DEFAULT_DB_ALIAS].ensure_connection()
+            home.connection().ensure_connection()
             barrier.wait()
             return send()
         except Exception as error:
@@ -61,7 +62,7 @@ def dead_after_commit(send: Callable[[], Any], *, has_counted: Callable[[], bool
             raise _Died
 
     def live() -> None:
-        database: Any = connections[DEFAULT_DB_ALIAS]
+        database = home.connection()
         database.commit = partial(commit_and_wait, database, database.commit)
         try:
             send()

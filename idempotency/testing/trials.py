@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from django.db import connection
 from django.test import Client
 
 from idempotency.conf import config
 from idempotency.models import LedgerEntry, State
+from idempotency.postgres import home
 from idempotency.testing.calls import Senders
 from idempotency.testing.faults import at_once, dead_after_commit, redis_lost
 from idempotency.testing.forgetting import nothing_remembered
@@ -58,7 +58,7 @@ def assert_once(
 
 
 def _refuse_unfit() -> None:
-    if connection.in_atomic_block:
+    if home.connection().in_atomic_block:
         raise RuntimeError(
             "assert_once sends copies from threads, which see nothing of this test's transaction. Use "
             "TransactionTestCase, or @pytest.mark.django_db(transaction=True)."

@@ -85,13 +85,16 @@ def test_redis_is_named_in_one_place(redis: str | None, alias: str | None, clien
     assert (found.redis_alias, found.redis_client, found.uses_redis) == (alias, client, redis is not None)
 
 
-def test_another_database_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_may_be_in_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(settings.DATABASES, "orders", {})
-    with pytest.raises(
-        ImproperlyConfigured, match=r"'DATABASE'\] is 'orders'.*the ledger can only be in 'default'"
+    assert parse({"DATABASE": "orders"}).database == "orders"
+    with override_settings(IDEMPOTENCY={"DATABASE": "orders"}):
+        (message,) = (one for one in check_settings(None) if one.id == "idempotency.E015")
+        assert "Put 'idempotency.routers.LedgerRouter' first in DATABASE_ROUTERS" in message.msg
+    with override_settings(
+        IDEMPOTENCY={"DATABASE": "orders"}, DATABASE_ROUTERS=["idempotency.routers.LedgerRouter"]
     ):
-        parse({"DATABASE": "orders"})
-    assert parse({"DATABASE": "default"}).database == "default"
+        assert "idempotency.E015" not in {one.id for one in check_settings(None)}
 
 
 class Elsewhere:
@@ -112,7 +115,7 @@ class Nowhere:
 def test_a_router_that_separates_ledger_and_views_is_named(router: type[Any]) -> None:
     with override_settings(DATABASE_ROUTERS=[f"{__name__}.{router.__name__}"]):
         (message,) = check_settings(None)
-    assert (message.id, "keep the ledger's tables out of 'default'" in message.msg) == ("idempotency.E015", True)
+    assert (message.id, "keeps the ledger's tables out of 'default'" in message.msg) == ("idempotency.E015", True)
 
 
 def test_switched_off_nothing_is_asked_of_the_project() -> None:

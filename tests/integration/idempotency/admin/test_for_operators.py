@@ -334,7 +334,7 @@ class TestAdmin:
             LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="atomic", state="running") for n in range(30)
         )
         monkeypatch.setattr("idempotency.admin.paging.COUNTED_MAX", 10)
-        monkeypatch.setattr("idempotency.admin.paging._estimate", lambda table: 29)
+        monkeypatch.setattr("idempotency.admin.paging._estimate", lambda table, using: 29)
         assert EstimatingPaginator(LedgerEntry.objects.order_by("pk"), 50).count == 29
         assert EstimatingPaginator(LedgerEntry.objects.filter(scope="s").order_by("pk"), 50).count == 10
         assert COUNTED_MAX == 10_000
@@ -343,7 +343,7 @@ class TestAdmin:
         self, monkeypatch: pytest.MonkeyPatch, admin_client: Client
     ) -> None:
         monkeypatch.setattr("idempotency.admin.paging.COUNTED_MAX", 10)
-        monkeypatch.setattr("idempotency.admin.paging._estimate", lambda table: 90_000_000)
+        monkeypatch.setattr("idempotency.admin.paging._estimate", lambda table, using: 90_000_000)
         LedgerEntry.objects.bulk_create(
             LedgerEntry(scope="s", key=f"k{n}", fingerprint=b"", mode="atomic", state="running") for n in range(11)
         )

@@ -1,0 +1,157 @@
+"""A project whose default database is SQLite; its orders and the ledger are in a PostgreSQL under the alias `orders`.
+
+`python -m tests.integration.idempotency.other_database SCENARIO` with ORDERS (an address), SQLITE (a path), and
+REDIS (an address) or none; an assertion that fails is the end of it.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import django
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from environ import Env
+
+COPIES = 8
+
+
+def caller(request: HttpRequest) -> str:
+    return request.headers["X-User"]
+
+
+if __name__ == "__main__":
+    settings.configure(
+        SECRET_KEY="x" * 50,
+        ROOT_URLCONF=__name__,
+        ALLOWED_HOSTS=["testserver"],
+        DATABASES={
+            "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["SQLITE"]},
+            "orders": Env.db_url_config(os.environ["ORDERS"]),
+        },
+        DATABASE_ROUTERS=["idempotency.routers.LedgerRouter"],
+        INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "idempotency"],
+        MIDDLEWARE=["idempotency.middleware.IdempotencyMiddleware"],
+        IDEMPOTENCY={
+            **{"DATABASE": "orders", "REDIS": os.environ.get("REDIS"), "WAIT_SECONDS": 20},
+            "PRINCIPAL": f"{__name__}.caller",
+        },
+    )
+    django.setup()
+
+    from django.core.management import call_command
+    from django.core.management.base import SystemCheckError
+    from django.db import DatabaseError, connections, transaction
+    from django.test import Client
+
+    from idempotency import KeyedCall, Problem, consume_once, idempotent, once
+    from idempotency.models import LedgerEntry
+    from idempotency.modes import PHASED
+
+    def place(text: str) -> int:
+        with connections["orders"].cursor() as cursor:
+            cursor.execute("INSERT INTO placed (text) VALUES (%s) RETURNING id", [text])
+            return int(cursor.fetchone()[0])
+
+    def count(text: str) -> int:
+        with connections["orders"].cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM placed WHERE text = %s", [text])
+            return int(cursor.fetchone()[0])
+
+    @idempotent
+    def order(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        made = place(request.POST["text"])
+        if request.POST["text"] == "crash":
+            raise RuntimeError("after the write")
+        if request.POST["text"] == "sold out":
+            raise Problem(409, "sold_out", "Nothing is left.")
+        return HttpResponse(made, status=201)
+
+    @idempotent(mode=PHASED)
+    def charge(request: HttpRequest, call: KeyedCall) -> HttpResponse:
+        assert not connections["orders"].in_atomic_block
+        return HttpResponse(place(request.POST["text"]), status=201)
+
+    urlpatterns = [path("order", order), path("charge", charge)]
+
+    def post(where: str, text: str, key: str = "k1", user: str = "ann") -> HttpResponse:
+        headers = {"Idempotency-Key": key, "X-User": user}
+        client: Any = Client(raise_request_exception=False)
+        found: HttpResponse = client.post(where, {"text": text}, headers=headers)
+        return found
+
+    def copies(call: Callable[[], Any]) -> list[Any]:
+        ready = Barrier(COPIES)
+
+        def one(_: int) -> Any:
+            ready.wait()
+            try:
+                return call()
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(COPIES) as pool:
+            return list(pool.map(one, range(COPIES)))
+
+    def one_effect_of_many_copies() -> None:
+        for where in ("/order", "/charge"):
+            answers = copies(lambda where=where: post(where, where))
+            assert {(found.status_code, found.content) for found in answers} == {(201, answers[0].content)}
+            assert count(where) == 1
+        assert post("/order", "another body").status_code == 422
+        assert post("/order", "another caller", user="bob").status_code == 201
+        assert LedgerEntry.objects.using("orders").count() == 3
+
+    def writes_and_entry_commit_together() -> None:
+        assert post("/order", "crash").status_code == 500
+        assert post("/order", "sold out", key="k2").status_code == 409
+        assert (count("crash"), count("sold out")) == (0, 0)
+        assert [entry.key for entry in LedgerEntry.objects.all()] == ["k2"]
+        replay = post("/order", "sold out", key="k2")
+        assert (replay.status_code, replay["Idempotent-Replayed"]) == (409, "true")
+
+    def a_function_counts_once() -> None:
+        call = once("orders.place", key="basket-7", wait=20)
+        assert len({call.run(place, "by once") for _ in range(2)}) == 1
+        assert (
+            copies(lambda: once("orders.place", key="basket-8", wait=20).run(place, "by copies")).count(None) == 0
+        )
+        assert (count("by once"), count("by copies")) == (1, 1)
+
+    def a_message_counts_once() -> None:
+        def applied() -> bool:
+            with transaction.atomic(using="orders"):
+                return consume_once("message 1", consumer="stock")
+
+        assert sorted(copies(applied)) == [False] * (COPIES - 1) + [True]
+
+    def commands_and_checks_look_there() -> None:
+        assert post("/order", "reaped").status_code == 201
+        call_command("idempotency", "reap")
+        call_command("check", databases=["orders"], fail_level="ERROR")
+        with connections["orders"].cursor() as cursor:
+            cursor.execute(
+                "ALTER TABLE idempotency_ledgerentry DROP CONSTRAINT ledger_one_entry_per_scope_and_key CASCADE"
+            )
+        try:
+            call_command("check", databases=["orders"], fail_level="ERROR")
+        except SystemCheckError as error:
+            refused = str(error)
+        assert "idempotency.E007" in refused
+
+    def the_default_database_has_no_ledger() -> None:
+        try:
+            LedgerEntry.objects.using("default").count()
+        except DatabaseError:
+            return
+        raise AssertionError("migrate made its tables in both databases")
+
+    for alias in ("default", "orders"):
+        call_command("migrate", database=alias, verbosity=0)
+    with connections["orders"].cursor() as cursor:
+        cursor.execute("CREATE TABLE placed (id serial PRIMARY KEY, text text)")
+    locals()[sys.argv[1]]()
