@@ -27,10 +27,9 @@ OVERDUE_SECONDS = 90_000.0  # without reaping: a day, and an hour for a daily ru
 @register(Tags.database)
 def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the constraint that decides is there: a restored dump may have lost it."""
-    settings = parsed()
-    if home.alias() not in (databases or ()) or (settings is not None and not settings.enabled):
+    connection, settings = _checked(databases), parsed()
+    if connection is None or (settings is not None and not settings.enabled):
         return []
-    connection = home.connection()
     if connection.vendor != "postgresql":
         return [
             Error(
@@ -62,8 +61,8 @@ def check_constraint(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that PostgreSQL logs no statement: ours carry keys, answers and payment data."""
-    connection = home.connection()
-    if home.alias() not in (databases or ()) or connection.vendor != "postgresql":
+    connection = _checked(databases)
+    if connection is None or connection.vendor != "postgresql":
         return []
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, current_setting(name, true) FROM unnest(%s::text[]) AS name", [list(QUIET)])
@@ -83,8 +82,8 @@ def check_server_log(app_configs: Any, databases: Any = None, **kwargs: Any) -> 
 @register(Tags.database)
 def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that something reaps: warn after a day without it, once there is something to remove."""
-    connection, settings = home.connection(), parsed()
-    if home.alias() not in (databases or ()) or connection.vendor != "postgresql":
+    connection, settings = _checked(databases), parsed()
+    if connection is None or connection.vendor != "postgresql":
         return []
     if settings is None or not settings.enabled:
         return []
@@ -108,3 +107,8 @@ def check_reaping(app_configs: Any, databases: Any = None, **kwargs: Any) -> lis
             id="idempotency.W004",
         )
     ]
+
+
+def _checked(databases: Any) -> Any:
+    """Return the connection to the ledger's database; None where this run of the checks leaves it out."""
+    return home.connection() if home.alias() in (databases or ()) else None
