@@ -25,7 +25,7 @@ class Result(NamedTuple):
 
 
 class Door:
-    """A project's way of leaving a note, from many threads at once; its server is started anew after each death."""
+    """A project's way of leaving a note, from many threads at once; its server is started again after each death."""
 
     says_replayed = True
 

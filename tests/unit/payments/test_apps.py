@@ -18,10 +18,10 @@ def test_beside_django_payments_the_start_says_whose_module_it_is_and_what_to_do
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImproperlyConfigured) as refused:
         apps.get_app_config("payments").ready()
-    told = str(refused.value)
-    assert f"came from {Path(payments.__file__).parent}" in told
-    assert f"django-payments 4.1.0 has installed another one in {tmp_path / 'payments'}" in told
-    assert "Uninstall both" in told
+    message = str(refused.value)
+    assert f"came from {Path(payments.__file__).parent}" in message
+    assert f"django-payments 4.1.0 has installed another one in {tmp_path / 'payments'}" in message
+    assert "Uninstall both" in message
 
 
 def test_alone_it_starts() -> None:

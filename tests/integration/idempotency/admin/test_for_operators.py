@@ -111,7 +111,7 @@ class TestMetrics:
     def test_every_metric_is_documented(self) -> None:
         import pathlib
 
-        reap()  # the tests before have emptied the table that tells when
+        reap()  # the tests before have emptied the table that says when
         documented = pathlib.Path("docs/reference/metrics.md").read_text()
         names = {family.name for family in REGISTRY.collect() if family.name.startswith("idempotency_")}
         assert len(names) == 11
