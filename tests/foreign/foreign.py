@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -25,6 +27,8 @@ PROJECT = Path(__file__).resolve().parent / "project"
 SOURCES = ("idempotency", "payments", "shop", "distributions")
 COMMAND_SECONDS = 240
 READY_SECONDS = 60
+T = TypeVar("T")
+
 _SERVING = re.compile(r"development server at (http://\S+)/")
 
 
@@ -76,6 +80,18 @@ def install_beside(wheels: Wheels, folder: Path) -> Path:
     # a line of a .pth is only a place to look at: the editable installs there stay out
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     return python
+
+
+def at_once(call: Callable[[], T], *, copies: int) -> list[T]:
+    """What so many threads get that call it from one barrier on; without a database, unlike `tests.threads`."""
+    barrier = threading.Barrier(copies, timeout=60)
+
+    def copy() -> T:
+        barrier.wait()
+        return call()
+
+    with ThreadPoolExecutor(copies) as pool:
+        return [job.result() for job in [pool.submit(copy) for _ in range(copies)]]
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,9 +1,7 @@
 """One table of trials for every door: what happens to a note's one effect, whatever happens to the call."""
 
 import os
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
@@ -11,8 +9,8 @@ from uuid import uuid4
 import pytest
 import redis
 
-from tests.foreign.doors import DOORS, Door, Result
-from tests.foreign.foreign import ForeignProject, Wheels, install_beside
+from tests.foreign.doors import DOORS, Door
+from tests.foreign.foreign import ForeignProject, Wheels, at_once, install_beside
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 
@@ -59,14 +57,7 @@ def retried(door: Door, project: ForeignProject) -> None:
 
 def copied(door: Door, project: ForeignProject) -> None:
     key, text = uuid4().hex, uuid4().hex
-    barrier = threading.Barrier(COPIES, timeout=60)
-
-    def copy() -> Result:
-        barrier.wait()
-        return door.leave(text, key=key, copies=COPIES)
-
-    with ThreadPoolExecutor(COPIES) as pool:
-        results = [job.result() for job in [pool.submit(copy) for _ in range(COPIES)]]
+    results = at_once(lambda: door.leave(text, key=key, copies=COPIES), copies=COPIES)
     done = [each for each in results if each.outcome == "done"]
     assert {each.outcome for each in results} <= {"done", "running"}
     last = door.leave(text, key=key)

@@ -1,8 +1,8 @@
 """A foreign project serves keyed views over real HTTP, with Redis and without."""
 
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +10,7 @@ import httpx
 import pytest
 import redis
 
-from tests.foreign.foreign import ForeignProject, Guest, Server
+from tests.foreign.foreign import ForeignProject, Guest, Server, at_once
 
 pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
 
@@ -94,14 +94,7 @@ def test_a_call_without_a_key_is_refused(project: ForeignProject, server: Server
 def test_eight_copies_at_once_make_one_effect(project: ForeignProject, server: Server, guest: Guest) -> None:
     for _ in range(ROUNDS):
         key, text = uuid4().hex, uuid4().hex
-        barrier = threading.Barrier(COPIES, timeout=60)
-
-        def copy(key: str = key, text: str = text, barrier: threading.Barrier = barrier) -> httpx.Response:
-            barrier.wait()
-            return guest.post(server, text, key=key)
-
-        with ThreadPoolExecutor(COPIES) as pool:
-            answers = [job.result() for job in [pool.submit(copy) for _ in range(COPIES)]]
+        answers = at_once(partial(guest.post, server, text, key=key), copies=COPIES)
         done = [answer for answer in answers if answer.status_code == 201]
         waiting = [answer for answer in answers if answer.status_code == 409]
         assert len(done) + len(waiting) == COPIES

@@ -6,9 +6,6 @@ REDIS (an address) or none; an assertion that fails is the end of it.
 
 import os
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
 import django
@@ -51,6 +48,7 @@ if __name__ == "__main__":
     from idempotency import KeyedCall, Problem, consume_once, idempotent, once
     from idempotency.models import LedgerEntry
     from idempotency.modes import PHASED
+    from tests.threads import at_once
 
     def place(text: str) -> int:
         with connections["orders"].cursor() as cursor:
@@ -84,22 +82,9 @@ if __name__ == "__main__":
         found: HttpResponse = client.post(where, {"text": text}, headers=headers)
         return found
 
-    def copies(call: Callable[[], Any]) -> list[Any]:
-        ready = Barrier(COPIES)
-
-        def one(_: int) -> Any:
-            ready.wait()
-            try:
-                return call()
-            finally:
-                connections.close_all()
-
-        with ThreadPoolExecutor(COPIES) as pool:
-            return list(pool.map(one, range(COPIES)))
-
     def one_effect_of_many_copies() -> None:
         for where in ("/order", "/charge"):
-            answers = copies(lambda where=where: post(where, where))
+            answers = at_once(*[lambda where=where: post(where, where)] * COPIES)
             assert {(found.status_code, found.content) for found in answers} == {(201, answers[0].content)}
             assert count(where) == 1
         assert post("/order", "another body").status_code == 422
@@ -117,9 +102,10 @@ if __name__ == "__main__":
     def a_function_counts_once() -> None:
         call = once("orders.place", key="basket-7", wait=20)
         assert len({call.run(place, "by once") for _ in range(2)}) == 1
-        assert (
-            copies(lambda: once("orders.place", key="basket-8", wait=20).run(place, "by copies")).count(None) == 0
+        results = at_once(
+            *[lambda: once("orders.place", key="basket-8", wait=20).run(place, "by copies")] * COPIES
         )
+        assert None not in results
         assert (count("by once"), count("by copies")) == (1, 1)
 
     def a_message_counts_once() -> None:
@@ -127,7 +113,7 @@ if __name__ == "__main__":
             with transaction.atomic(using="orders"):
                 return consume_once("message 1", consumer="stock")
 
-        assert sorted(copies(applied)) == [False] * (COPIES - 1) + [True]
+        assert sorted(at_once(*[applied] * COPIES)) == [False] * (COPIES - 1) + [True]
 
     def commands_and_checks_look_there() -> None:
         assert post("/order", "reaped").status_code == 201

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.sessions.models import Session
-from django.db import connection
 from django.template import RequestContext, Template
 from django.test import Client, RequestFactory, override_settings
 
@@ -17,6 +15,7 @@ from idempotency.models import LedgerEntry
 from tests.integration.idempotency import forms
 from tests.integration.idempotency.forms import BROWSER, shows
 from tests.integration.idempotency.urls import PLAN
+from tests.threads import at_once
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -105,19 +104,14 @@ def test_another_basket_and_another_visitor_are_other_orders(
 
 def test_tabs_at_the_same_moment_are_one_order(browser: Browser, effects: Effects) -> None:
     tabs = [browser.open() for _ in range(4)]
-    barrier, cookies = Barrier(len(tabs)), browser.client.cookies
+    cookies = browser.client.cookies
 
     def send(tab: dict[str, str]) -> int:
         client = Client(enforce_csrf_checks=True, headers={"Accept": BROWSER})
         client.cookies = cookies
-        barrier.wait()
-        try:
-            return client.post(browser.address, tab).status_code
-        finally:
-            connection.close()
+        return client.post(browser.address, tab).status_code
 
-    with ThreadPoolExecutor(len(tabs)) as threads:
-        statuses = list(threads.map(send, tabs))
+    statuses = at_once(*(partial(send, tab) for tab in tabs))
     assert set(statuses) <= {302, 409}
     assert 302 in statuses
     assert effects() == 1
