@@ -119,7 +119,7 @@ def returned(*, order_id: UUID) -> None:
 def reconcile(*, sale: FlashSale) -> int | None:
     """Make Redis agree with the database about who has bought.
 
-    A purchase that commits meanwhile may be missed; then the database refuses one buyer too many.
+    Who meanwhile returns a unit and buys another may be missed; then the database refuses one buyer too many.
 
     Args:
         sale: with its product.

@@ -20,6 +20,7 @@ PLACES_MAX = 10_000
 
 # the keys of each are those of one sku, which one hash tag keeps in one slot
 _admit = Script("flash_admit", package="shop.sales")
+_buyers = Script("flash_buyers", package="shop.sales")
 _load = Script("flash_load", package="shop.sales")
 _settle = Script("flash_settle", package="shop.sales")
 _give_back = Script("flash_give_back", package="shop.sales")
@@ -89,9 +90,14 @@ def load(sale: FlashSale, *, replace: bool) -> int | None:
     Returns:
         The number of buyers that Redis had too many or too few; None if it is away.
     """
+    known = fastpath.attempt(lambda redis: _buyers(redis, _keys(sale.product.sku), []))
+    if known is None:
+        return None
     buyers = dict(
         FlashSalePurchase.objects.filter(sale=sale, returned_at__isnull=True).values_list("buyer", "place")
     )
+    # a buyer of whom Redis hears from now on is in neither, and stays
+    gone = set(known) - {str(buyer).encode() for buyer in buyers}
     later = FlashSale.objects.filter(product=sale.product_id, starts_at__gt=sale.starts_at)
     next_start = later.order_by("starts_at").values_list("starts_at", flat=True).first()
     on_sale = min(max(sale.units - len(buyers), 0), stock.units_of(product_id=sale.product_id))
@@ -104,7 +110,9 @@ def load(sale: FlashSale, *, replace: bool) -> int | None:
         _milliseconds(min(sale.ends_at, next_start or sale.ends_at)),
         highest + sale.units if highest and not replace else highest,
         int(replace),
+        len(buyers),
         *buyers,
+        *gone,
     ]
     found = fastpath.attempt(lambda redis: int(_load(redis, _keys(sale.product.sku), arguments)))
     return None if found is None else max(found, 0)

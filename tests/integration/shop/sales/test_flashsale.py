@@ -392,6 +392,28 @@ class TestRedisIsNotTheJudge:
         assert tasks.sweep_flash_sales(timestamp=0) == 1
         assert buyers[0].post(PATH, key="again").status_code == 201
 
+    def test_a_purchase_while_the_sweep_runs_is_not_forgotten(
+        self, buyers: list[Caller], sale: FlashSale, demo: User
+    ) -> None:
+        """Else Redis admits one buyer too many, who may take the unit of one who came earlier."""
+        FlashSale.objects.update(units=2)
+        assert buyers[0].post(PATH, key="k").status_code == 201
+        in_time = [demo]
+
+        def buy_after_the_read(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            found = execute(sql, params, many, context)
+            if in_time and sql.startswith('SELECT "shop_flashsalepurchase"'):
+                at_once(lambda: buy_directly(in_time.pop()))
+            return found
+
+        with connection.execute_wrapper(buy_after_the_read):
+            tasks.sweep_flash_sales(timestamp=0)
+        assert FlashSalePurchase.objects.count() == 2
+        assert flashsale.look(sku="sneaker", user_id=demo.pk).bought
+        assert flashsale.look(sku="sneaker", user_id=None).left == 0
+        with pytest.raises(SoldOut):
+            gate.admit(sku="sneaker", user_id=User.objects.get(username="buyer1").pk)
+
     def test_a_later_sale_that_begins_while_this_one_runs(
         self, caller: Caller, sale: FlashSale, redis_server: redis.Redis
     ) -> None:
