@@ -73,8 +73,12 @@ $(VENV)-django6/dev.stamp: $(PACKAGING)
 	  -r requirements/test.txt 'django>=6,<7' -c $(VENV)-django6/constraints.txt
 	@touch $@
 
-test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6 (PYTHON=python3.12 or newer)
-	TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) $(BY_FILE) \
+# the store is Valkey, under the name by which the servers of the tests look for one
+STORE6 = $(CURDIR)/$(VENV)-django6/store
+test-django6: $(VENV)-django6/dev.stamp ## what Django is under, on its newest 6 and Valkey (PYTHON=python3.12 or newer)
+	@mkdir -p $(STORE6) && ln -sf "$$($(VENV)-django6/bin/python -c \
+	  'from tests.redis_topologies import valkey_program; print(valkey_program())')" $(STORE6)/redis-server
+	PATH=$(STORE6):$$PATH TEST_DATA_DIR=.data/test-django6 $(VENV)-django6/bin/python -m pytest $(PARALLEL) $(BY_FILE) \
 	  tests/unit/idempotency $(addprefix tests/integration/,idempotency payments/settlement shop) \
 	  tests/system/test_service.py \
 	  $(addprefix --ignore=tests/integration/,shop/api/test_schema.py idempotency/test_inbox.py \
