@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import signature
 from pathlib import Path
@@ -16,14 +17,11 @@ from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
 from payments.providers import registry
-from payments.providers.alipay.keys import leaves
-from payments.providers.settings_fields import is_loopback
-from payments.providers.stripe import settings as stripe_settings
+from payments.providers.key_files import leaves
+from payments.providers.plugin import Plugin
+from payments.providers.settings_fields import env_name, is_loopback
 
 ENDS_SOON = timedelta(days=30)
-
-# files that we alone may read
-_PRIVATE = ("MCH_KEY_FILE", "API_V3_KEY_FILE", "APP_KEY_FILE", "SECRET_KEY_FILE", "WEBHOOK_SECRET_FILE")
 
 
 @register(Tags.compatibility)
@@ -66,9 +64,11 @@ def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         problems = dict.fromkeys(map(str, registry.problems(channel, fields)))  # a file that two parts need, once
         found += [Error(problem, id="payments.E003") for problem in problems]
         found += _plain_http(channel, fields)
-        found += _live_key_towards_sandbox(channel, fields)
-        found += _readable_by_others(channel, fields)
-        found += _ending_certificates(channel, fields)
+        with suppress(registry.ConfigError):  # E003 reports that there is no such channel
+            plugin = registry.plugin(channel, fields)
+            found += _live_key_towards_sandbox(channel, plugin, fields)
+            found += _readable_by_others(channel, plugin, fields)
+            found += _ending_certificates(channel, plugin, fields)
     return found
 
 
@@ -85,10 +85,9 @@ def must_be_sound() -> None:
 
 def _plain_http(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
     """Report a provider's address that others on the way could read, and answer in its place."""
-    urls = {field: fields.get(field, "") for field in ("API_URL", "GATEWAY_URL")}
-    plain = {field: url for field, url in urls.items() if url.lower().startswith("http://")}
+    plain = {field: url for field, url in _urls(fields).items() if url.lower().startswith("http://")}
     return [
-        Error(f"{channel.upper()}_{field} must begin with https://; {url} is plain http.", id="payments.E005")
+        Error(f"{env_name(channel, field)} must begin with https://; {url} is plain http.", id="payments.E005")
         for field, url in plain.items()
         if not settings.DEBUG
         and not is_loopback(url)
@@ -96,45 +95,55 @@ def _plain_http(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
     ]
 
 
-def _live_key_towards_sandbox(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _live_key_towards_sandbox(channel: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
     sandbox = getattr(settings, "SANDBOX_URL", "")
-    if channel != "stripe" or not sandbox or not fields.get("API_URL", "").startswith(sandbox):
-        return []
+    there = [field for field, url in _urls(fields).items() if sandbox and url.startswith(sandbox)]
     try:
-        live = "_live_" in stripe_settings.secret_key(fields)
+        live = plugin.live_key(fields) if there else ""
     except registry.ConfigError:
         return []  # E003 reports it
-    message = "STRIPE_SECRET_KEY is a live key, but STRIPE_API_URL is the sandbox; set a test key (sk_test_…)."
-    return [Error(message, id="payments.E004")] if live else []
+    return [
+        Error(
+            f"{env_name(channel, live)} is a live key, but {env_name(channel, field)} is the sandbox;"
+            " set a test key.",
+            id="payments.E004",
+        )
+        for field in there
+        if live
+    ]
 
 
-def _readable_by_others(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
+def _urls(fields: Mapping[str, str]) -> dict[str, str]:
+    return {field: value for field, value in fields.items() if field.endswith("_URL")}
+
+
+def _readable_by_others(channel: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
     found: list[CheckMessage] = []
-    for field in _PRIVATE:
+    for field in plugin.private_files:
         file = fields.get(field, "")
         try:
             mode = Path(file).stat().st_mode if file else 0
         except OSError:
             continue  # E003 reports it
         if mode & (stat.S_IROTH | stat.S_IWOTH):
-            message = f"{channel.upper()}_{field}: every user of this machine can read {file}."
+            message = f"{env_name(channel, field)}: every user of this machine can read {file}."
             found.append(checks.Warning(message, hint=f"chmod o-rwx {file}", id="payments.W001"))
     return found
 
 
-def _ending_certificates(channel: str, fields: Mapping[str, str]) -> list[CheckMessage]:
-    """Warn of files whose last certificate ends soon; WeChat's renew by themselves."""
+def _ending_certificates(channel: str, plugin: Plugin, fields: Mapping[str, str]) -> list[CheckMessage]:
+    """Warn of files whose last certificate ends soon."""
     found: list[CheckMessage] = []
-    for field in ("MCH_CERT_FILE", "APP_CERT_FILE", "PUBLIC_CERT_FILE"):
+    for field in plugin.certificate_files:
         file = fields.get(field, "")
         try:
             held = x509.load_pem_x509_certificates(Path(file).read_bytes()) if file else []
         except (OSError, ValueError):
             continue  # E003 reports it
-        # issuers may follow; of Alipay's own, one that takes over may stand beside the one that ends
+        # issuers may follow, and one that takes over may stand beside the one that ends
         ends = max((one.not_valid_after_utc for one in leaves(held) or held[:1]), default=None)
         if ends is not None and datetime.now(UTC) < ends < datetime.now(UTC) + ENDS_SOON:
-            message = f"{channel.upper()}_{field}: {file} expires on {ends:%Y-%m-%d}."
+            message = f"{env_name(channel, field)}: {file} expires on {ends:%Y-%m-%d}."
             hint = "docs/how-to/rotate-keys.md"
             found.append(checks.Warning(message, hint=hint, id="payments.W002"))
     return found

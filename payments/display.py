@@ -6,26 +6,15 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 
+from django.conf import settings
+
 from idempotency.response.redaction import redacted
 from payments.models import Anomaly, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
+from payments.providers import registry
 
 SHOWN_MAX = 20_000  # characters of a body
 SHOWN_OF_MASKED = 3  # characters
-
-# parameters of Alipay's notifications that identify the payer, the younger open ids among them
-# (Source: "Asynchronous notification parameters" of alipay.trade.page.pay, read 2026-11)
-PAYER_PARAMETERS = frozenset(
-    {"buyer_id", "buyer_logon_id", "buyer_open_id", "buyer_user_id", "buyer_user_name", "open_id"}
-)
-
-# members of JSON notifications: WeChat's decrypted resource, Stripe's charges and intents
-# (Source: "Payment success notification", WeChat Pay v3; "Event object", "Charge object", Stripe; read 2026-11)
-PAYER_MEMBERS = (
-    *("payer", "openid", "sub_openid", "payer_client_ip"),
-    *("billing_details", "customer", "customer_details", "customer_email", "receipt_email", "shipping", "source"),
-    *("payment_method", "payment_method_details", "payment_method_data", "client_secret", "ip"),
-)
 
 # of an anomaly's details; other names are their own label
 LABELS = {
@@ -128,7 +117,7 @@ def body(row: Notification) -> str:
         return _cut(_form(raw.decode("utf-8", "replace")))
     if not isinstance(document, dict | list):
         return _cut(_form(raw.decode("utf-8", "replace")))
-    safe = json.loads(redacted(raw, content_type="application/json", names=PAYER_MEMBERS))
+    safe = json.loads(redacted(raw, content_type="application/json", names=tuple(_payer_names())))
     return _cut(json.dumps(safe, indent=2, ensure_ascii=False))
 
 
@@ -138,10 +127,15 @@ def masked(value: str) -> str:
 
 
 def _form(text: str) -> str:
-    pairs = parse_qsl(text, keep_blank_values=True)
-    return "\n".join(
-        f"{name}={masked(value) if name.lower() in PAYER_PARAMETERS else value}" for name, value in pairs
-    )
+    pairs, payer = parse_qsl(text, keep_blank_values=True), _payer_names()
+    return "\n".join(f"{name}={masked(value) if name.lower() in payer else value}" for name, value in pairs)
+
+
+def _payer_names() -> frozenset[str]:
+    """Collect the names of all channels: a stored notification may outlive its account."""
+    known: dict[str, Mapping[str, str]] = {channel: {} for channel in registry.names()}
+    channels = known | settings.PAYMENT_CHANNELS
+    return frozenset().union(*(registry.plugin(*each).payer_names for each in channels.items()))
 
 
 def _cut(text: str) -> str:

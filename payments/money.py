@@ -4,7 +4,7 @@ import re
 from decimal import Decimal
 
 # Digits after the point, of the currencies that we sell in; which of them a channel takes, it says itself.
-# Source: ISO 4217, list one, and "Zero-decimal currencies", Stripe (read 2026-11).
+# Source: ISO 4217, list one (read 2026-11).
 EXPONENTS = {
     **dict.fromkeys(("AUD", "CAD", "CHF", "CNY", "EUR", "GBP", "HKD", "SGD", "TWD", "USD"), 2),
     **dict.fromkeys(("JPY", "KRW"), 0),

@@ -10,8 +10,4 @@ api_urlpatterns = [
     path("payments/<hexid:payment_id>/refunds", views.RefundList.as_view(), name="api-payment-refunds"),
 ]
 
-webhook_urlpatterns = [
-    path("wechat", views.wechat_webhook, name="webhook-wechat"),
-    path("alipay", views.alipay_webhook, name="webhook-alipay"),
-    path("stripe", views.stripe_webhook, name="webhook-stripe"),
-]
+webhook_urlpatterns = [path("<str:channel>", views.webhook, name="webhook")]

@@ -15,6 +15,8 @@ import environ
 from csp import constants as csp
 from django.core.exceptions import ImproperlyConfigured
 
+from payments.providers import registry
+from payments.providers.settings_fields import env_name
 from shop.devserver import redis_url
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -351,39 +353,20 @@ PROVIDER_CALLS_PER_SECOND = _count("PROVIDER_CALLS_PER_SECOND", default=100)
 # a phased handler makes four calls at most, of 5 s each: with four waits it must end within its lease of 30 s
 PROVIDER_WAIT_SECONDS = _seconds("PROVIDER_WAIT_SECONDS", default=1, longest=2)
 
-# a channel is configured when one of its settings is set; payments.checks then explains what is missing.
-# The environment names a field with its channel: WECHAT_API_URL
-_CHANNELS: dict[str, tuple[str, ...]] = {
-    "wechat": ("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "API_V3_KEY", "MCH_KEY_FILE", "PLATFORM_KEYS_DIR"),
-    "alipay": ("GATEWAY_URL", "APP_ID", "SELLER_ID", "APP_KEY_FILE", "PUBLIC_KEY_FILE"),
-    "stripe": ("API_URL", "SECRET_KEY", "WEBHOOK_SECRET"),
-}
-# optional fields; a secret's file is read again when it changes, so it can be rotated while running
-_OPTIONAL: dict[str, tuple[str, ...]] = {
-    "wechat": ("API_V3_KEY_FILE", "MCH_CERT_FILE"),
-    "alipay": ("APP_CERT_FILE", "PUBLIC_CERT_FILE", "ROOT_CERT_FILE"),
-    "stripe": ("ACCOUNT", "METHOD", "SECRET_KEY_FILE", "WEBHOOK_SECRET_FILE"),
-}
-
 
 def _channel(channel: str) -> dict[str, str]:
-    """Read the channel's fields; a missing required one is there, empty, for the check to name."""
-
-    def read(fields: tuple[str, ...]) -> dict[str, str]:
-        return {field: env.str(f"{channel.upper()}_{field}", default="") for field in fields}
-
-    found = {field: value for field, value in read(_OPTIONAL[channel]).items() if value}
-    required = read(_CHANNELS[channel])
-    if not found and not any(required.values()):
-        return {}
-    for field, value in required.items():
-        _refuse_demo(f"{channel.upper()}_{field}", value)
-    # a secret may stand in its file; our certificate names its serial
-    elsewhere = {"MCH_SERIAL" if field == "MCH_CERT_FILE" else field.removesuffix("_FILE") for field in found}
-    return found | {field: value for field, value in required.items() if value or field not in elsewhere}
+    """Read those of the channel's fields that are set, as WECHAT_API_URL; payments.checks names a missing one."""
+    plugin = registry.plugin(channel, {})
+    found: dict[str, str] = {}
+    for field in (*plugin.required, *plugin.optional):
+        name = env_name(channel, field)
+        if value := env.str(name, default=""):
+            _refuse_demo(name, value)
+            found[field] = value
+    return found
 
 
-PAYMENT_CHANNELS = {channel: settings for channel in _CHANNELS if (settings := _channel(channel))}
+PAYMENT_CHANNELS = {channel: fields for channel in registry.names() if (fields := _channel(channel))}
 
 LOGGING = {
     "version": 1,

@@ -35,7 +35,7 @@ class JournalEntryAdmin(WholeTermSearch, MoneyAdmin):
     list_select_related = ("observation__attempt",)
     search_fields = ("id",)
     search_help_text = (
-        "An account (orders, held, provider:wechat:1900000001), or the number of a payment or attempt."
+        "An account (orders, held, provider:CHANNEL:MERCHANT), or the number of a payment or attempt."
     )
     ordering = ("-pk",)
     fields = ("number", "kind", "fact", "payment_link", "booked", "lines")
@@ -112,7 +112,7 @@ class JournalLineAdmin(WholeTermSearch, MoneyAdmin):
     list_filter = (Booked, Account, AtProvider)
     list_select_related = ("entry",)
     search_fields = ("account",)
-    search_help_text = "An account: orders, held, or as in provider:wechat:1900000001."
+    search_help_text = "An account: orders, held, or provider:CHANNEL:MERCHANT."
     ordering = ("-pk",)
     fields = ("number", "account", "debit", "credit", "currency", "entry_link", "booked")
 

@@ -10,9 +10,10 @@ from django.utils import timezone
 from idempotency.admin import searching
 from idempotency.admin.filters import SPANS, Choice, Span
 from payments.models import JournalEntry, JournalLine
+from payments.providers import registry
 from payments.settlement.journal import provider_account
 
-CHANNELS = [(name, name) for name in ("wechat", "alipay", "stripe")]
+CHANNELS = [(name, name) for name in registry.names()]
 
 
 class Booked(Span):

@@ -4,8 +4,7 @@ import uuid
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.http.request import HttpHeaders
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
@@ -19,16 +18,16 @@ from idempotency.drf import idempotent
 from idempotency.errors import Problem
 from payments.api.refunding import refunding
 from payments.api.serializers import PaymentSerializer, RefundRequest, RefundSerializer, represent_payment
+from payments.channels import configured as channels
 from payments.errors import NotificationMalformed, SignatureInvalid
 from payments.models import Payment
+from payments.providers.plugin import Plugin, Refusal
+from payments.providers.registry import ConfigError
 from payments.webhooks import intake as webhooks
 
 KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True)
 REPLAYED = OpenApiParameter("Idempotent-Replayed", str, OpenApiParameter.HEADER, response=True)
 ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200])
-
-
-_IN_META = {name: HttpHeaders.to_wsgi_name(name) for name in webhooks.KEPT_HEADERS}
 
 
 def _problem(*codes: str) -> OpenApiResponse:
@@ -103,63 +102,41 @@ class RefundList(APIView):
         return refunding.respond(request, {"payment": payment.id.hex, **data})
 
 
-# status and reason of a refusal, by what `receive` raises
-_REFUSALS: dict[type[Exception], tuple[int, str]] = {
-    SignatureInvalid: (401, "The signature does not verify."),
-    NotificationMalformed: (400, "The notification cannot be read."),
-    webhooks.ProcessingFailed: (500, "The notification could not be processed; please send it again."),
-    webhooks.NotStored: (503, "The notification could not be stored; please send it again."),
+# by what `receive` raises
+_REFUSALS: dict[type[Exception], Refusal] = {
+    SignatureInvalid: Refusal(status=401, message="The signature does not verify."),
+    NotificationMalformed: Refusal(status=400, message="The notification cannot be read."),
+    webhooks.ProcessingFailed: Refusal(
+        status=500, message="The notification could not be processed; please send it again."
+    ),
+    webhooks.NotStored: Refusal(status=503, message="The notification could not be stored; please send it again."),
 }
 
 
-def _receive(request: HttpRequest, channel: str) -> tuple[int, str] | None:
-    """Store and process a notification; returns status and reason of a refusal."""
-    headers = {name: request.META[variable] for name, variable in _IN_META.items() if variable in request.META}
+@csrf_exempt
+@require_POST
+def webhook(request: HttpRequest, channel: str) -> HttpResponse:
+    """Receive `POST /webhooks/<channel>` (docs/contract.md, 3), and answer as the channel's provider expects.
+
+    Raises:
+        Http404: there is no such channel.
+    """
+    try:
+        plugin = channels.plugin(channel)
+    except ConfigError as unknown:
+        raise Http404 from unknown
+    answer = plugin.acknowledge(_receive(request, channel, plugin))
+    return HttpResponse(
+        answer.body, status=answer.status, content_type=answer.content_type, headers=dict(answer.headers)
+    )
+
+
+def _receive(request: HttpRequest, channel: str, plugin: Plugin) -> Refusal | None:
+    """Store and process a notification."""
+    headers = {name: request.headers[name] for name in plugin.headers if name in request.headers}
     try:
         # one byte more than the limit, so that `receive` sees what is too long
         webhooks.receive(channel=channel, headers=headers, body=request.read(webhooks.MAX_BODY_BYTES + 1))
     except tuple(_REFUSALS) as error:
-        return next(answer for kind, answer in _REFUSALS.items() if isinstance(error, kind))
+        return next(refusal for kind, refusal in _REFUSALS.items() if isinstance(error, kind))
     return None
-
-
-@csrf_exempt
-@require_POST
-def wechat_webhook(request: HttpRequest) -> HttpResponse:
-    """Receive `POST /webhooks/wechat` (docs/contract.md, 3).
-
-    Source: WeChat Pay API v3, "payment result notification": any 2xx acknowledges, an error is answered
-    ``{"code": "FAIL", "message": …}`` (read 2026-11).
-    """
-    refused = _receive(request, "wechat")
-    if refused is None:
-        return HttpResponse(status=204)
-    status, message = refused
-    headers = {"Retry-After": "1"} if status == 503 else {}
-    return JsonResponse({"code": "FAIL", "message": message}, status=status, headers=headers)
-
-
-@csrf_exempt
-@require_POST
-def alipay_webhook(request: HttpRequest) -> HttpResponse:
-    """Receive `POST /webhooks/alipay` (docs/contract.md, 3).
-
-    Source: Alipay open platform, "asynchronous notification": the body ``success`` acknowledges, anything else
-    is sent again (read 2026-11).
-    """
-    answer = "success" if _receive(request, "alipay") is None else "fail"
-    return HttpResponse(answer, content_type="text/plain")
-
-
-@csrf_exempt
-@require_POST
-def stripe_webhook(request: HttpRequest) -> HttpResponse:
-    """Receive `POST /webhooks/stripe` (docs/contract.md, 3).
-
-    Source: Stripe, "Receive Stripe events in your webhook endpoint": any 2xx acknowledges, anything else is sent
-    again for up to three days (read 2026-11). It reads the status only; the reason is for the dashboard.
-    """
-    status, message = _receive(request, "stripe") or (200, "received")
-    headers = {"Retry-After": "1"} if status >= 500 else {}
-    status = 400 if status == 401 else status
-    return HttpResponse(message, status=status, content_type="text/plain", headers=headers)

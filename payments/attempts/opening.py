@@ -34,7 +34,7 @@ def open_attempt(
         owner_id: the user who may see the payment.
         amount_minor: what is to be paid, in minor units.
         currency: ISO 4217.
-        channel: ``wechat``, ``alipay`` or ``stripe``.
+        channel: a configured one.
         description: what the shopper's wallet shows, at most 127 bytes.
         expires_at: aware; the provider takes no money after it.
         method: one of the channel's; None is its first.

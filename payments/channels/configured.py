@@ -18,6 +18,7 @@ from prometheus_client import Counter
 from payments.channels import limits
 from payments.providers import registry
 from payments.providers.base import Provider
+from payments.providers.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,16 @@ def current() -> dict[str, Provider]:
 
 def recharging() -> frozenset[str]:
     """Name the configured channels where one number of ours may be charged more than once."""
-    return registry.RECHARGING.intersection(settings.PAYMENT_CHANNELS)
+    return frozenset(channel for channel in settings.PAYMENT_CHANNELS if plugin(channel).charges_again)
+
+
+def plugin(channel: str) -> Plugin:
+    """Return the plug-in of a channel, configured or not.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    return registry.plugin(channel, settings.PAYMENT_CHANNELS.get(channel, {}))
 
 
 def look_now() -> None:

@@ -29,9 +29,8 @@ class Fact:
     `(channel, merchant, provider_txn_id, kind)` identifies it.
 
     Attributes:
-        channel: ``wechat``, ``alipay`` or ``stripe``.
-        merchant: the account the money went to (WeChat mchid, Alipay seller_id, Stripe account), as the provider
-            states it.
+        channel: the plug-in's name.
+        merchant: the account that the money went to, as the provider states it.
         out_trade_no: our number of the attempt, 32 characters.
         provider_txn_id: the provider's number of the payment (`PAID`) or refund (`REFUNDED`; our `out_refund_no`
             where the channel numbers no refunds), our `out_trade_no` for `CLOSED`.
@@ -75,12 +74,12 @@ def closed_fact(*, channel: str, merchant: str, out_trade_no: str, currency: str
 class PayMethod(StrEnum):
     """A channel's way to pay; `Provider.methods` lists those that a channel has."""
 
-    NATIVE = "native"  # WeChat: a QR code on our page
-    H5 = "h5"  # WeChat: a phone's browser changes over to the wallet
-    JSAPI = "jsapi"  # WeChat: a page inside the wallet
-    PAGE = "page"  # Alipay: its own page
-    PRECREATE = "precreate"  # Alipay: a QR code on our page
-    INTENT = "intent"  # Stripe: a PaymentIntent, confirmed at once
+    NATIVE = "native"  # a QR code on our page
+    H5 = "h5"  # a phone's browser changes over to the wallet
+    JSAPI = "jsapi"  # a page inside the wallet
+    PAGE = "page"  # the provider's own page
+    PRECREATE = "precreate"  # a QR code on our page
+    INTENT = "intent"  # confirmed at once, then perhaps the provider's own page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ class Payer:
     """Data about the shopper that some methods need.
 
     Attributes:
-        openid: WeChat's id of the shopper for our app (`PayMethod.JSAPI`).
+        openid: the wallet's id of the shopper for our app (`PayMethod.JSAPI`).
         client_ip: the address of the shopper's device (`PayMethod.H5`).
     """
 
@@ -116,7 +115,7 @@ class NextAction:
     Attributes:
         url: to draw or to go to; empty for `JSAPI`.
         params: for `JSAPI`, the signed arguments of the wallet's script.
-        reference: the provider's number of what was opened, where its queries need it (Stripe).
+        reference: the provider's number of what was opened, where its queries need it.
         lives: how long `url` and `params` can be used; None: as long as the trade can be paid.
     """
 
@@ -130,7 +129,7 @@ class NextAction:
 class TradeStatus(StrEnum):
     """Status of a trade at the provider."""
 
-    NOT_FOUND = "not_found"  # the provider never saw the number, or (Alipay) the shopper has not scanned yet
+    NOT_FOUND = "not_found"  # the provider never saw the number; at some, the shopper has not scanned yet
     PENDING = "pending"
     PAID = "paid"  # refunded later or not
     CLOSED = "closed"  # closed unpaid
@@ -213,7 +212,7 @@ class BillLine:
         occurred_at: the provider's time, aware; None where the bill gives none.
         refund_status: of a refund, as far as the bill shows; only a `SUCCEEDED` one is a fact.
         paid_txn_id: of a refund, the provider's number of its charge, where one number of ours may be charged
-            again (`Provider.charges_again`); else empty.
+            again (`Plugin.charges_again`); else empty.
         takes_back: for `PAID` money that came back from a refund, the provider's number of that refund; else
             empty.
     """
@@ -242,7 +241,6 @@ class Provider(Protocol):
     methods: tuple[PayMethod, ...]  # the first is the one that is used where none is asked for
     currencies: frozenset[str]  # in which it can be paid
     zone: tzinfo  # in which its days begin
-    charges_again: bool  # whether a number of ours may be charged more than once, each charge under its own number
 
     def create(
         self,

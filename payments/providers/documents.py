@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 CHINA = timezone(timedelta(hours=8))
-TIME_FORMAT = "%Y-%m-%d %H:%M:%S"  # of Alipay, and of WeChat's bill; China's, which they do not say
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S"  # China's time, which providers there do not say
 
 # errors of the fact readers for a genuine document of an undocumented shape
 UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, RecursionError)

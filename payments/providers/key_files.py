@@ -5,7 +5,7 @@ never appears in it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from cryptography import x509
@@ -87,6 +87,19 @@ def is_valid(pem: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def leaves(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
+    """Return those that certify no others."""
+    return [certificate for certificate in certificates if not may_issue(certificate)]
+
+
+def may_issue(certificate: x509.Certificate) -> bool:
+    """Check that the certificate may certify others."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
 
 
 def _kinds(pem: bytes) -> Sequence[str]:

@@ -1,26 +1,56 @@
-"""Providers built from settings; every mistake is reported under its environment setting."""
+"""Channels by name, and providers built from settings; every mistake is reported under its environment setting.
 
+A package below `payments.providers` with a `PLUGIN` is a channel under its own name; any other package is named by
+``BACKEND`` in the channel's settings.
+"""
+
+import pkgutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 
+from payments import providers
 from payments.providers import settings_fields as fields
-from payments.providers.alipay import settings as alipay_settings
-from payments.providers.alipay.client import Alipay
 from payments.providers.base import Provider
+from payments.providers.plugin import Plugin
 from payments.providers.settings_fields import ConfigError, Settings
-from payments.providers.stripe import settings as stripe_settings
-from payments.providers.stripe.client import StripeIntents
-from payments.providers.wechat import settings as wechat_settings
-from payments.providers.wechat.client import WeChatPay
 
-__all__ = ["ConfigError", "build", "problems", "unlimited"]
+__all__ = ["ConfigError", "build", "names", "plugin", "problems", "unlimited"]
 
-_CHANNELS = {"wechat": wechat_settings, "alipay": alipay_settings, "stripe": stripe_settings}
+BACKEND = "BACKEND"
 
-# channels where one number of ours may be charged more than once
-_KINDS: dict[str, type[Provider]] = {"wechat": WeChatPay, "alipay": Alipay, "stripe": StripeIntents}
-RECHARGING = frozenset(name for name, kind in _KINDS.items() if kind.charges_again)
+
+@cache
+def names() -> tuple[str, ...]:
+    """List the channels of this package in alphabetical order."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(providers.__path__) if module.ispkg))
+
+
+def plugin(channel: str, settings: Settings) -> Plugin:
+    """Return the plug-in of `channel`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = settings.get(BACKEND, "")
+    if not path and channel not in names():
+        raise ConfigError(
+            f"{channel!r} is not a payment channel; known are {', '.join(names())}. Another one needs "
+            f"{fields.env_name(channel, BACKEND)}, the path of a package with a PLUGIN."
+        )
+    return _plugin_at(path or f"{providers.__name__}.{channel}")
+
+
+@cache
+def _plugin_at(path: str) -> Plugin:
+    try:
+        found = import_module(path).PLUGIN
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{BACKEND} = {path!r} is no package with a PLUGIN: {error}") from error
+    if not isinstance(found, Plugin):
+        raise ConfigError(f"{BACKEND} = {path!r}: PLUGIN must be a payments.providers.plugin.Plugin.")
+    return found
 
 
 def unlimited(channel: str) -> AbstractContextManager[None]:
@@ -42,16 +72,21 @@ def build(
     """
     built = {}
     for channel, settings in channels.items():
-        for problem in _missing(channel, settings):
+        found = plugin(channel, settings)
+        for problem in _missing(channel, found, settings):
             raise problem
-        built[channel] = _CHANNELS[channel].build(settings, partial(limits, channel))
+        built[channel] = found.build(settings, partial(limits, channel))
     return built
 
 
 def problems(channel: str, settings: Settings) -> list[ConfigError]:
     """List everything that is wrong with a channel's settings; empty if it can be built."""
-    found = _missing(channel, settings)
-    for read in _CHANNELS[channel].PARTS if channel in _CHANNELS else ():
+    try:
+        chosen = plugin(channel, settings)
+    except ConfigError as unknown:
+        return [unknown]
+    found = _missing(channel, chosen, settings)
+    for read in chosen.parts:
         try:
             read(settings)
         except ConfigError as problem:
@@ -66,19 +101,10 @@ def problems(channel: str, settings: Settings) -> list[ConfigError]:
     return found
 
 
-def _missing(channel: str, settings: Settings) -> list[ConfigError]:
-    if channel not in _CHANNELS:
-        return [ConfigError(f"{channel!r} is not a payment channel; known are {', '.join(sorted(_CHANNELS))}.")]
-    named = {**dict.fromkeys(_CHANNELS[channel].REQUIRED, ""), **settings}
+def _missing(channel: str, chosen: Plugin, settings: Settings) -> list[ConfigError]:
+    named = {**dict.fromkeys(chosen.required, ""), **settings}
     return [
         ConfigError(f"{fields.env_name(channel, field)} is not set, but other settings of {channel} are.")
         for field, value in named.items()
-        if not value and not _stood_for(field, settings)
+        if not value and field not in chosen.spared(settings)
     ]
-
-
-def _stood_for(field: str, settings: Settings) -> bool:
-    """Check for certificates that make `field` unnecessary."""
-    if field == "PUBLIC_KEY_FILE":
-        return bool(alipay_settings.certificates_set(settings))
-    return field == "MCH_SERIAL" and bool(settings.get("MCH_CERT_FILE"))

@@ -1,8 +1,4 @@
-"""RSA-SHA256 signatures and AES-GCM of WeChat Pay v3 and Alipay RSA2. Pure primitives, no policy.
-
-Sources: WeChat Pay API v3, "signature generation", "signature verification" and "certificate and callback
-decryption"; Alipay open platform, "RSA2 signing" (all read 2026-11).
-"""
+"""RSA-SHA256 signatures and AES-GCM. Pure primitives, no policy."""
 
 import base64
 import binascii

@@ -22,7 +22,7 @@ from payments.providers.documents import UNREADABLE
 # one context for each call; entering it may wait, or raise ProviderUnavailable so that nothing is sent
 Limits = Callable[[], AbstractContextManager[None]]
 
-ANSWER_BYTES_MAX = 8 * 2**20  # the largest that we ask for are Stripe's pages of a hundred objects
+ANSWER_BYTES_MAX = 8 * 2**20  # the largest that we ask for are pages of a hundred objects
 DOWNLOAD_SECONDS_MAX = 120.0
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)

@@ -37,7 +37,7 @@ class Compared:
 
     @classmethod
     def of(cls, line: BillLine, known: Mapping[Identity, Observation]) -> Self:
-        """Pair a line with its fact. Alipay's numbers are unique in a trade only, so the trade must agree."""
+        """Pair a line with its fact. Some numbers are unique in a trade only, so the trade must agree."""
         found = (known.get((line.kind.value, number)) for number in numbers_of(line))
         fact = next((one for one in found if one is not None), None)
         if fact is not None and line.out_trade_no and line.out_trade_no != fact.attempt.out_trade_no:
@@ -113,10 +113,10 @@ def unlisted(provider: Provider, day: date, lines: tuple[BillLine, ...]) -> list
 def listed_elsewhere(provider: Provider, day: date, missing: Collection[Compared]) -> set[Identity]:
     """Find facts without a line on `day` that another day's bill lists and agrees with.
 
-    At midnight a fact may be of another day for us than for them. WeChat lists a refund on the day it accepts it,
-    but for us it is of the day on which it succeeded; so bills are read backwards until every refund is found, or
-    for `SLOW_REFUND_DAYS`. A manual settlement has its record's day for us, but was paid while its attempt could
-    be, or refunded after it was asked for. A missing bill lists nothing.
+    At midnight a fact may be of another day for us than for them. A bill may list a refund on the day it was
+    accepted, but for us it is of the day on which it succeeded; so bills are read backwards until every refund is
+    found, or for `SLOW_REFUND_DAYS`. A manual settlement has its record's day for us, but was paid while its
+    attempt could be, or refunded after it was asked for. A missing bill lists nothing.
 
     Transaction: NONE may be open.
     """

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 Kind = Difference.Kind
 
 DAYS_BACK = 3  # looked at in any case; days before that, from an account's first fact on
-BILLS_KEPT_DAYS = 90  # WeChat gives no older ones
+BILLS_KEPT_DAYS = 90  # some providers give no older ones
 DAYS_A_RUN = 7
 
 # what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some

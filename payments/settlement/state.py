@@ -119,7 +119,7 @@ class PaymentState:
         """Return the operator's record of the same money; None if the fact is about other money.
 
         An operator records money under our own number. So the provider's first fact under that number is the same
-        money; a further one, as Stripe may charge, is not.
+        money; a further one, which some providers may charge, is not.
         """
         reported = [
             one for one in self.of(attempt, FactKind(fact.kind)) if one.out_refund_no == fact.out_refund_no

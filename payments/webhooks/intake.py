@@ -44,8 +44,6 @@ REFUSED = Counter("payonce_notifications_refused", "Notifications that were refu
 
 MAX_BODY_BYTES = 65_536  # no genuine notification is near it
 
-KEPT_HEADERS = (*nonces.SIGNED_HEADERS, "Stripe-Signature", "Content-Type")  # all that is read or stored
-
 
 class NotStored(Exception):
     """The database is away: the notification may not be stored, so it must be sent again."""
@@ -59,8 +57,8 @@ def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
     """Take one notification in.
 
     Args:
-        channel: ``wechat``, ``alipay`` or ``stripe``.
-        headers: those of `KEPT_HEADERS` that the request has.
+        channel: of a configured provider.
+        headers: those of `Plugin.headers` that the request has; they are stored.
         body: as received.
 
     Returns:

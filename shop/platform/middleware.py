@@ -5,6 +5,7 @@ import io
 import re
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from csp.constants import HEADER
@@ -24,12 +25,16 @@ from idempotency.errors import Problem, malformed, payload_too_large, problem_re
 from idempotency.middleware import problem_of
 from idempotency.observability import logs
 from idempotency.postgres.availability import outage
-from payments.urls import webhook_urlpatterns
+from payments.api.views import webhook
+from payments.providers import registry
 from shop.platform import fallbacks, health
 from shop.platform.fallbacks import is_of_api
 
 DRAIN_MAX_BYTES = 4 * 1024 * 1024  # of an unread body; after a longer one the connection ends
-WEBHOOKS = {f"/webhooks/{route.pattern}": route.callback for route in webhook_urlpatterns}
+WEBHOOKS = {
+    f"/webhooks/{channel}": partial(webhook, channel=channel)
+    for channel in {*registry.names(), *settings.PAYMENT_CHANNELS}
+}
 PROBES = {"/healthz": health.healthz, "/readyz": health.readyz, "/metrics": health.metrics}
 
 # harmless to log

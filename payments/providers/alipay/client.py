@@ -46,7 +46,6 @@ class Alipay(AlipayCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.PAGE, PayMethod.PRECREATE)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
-    charges_again = False
 
     def create(
         self,

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from payments.providers import rsa
+from payments.providers import key_files, rsa
 
 log = logging.getLogger(__name__)
 
@@ -71,11 +71,6 @@ def root_sn(certificates: Iterable[x509.Certificate]) -> str:
         for certificate in certificates
         if certificate.signature_algorithm_oid.dotted_string.startswith(_RSA_SIGNATURES)
     )
-
-
-def leaves(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
-    """Return those that certify no others."""
-    return [certificate for certificate in certificates if not _may_issue(certificate)]
 
 
 class Trust(Protocol):
@@ -165,7 +160,7 @@ def _believed(
     held: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], *, now: float
 ) -> dict[str, tuple[x509.Certificate, RSAPublicKey]]:
     """Select Alipay's own certificates by SN: valid now, later, or formerly."""
-    own = leaves(held)
+    own = key_files.leaves(held)
     issuers = [certificate for certificate in held if certificate not in own]
     if not own:
         raise CertificateError(PLATFORM, "it holds issuers only, and no certificate of Alipay's own")
@@ -235,13 +230,6 @@ def _issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
     except (InvalidSignature, UnsupportedAlgorithm, TypeError, ValueError):
         return False
     return True
-
-
-def _may_issue(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
-        return False
 
 
 def _is_valid(certificate: x509.Certificate, now: float) -> bool:

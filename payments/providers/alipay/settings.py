@@ -15,6 +15,7 @@ from payments.providers.transport import Limits
 REQUIRED = ("GATEWAY_URL", "APP_ID", "SELLER_ID", "APP_KEY_FILE", "PUBLIC_KEY_FILE")
 
 _CERTIFICATE_FILES = {APP: "APP_CERT_FILE", PLATFORM: "PUBLIC_CERT_FILE", ROOT: "ROOT_CERT_FILE"}
+CERTIFICATE_FILES = tuple(_CERTIFICATE_FILES.values())
 
 
 def build(settings: Settings, limits: Limits) -> Provider:
@@ -59,7 +60,7 @@ def platform_keys(settings: Settings) -> bytes:
 
 def certificates_set(settings: Settings) -> list[str]:
     """List the fields of certificate mode that are set."""
-    return [field for field in _CERTIFICATE_FILES.values() if settings.get(field)]
+    return [field for field in CERTIFICATE_FILES if settings.get(field)]
 
 
 def certificates(settings: Settings) -> CertificatePems | None:
@@ -67,7 +68,7 @@ def certificates(settings: Settings) -> CertificatePems | None:
     given = certificates_set(settings)
     if not given:
         return None
-    for field in _CERTIFICATE_FILES.values():
+    for field in CERTIFICATE_FILES:
         if field not in given:
             known = ", ".join(fields.env_name("alipay", other) for other in given)
             raise ConfigError(

@@ -1,1 +1,39 @@
 """Stripe, by its own library."""
+
+from payments.providers.plugin import SOON, Acknowledgement, Plugin, Refusal
+from payments.providers.stripe import settings
+
+
+def acknowledge(refused: Refusal | None) -> Acknowledgement:
+    """Answer a notification; the reason is for the dashboard.
+
+    Source: Stripe, "Receive Stripe events in your webhook endpoint": any 2xx acknowledges, anything else is sent
+    again for up to three days (read 2026-11).
+    """
+    if refused is None:
+        return Acknowledgement(status=200, body="received")
+    return Acknowledgement(
+        status=400 if refused.status == 401 else refused.status,
+        body=refused.message,
+        headers=SOON if refused.status >= 500 else {},
+    )
+
+
+PLUGIN = Plugin(
+    build=settings.build,
+    required=settings.REQUIRED,
+    optional=("SECRET_KEY", "SECRET_KEY_FILE", "WEBHOOK_SECRET", "WEBHOOK_SECRET_FILE", "ACCOUNT", "METHOD"),
+    parts=settings.PARTS,
+    acknowledge=acknowledge,
+    headers=("Stripe-Signature", "Content-Type"),
+    # of charges and intents (Source: "Event object", "Charge object"; read 2026-11)
+    payer_names=frozenset(
+        {
+            *("billing_details", "customer", "customer_details", "customer_email", "receipt_email", "shipping"),
+            *("source", "payment_method", "payment_method_details", "payment_method_data", "client_secret", "ip"),
+        }
+    ),
+    charges_again=True,
+    private_files=("SECRET_KEY_FILE", "WEBHOOK_SECRET_FILE"),
+    live_key=settings.live_key,
+)

@@ -85,7 +85,6 @@ class StripeIntents(Account):
     methods: tuple[PayMethod, ...] = (PayMethod.INTENT,)
     currencies = frozenset(EXPONENTS)
     zone: tzinfo = UTC
-    charges_again = True
 
     def __init__(self, config: StripeConfig, **options: Unpack[Options]) -> None:
         super().__init__(config.account, **options)

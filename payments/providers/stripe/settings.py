@@ -37,7 +37,7 @@ def method(settings: Settings) -> str:
 def api_url(settings: Settings) -> str:
     """Read the address; a live key, which every call carries, needs https."""
     url = fields.url("stripe", "API_URL", settings)
-    if not url.startswith("https://") and "_live_" in secret_key(settings):
+    if not url.startswith("https://") and live_key(settings):
         raise ConfigError("STRIPE_API_URL must begin with https:// where STRIPE_SECRET_KEY is a live key.")
     return url
 
@@ -62,6 +62,11 @@ def webhook_secrets(settings: Settings) -> tuple[str, ...]:
         name = "STRIPE_WEBHOOK_SECRET_FILE" if settings.get("WEBHOOK_SECRET_FILE") else "STRIPE_WEBHOOK_SECRET"
         raise ConfigError(f"{name} holds an API key; the endpoint's signing secret (whsec_…) belongs here.")
     return found
+
+
+def live_key(settings: Settings) -> str:
+    """Name the field of a key that moves real money; empty for a test key."""
+    return "SECRET_KEY" if "_live_" in secret_key(settings) else ""
 
 
 # each read by itself, so that one mistake does not hide another

@@ -86,7 +86,6 @@ class WeChatPay(WeChatCalls):
     methods: tuple[PayMethod, ...] = (PayMethod.NATIVE, PayMethod.H5, PayMethod.JSAPI)
     currencies = frozenset({"CNY"})
     zone: tzinfo = CHINA
-    charges_again = False
 
     def create(
         self,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from payments.providers import key_files
 from payments.providers import settings_fields as fields
@@ -11,7 +12,7 @@ from payments.providers.settings_fields import ConfigError, Settings
 from payments.providers.transport import Limits
 from payments.providers.wechat.calls import API_V3_KEY_BYTES, WeChatConfig
 from payments.providers.wechat.client import WeChatPay
-from payments.providers.wechat.keys import PUBLIC_KEY_PREFIX, SERIAL, KeyRing
+from payments.providers.wechat.keys import PUBLIC_KEY_PREFIX, SERIAL, KeyRing, keep_certificates
 
 REQUIRED = ("API_URL", "MCH_ID", "APP_ID", "MCH_SERIAL", "MCH_KEY_FILE", "PLATFORM_KEYS_DIR")
 
@@ -110,6 +111,25 @@ def valid_platform_keys(settings: Settings) -> None:
             f"WECHAT_PLATFORM_KEYS_DIR: no certificate in {settings['PLATFORM_KEYS_DIR']} is valid now; "
             "get the platform's current one."
         )
+
+
+def renew(provider: Provider, settings: Settings) -> tuple[str, ...]:
+    """Store the platform's new certificates beside those that we hold, one of which verifies the answer.
+
+    Returns:
+        Their serials.
+
+    Raises:
+        ProviderError: they could not be had.
+        ConfigError: they could not be stored.
+    """
+    offered = cast("WeChatPay", provider).download_certificates()
+    try:
+        return keep_certificates(Path(settings["PLATFORM_KEYS_DIR"]), offered)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"WECHAT_PLATFORM_KEYS_DIR: the platform's new certificates could not be kept: {error}"
+        ) from error
 
 
 # each read by itself, so that one mistake does not hide another

@@ -43,7 +43,6 @@ class ScriptedProvider:
     merchant: str = "1900000001"
     methods: tuple[PayMethod, ...] = tuple(PayMethod)
     currencies: frozenset[str] = frozenset(EXPONENTS)
-    charges_again: bool = False
     trades: dict[str, Opened] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     failing: frozenset[str] = frozenset()

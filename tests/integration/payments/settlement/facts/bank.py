@@ -78,7 +78,6 @@ class Bank:
     merchant = MERCHANT
     methods = tuple(PayMethod)
     currencies = frozenset(EXPONENTS)
-    charges_again = False
 
     def __init__(self, channel: str) -> None:
         self.channel = channel

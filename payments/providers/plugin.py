@@ -1,0 +1,71 @@
+"""What a channel is before an account of it is configured: its settings, headers and acknowledgement."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from payments.providers.base import Provider
+from payments.providers.settings_fields import Settings
+from payments.providers.transport import Limits
+
+SOON: Mapping[str, str] = {"Retry-After": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A notification that was not taken.
+
+    Attributes:
+        status: 400, 401, 500 or 503.
+        message: a sentence.
+    """
+
+    status: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """Answer to a notification, in the provider's own form."""
+
+    status: int
+    body: str = ""
+    content_type: str = "text/plain"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A payment channel: `PLUGIN` of its package.
+
+    Attributes:
+        build: an account's provider from its settings, its calls inside `Limits`; raises ConfigError.
+        required: fields that must be set.
+        optional: all other fields.
+        parts: readers of some settings, each by itself, so that one mistake does not hide another.
+        acknowledge: the answer to a notification that was taken (None), or was not.
+        headers: of a notification, all that `Provider.read_notification` reads.
+        nonce_header: one of `headers`, another in each copy that is signed anew; empty where none is signed.
+        payer_names: members and parameters of notifications that identify the payer, in lower case.
+        charges_again: whether a number of ours may be charged more than once, each charge under its own number.
+        spared: the required fields that these settings make unnecessary.
+        private_files: fields whose files we alone may read.
+        certificate_files: fields whose certificates somebody must replace before they end.
+        live_key: the field that holds a key for real money; empty where none does, or no key shows it.
+        renew: stores the provider's new certificates ahead of need, and returns their names; raises ProviderError,
+            or ConfigError where they cannot be stored. None where a person replaces them.
+    """
+
+    build: Callable[[Settings, Limits], Provider]
+    required: tuple[str, ...]
+    parts: tuple[Callable[[Settings], object], ...]
+    acknowledge: Callable[[Refusal | None], Acknowledgement]
+    optional: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    nonce_header: str = ""
+    payer_names: frozenset[str] = frozenset()
+    charges_again: bool = False
+    spared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
+    private_files: tuple[str, ...] = ()
+    certificate_files: tuple[str, ...] = ()
+    live_key: Callable[[Settings], str] = lambda settings: ""
+    renew: Callable[[Provider, Settings], tuple[str, ...]] | None = None

@@ -1,0 +1,90 @@
+"""Channels as plug-ins: found by place or by path, and named nowhere else."""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.test import Client, override_settings
+
+import payments
+from payments.channels import configured
+from payments.checks import check_channels
+from payments.errors import SignatureInvalid
+from payments.providers import registry
+from payments.providers.base import Notice
+from payments.providers.plugin import Acknowledgement, Plugin, Refusal
+from tests.integration.shop.provider import ScriptedProvider
+
+ROOT = Path(payments.__file__).parent
+NAMED = re.compile("|".join(registry.names()), re.IGNORECASE)
+
+
+def test_no_code_but_a_plugins_own_names_a_channel() -> None:
+    """Translations and migrations aside, which keep what was."""
+    files = [file for kind in ("*.py", "*.html", "*.js") for file in ROOT.rglob(kind)]
+    own = {ROOT / "providers" / name for name in registry.names()} | {ROOT / "sandbox", ROOT / "migrations"}
+    elsewhere = [file for file in files if not own.intersection(file.parents)]
+    assert len(elsewhere) > 50
+    assert [file for file in elsewhere if NAMED.search(file.read_text())] == []
+
+
+def acknowledge(refused: Refusal | None) -> Acknowledgement:
+    return Acknowledgement(status=202, body=f"heard: {refused.status if refused else 'all'}")
+
+
+class Coins(ScriptedProvider):
+    """Takes no notification for genuine."""
+
+    def read_notification(self, **_: Any) -> Notice:
+        raise SignatureInvalid("not signed")
+
+
+@pytest.fixture
+def coins(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Another package's channel."""
+    package = ModuleType("coins_for_payonce")
+    package.PLUGIN = Plugin(  # type: ignore[attr-defined]
+        build=lambda settings, limits: Coins("coins"),
+        required=("API_URL",),
+        parts=(),
+        acknowledge=acknowledge,
+        charges_again=True,
+    )
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    with override_settings(PAYMENT_CHANNELS={"coins": {"BACKEND": package.__name__, "API_URL": "https://coins"}}):
+        configured.forget()
+        yield
+    configured.forget()
+
+
+def test_a_channel_of_another_package_is_one_like_any_other(coins: None) -> None:
+    assert check_channels(None) == []
+    assert isinstance(configured.current()["coins"], Coins)
+    assert configured.recharging() == {"coins"}
+
+
+@pytest.mark.django_db
+def test_its_notifications_are_answered_in_its_own_form(coins: None, client: Client) -> None:
+    answer = client.post("/webhooks/coins", b"", content_type="text/plain")
+    assert (answer.status_code, answer.content) == (202, b"heard: 401")
+    assert client.post("/webhooks/shells", b"", content_type="text/plain").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (
+            {},
+            "'coins' is not a payment channel; known are alipay, stripe, wechat. Another one needs COINS_BACKEND",
+        ),
+        ({"BACKEND": "no.such.place"}, "BACKEND = 'no.such.place' is no package with a PLUGIN: No module"),
+        ({"BACKEND": "payments.money"}, "BACKEND = 'payments.money' is no package with a PLUGIN"),
+        ({"BACKEND": "payments.providers.wechat"}, "COINS_API_URL is not set, but other settings of coins are"),
+    ],
+)
+def test_a_channel_that_cannot_be_found_is_explained(fields: dict[str, str], why: str) -> None:
+    with override_settings(PAYMENT_CHANNELS={"coins": fields}):
+        assert any(why in message.msg for message in check_channels(None))
