@@ -1,7 +1,7 @@
 """Settings of `IDEMPOTENCY = {...}`, typed and checked once."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import lru_cache
@@ -108,12 +108,9 @@ def parse(raw: Any) -> Config:
     """
     if not isinstance(raw, Mapping):
         raise ImproperlyConfigured(f"IDEMPOTENCY must be a dict, not {raw!r}.")
-    known = {entry.name.upper(): entry.name for entry in fields(Config)}
-    for name, value in raw.items():
-        if name not in known:
-            raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] is unknown; {meant(str(name).upper(), known)}")
-        _READERS.get(name, _positive)(name, value)
-    config = Config(**{known[name]: value for name, value in raw.items()}, **_of_redis(raw))
+    for mistake in mistakes(raw):
+        raise ImproperlyConfigured(mistake)
+    config = Config(**{_KNOWN[name]: value for name, value in raw.items()}, **_of_redis(raw))
     if config.tombstone_seconds < config.body_seconds:
         raise ImproperlyConfigured(
             "IDEMPOTENCY['TOMBSTONE_SECONDS'] must be at least BODY_SECONDS: a key outlives its answer's bytes."
@@ -124,6 +121,21 @@ def parse(raw: Any) -> Config:
             "can still be used would count again."
         )
     return config
+
+
+def mistakes(raw: Mapping[str, Any]) -> Iterator[str]:
+    """Describe each key of the dict that is unknown, or has a value of no use."""
+    for name, value in raw.items():
+        if name not in _KNOWN:
+            yield f"IDEMPOTENCY[{name!r}] is unknown; {meant(str(name).upper(), _KNOWN)}"
+            continue
+        try:
+            _READERS.get(name, _positive)(name, value)
+        except (ImproperlyConfigured, TypeError) as error:
+            yield str(error)
+
+
+_KNOWN = {entry.name.upper(): entry.name for entry in fields(Config)}
 
 
 @lru_cache(maxsize=1)

@@ -1,15 +1,18 @@
 """System checks of the settings."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, register
+from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
-from django.db import router
+from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.module_loading import import_string
 
-from idempotency.conf import MARKED, Config, parse, parsed
+from idempotency.conf import MARKED, Config, mistakes, parse, parsed
 from idempotency.extras import needed
 from idempotency.request.principal import is_in_our_database
 
@@ -26,11 +29,46 @@ WHO = "the caller must be known when a key is looked up"
 @register(Tags.compatibility)
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that `IDEMPOTENCY` parses, the middleware is in its place, and the cache is a Redis."""
+    raw = getattr(settings, "IDEMPOTENCY", {})
     try:
-        config = parse(getattr(settings, "IDEMPOTENCY", {}))
+        config = parse(raw)
     except (ImproperlyConfigured, TypeError) as error:
-        return [Error(str(error), id="idempotency.E001")]
-    return [*_middleware(config), *_cache(config), *_router(config)] if config.enabled else []
+        found = list(mistakes(raw)) if isinstance(raw, Mapping) else []
+        return [Error(message, id="idempotency.E001") for message in found or [str(error)]]
+    return [*_middleware(config), *_cache(config), *_router(config), *_elsewhere(config)] if config.enabled else []
+
+
+@register(Tags.security, deploy=True)
+def check_enabled(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Warn of keyed views that run unkeyed in production."""
+    config = parsed()
+    if config is None or config.enabled:
+        return []
+    return [
+        Advice(
+            "IDEMPOTENCY['ENABLED'] is False: keyed views run unkeyed, and each copy of a call counts. Leave it"
+            " out, but for tests.",
+            id="idempotency.W006",
+        )
+    ]
+
+
+def _elsewhere(config: Config) -> list[CheckMessage]:
+    """Warn of models that are not written in the ledger's transaction; only once DATABASE is chosen."""
+    if config.database == DEFAULT_DB_ALIAS:
+        return []
+    models = (model for model in apps.get_models() if not model.__module__.startswith("django.contrib."))
+    names = [model._meta.label for model in models if router.db_for_write(model) != config.database]
+    if not names:
+        return []
+    return [
+        Advice(
+            f"Keyed views have their transactions in {config.database!r}, and these are written elsewhere: "
+            f"{', '.join(names)}. A crash between the two commits has such a row written twice.",
+            hint="Route what keyed views write to IDEMPOTENCY['DATABASE'], or silence this if they write none.",
+            id="idempotency.W005",
+        )
+    ]
 
 
 def _router(config: Config) -> list[CheckMessage]:

@@ -22,6 +22,12 @@ def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     for path, view in _all_views():
         name, cls = _name(view), _class_of(view)
         messages.update(_of_options(view, name))
+        if missing := [each for each in getattr(cls, "idempotent_handlers", ()) if not hasattr(cls, each)]:
+            messages[f"E016 {name}"] = Error(
+                f"{name} has no {missing[0]}, which idempotent_handlers keys. Name its handlers, such as "
+                "idempotent_handlers = {'create': ATOMIC}.",
+                id="idempotency.E016",
+            )
         exempt = getattr(cls, "idempotency_exempt", False) or getattr(view, "idempotency_exempt", False)
         if exempt and _is_marked(view):
             messages[f"E011 {name}"] = Error(

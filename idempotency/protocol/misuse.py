@@ -2,6 +2,8 @@
 
 from typing import Any
 
+AUTHORISING = "django.contrib.auth.decorators"  # module of login_required and its like
+
 
 def refuse_wrong_use(view: Any) -> None:
     """Refuse all but functions of plain Django and methods of REST framework, as far as import shows.
@@ -21,6 +23,11 @@ def refuse_wrong_use(view: Any) -> None:
         raise TypeError(
             f"{name} is a class. Decorate the method that changes something: of a class of Django's with "
             "method_decorator(idempotent, name='post'), of Django REST framework with idempotency.drf.idempotent."
+        )
+    if getattr(view, "__globals__", {}).get("__name__") == AUTHORISING:
+        raise TypeError(
+            f"{name}: @idempotent stands above a decorator that authorises, which a replay would not ask again."
+            " Put @idempotent below it, next to the function."
         )
     if not callable(view):
         raise TypeError(f"@idempotent was given {view!r} in the place of a view. Write @idempotent(mode=…).")

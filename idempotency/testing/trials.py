@@ -188,6 +188,6 @@ def _cause(call: Call, *, lost: bool) -> str:
             "it into the keyed view, whose transaction it then shares."
         )
     return (
-        "the ledger answered the retry, so an effect is outside of what is keyed: in a decorator, a middleware "
-        "or around the keyed part. Move it into the keyed view."
+        "the ledger answered the retry, so an effect is outside of the keyed view's transaction: in a decorator"
+        " or middleware, or in another database, connection or service. Move it into the view and its transaction."
     )

@@ -43,9 +43,11 @@ if __name__ == "__main__":
     from django.core.management import call_command
     from django.core.management.base import SystemCheckError
     from django.db import DatabaseError, connections, transaction
+    from django.db.models import Model
     from django.test import Client
 
     from idempotency import KeyedCall, Problem, consume_once, idempotent, once
+    from idempotency.checks import check_settings
     from idempotency.models import LedgerEntry
     from idempotency.modes import PHASED
     from tests.threads import at_once
@@ -118,6 +120,10 @@ if __name__ == "__main__":
     def commands_and_checks_look_there() -> None:
         assert post("/order", "reaped").status_code == 201
         call_command("idempotency", "reap")
+        assert check_settings(None) == []
+        type("Note", (Model,), {"__module__": "notes", "Meta": type("Meta", (), {"app_label": "auth"})})
+        (message,) = check_settings(None)
+        assert (message.id, "written elsewhere: auth.Note." in message.msg) == ("idempotency.W005", True)
         call_command("check", databases=["orders"], fail_level="ERROR")
         with connections["orders"].cursor() as cursor:
             cursor.execute(

@@ -8,6 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from idempotency.checks import GZIP, MIDDLEWARE, check_settings
+from idempotency.checks.settings import check_enabled
 from idempotency.conf import config, parse
 from idempotency.redis.fastpath import Breaker
 
@@ -62,6 +63,19 @@ def test_a_wrong_setting_is_named(raw: Any, word: str) -> None:
         parse(raw)
     with override_settings(IDEMPOTENCY=raw):
         assert [message.id for message in check_settings(None)] == ["idempotency.E001"]
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    with override_settings(IDEMPOTENCY={"WAIT_SECOND": 1, "KEYED": "all", "REDACT": "card", "LEASE_SECONDS": 9}):
+        first, second, third = (message.msg for message in check_settings(None))
+    assert ("WAIT_SECONDS" in first, "KEYED" in second, "REDACT" in third) == (True, True, True)
+
+
+def test_a_deployment_that_is_switched_off_is_warned_of() -> None:
+    assert check_enabled(None) == []
+    with override_settings(IDEMPOTENCY={"ENABLED": False}):
+        (message,) = check_enabled(None)
+    assert (message.id, message.is_serious()) == ("idempotency.W006", False)
 
 
 def test_a_missing_middleware_names_the_setting_that_needs_it() -> None:

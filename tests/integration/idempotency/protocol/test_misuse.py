@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.admin.views.decorators import staff_member_required
+from django.contrib.auth.decorators import login_required, permission_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
@@ -188,3 +190,13 @@ def test_a_plain_door_that_gets_another_request_says_so() -> None:
         api_view(["POST"])(keyed)(request)
     with pytest.raises(TypeError, match="called with a MixedSet"):
         keyed(MixedSet())
+
+
+@pytest.mark.parametrize(
+    "authorises", [login_required, permission_required("auth.add_user"), staff_member_required]
+)
+def test_a_decorator_that_authorises_belongs_above(authorises: Any) -> None:
+    """Else a replay would not ask it again."""
+    with pytest.raises(TypeError, match=r"create: @idempotent stands above a decorator that authorises"):
+        views.idempotent(authorises(create))
+    assert callable(authorises(views.idempotent(create)))

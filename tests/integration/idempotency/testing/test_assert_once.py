@@ -131,8 +131,8 @@ class TestWrongViews:
             (
                 views.around,
                 "2 effects of 2 copies with one key, one after the other: the ledger answered the retry, so an "
-                "effect is outside of what is keyed: in a decorator, a middleware or around the keyed part. Move "
-                "it into the keyed view.",
+                "effect is outside of the keyed view's transaction: in a decorator or middleware, or in another "
+                "database, connection or service. Move it into the view and its transaction.",
             ),
             (
                 views.after,
@@ -150,9 +150,7 @@ class TestWrongViews:
         assert str(failed.value).startswith(sentence)
 
     def test_at_an_address_too(self, effects: Effects) -> None:
-        with pytest.raises(
-            AssertionError, match=r"2 effects of 2 copies .* a middleware or around the keyed part"
-        ):
+        with pytest.raises(AssertionError, match=r"2 effects of 2 copies .* in a decorator or middleware"):
             assert_once("/around", {}, client=Client(), effects=effects)
 
 
