@@ -1,7 +1,7 @@
 """System checks: the settings name what exists, and every configured channel can be built."""
 
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import signature
@@ -13,9 +13,11 @@ from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
+from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
+from payments.conf import config
 from payments.providers import registry
 from payments.providers.key_files import leaves
 from payments.providers.plugin import Plugin
@@ -25,30 +27,59 @@ ENDS_SOON = timedelta(days=30)
 
 
 @register(Tags.compatibility)
-def check_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check that `PAYMENT_ORDER_LISTENER` and `PAYMENT_EVENT_HANDLER` name functions."""
-    found: list[CheckMessage] = []
-    for name in ("PAYMENT_ORDER_LISTENER", "PAYMENT_EVENT_HANDLER"):
-        path = getattr(settings, name, "")
-        try:
-            function = import_string(path)
-        except ImportError as error:
-            found.append(Error(f"{name} = {path!r} cannot be imported: {error}", id="payments.E001"))
-        else:
-            if not callable(function):
-                found.append(Error(f"{name} = {path!r} is not a function.", id="payments.E002"))
-            elif name == "PAYMENT_ORDER_LISTENER" and not _takes(function, "order_id", "event", "work"):
-                found.append(
-                    Error(
-                        f"{name} = {path!r} must take order_id, event and work by name:"
-                        " see payments.settlement.apply.OrderListener.",
-                        id="payments.E002",
-                    )
-                )
-    return found
+def check_payments(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check `PAYMENTS`: its keys, the adapter to the orders, the handler of events, the webhooks' address."""
+    try:
+        found = config()
+    except ImproperlyConfigured as mistake:
+        return [Error(str(mistake), id="payments.E001")]
+    messages = [*_order(found.order), *_events(found.events)]
+    try:
+        reverse("payments-webhook", args=["channel"])
+    except NoReverseMatch:
+        messages.append(
+            Error(
+                "No address takes notifications: add path('…', include('payments.urls')) to your URLconf.",
+                id="payments.E006",
+            )
+        )
+    return messages
 
 
-def _takes(function: Callable[..., object], *names: str) -> bool:
+def _order(path: str) -> Iterator[CheckMessage]:
+    adapter, problem = _imported("ORDER", path)
+    if problem:
+        yield problem
+        return
+    for name, arguments in {"on_payment": ("order_id", "event", "work"), "return_url": ("order_id",)}.items():
+        if not _takes(getattr(adapter, name, None), *arguments):
+            yield Error(
+                f"PAYMENTS['ORDER'] = {path!r} must have a function {name} that takes {', '.join(arguments)} by"
+                " name: see payments.conf.Orders.",
+                id="payments.E002",
+            )
+
+
+def _events(path: str | None) -> Iterator[CheckMessage]:
+    if path is None:
+        return
+    handler, problem = _imported("EVENTS", path)
+    if problem:
+        yield problem
+    elif not callable(handler):
+        yield Error(f"PAYMENTS['EVENTS'] = {path!r} is not a function.", id="payments.E002")
+
+
+def _imported(key: str, path: str) -> tuple[Any, Error | None]:
+    try:
+        return import_string(path), None
+    except ImportError as error:
+        return None, Error(f"PAYMENTS[{key!r}] = {path!r} cannot be imported: {error}", id="payments.E001")
+
+
+def _takes(function: Any, *names: str) -> bool:
+    if not callable(function):
+        return False
     try:
         signature(function).bind(**dict.fromkeys(names))
     except TypeError:
@@ -59,8 +90,12 @@ def _takes(function: Callable[..., object], *names: str) -> bool:
 @register(Tags.security)
 def check_channels(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check every configured channel: settings complete, keys of the right kind."""
+    try:
+        providers = config().providers
+    except ImproperlyConfigured:
+        return []  # E001 reports it
     found: list[CheckMessage] = []
-    for channel, fields in settings.PAYMENT_CHANNELS.items():
+    for channel, fields in providers.items():
         problems = dict.fromkeys(map(str, registry.problems(channel, fields)))  # a file that two parts need, once
         found += [Error(problem, id="payments.E003") for problem in problems]
         found += _plain_http(channel, fields)
@@ -78,7 +113,7 @@ def must_be_sound() -> None:
     Raises:
         ImproperlyConfigured: with a line for each.
     """
-    found = [*check_settings(None), *check_channels(None)]
+    found = [*check_settings(None), *check_payments(None), *check_channels(None)]
     if errors := [message.msg for message in found if message.is_serious()]:
         raise ImproperlyConfigured("\n".join(errors))
 

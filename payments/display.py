@@ -6,9 +6,8 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 
-from django.conf import settings
-
 from idempotency.response.redaction import redacted
+from payments.conf import config
 from payments.models import Anomaly, Notification, Observation, Refund
 from payments.money import EXPONENTS, to_decimal
 from payments.providers import registry
@@ -134,7 +133,7 @@ def _form(text: str) -> str:
 def _payer_names() -> frozenset[str]:
     """Collect the names of all channels: a stored notification may outlive its account."""
     known: dict[str, Mapping[str, str]] = {channel: {} for channel in registry.names()}
-    channels = known | settings.PAYMENT_CHANNELS
+    channels = {**known, **config().providers}
     return frozenset().union(*(registry.plugin(*each).payer_names for each in channels.items()))
 
 

@@ -344,14 +344,6 @@ PROCRASTINATE_WORKER_DEFAULTS = {"delete_jobs": "successful"}
 ORDER_TTL_SECONDS = 1800
 # life of the catalogue's page in a process's memory (shop.catalog.cache); 0: none
 CATALOGUE_SECONDS = _seconds("CATALOGUE_SECONDS", default=1, longest=60)
-PAYMENT_ORDER_LISTENER = "shop.orders.lifecycle.on_payment"
-PAYMENT_EVENT_HANDLER = "shop.orders.fulfilment.on_event"
-
-# for each channel, over all processes (payments.channels.limits)
-PROVIDER_CALLS_MAX = _count("PROVIDER_CALLS_MAX", default=32)
-PROVIDER_CALLS_PER_SECOND = _count("PROVIDER_CALLS_PER_SECOND", default=100)
-# a phased handler makes four calls at most, of 5 s each: with four waits it must end within its lease of 30 s
-PROVIDER_WAIT_SECONDS = _seconds("PROVIDER_WAIT_SECONDS", default=1, longest=2)
 
 
 def _channel(channel: str) -> dict[str, str]:
@@ -366,7 +358,18 @@ def _channel(channel: str) -> dict[str, str]:
     return found
 
 
-PAYMENT_CHANNELS = {channel: fields for channel in registry.names() if (fields := _channel(channel))}
+PAYMENTS = {
+    "BASE_URL": PUBLIC_URL,
+    "ORDER": "shop.orders.lifecycle",
+    "EVENTS": "shop.orders.fulfilment.on_event",
+    "PROVIDERS": {channel: fields for channel in registry.names() if (fields := _channel(channel))},
+    "LIMITS": {
+        "CALLS": _count("PROVIDER_CALLS_MAX", default=32),
+        "CALLS_PER_SECOND": _count("PROVIDER_CALLS_PER_SECOND", default=100),
+        # a phased handler makes four calls at most, of 5 s each: with four waits it ends within its lease of 30 s
+        "WAIT_SECONDS": _seconds("PROVIDER_WAIT_SECONDS", default=1, longest=2),
+    },
+}
 
 LOGGING = {
     "version": 1,

@@ -64,7 +64,7 @@ class Sandbox:
         }
 
     def channels(self) -> dict[str, dict[str, str]]:
-        """The same in the shape of `settings.PAYMENT_CHANNELS`."""
+        """The same in the shape of `settings.PAYMENTS["PROVIDERS"]`."""
         found: dict[str, dict[str, str]] = {}
         for name, value in self.environment().items():
             channel, _, field = name.partition("_")

@@ -9,6 +9,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -52,6 +53,8 @@ def _find(request: Request, payment_id: uuid.UUID) -> Payment:
 class PaymentDetail(APIView):
     """One payment."""
 
+    permission_classes = (IsAuthenticated,)  # a payment without an owner is nobody's
+
     @extend_schema(
         operation_id="payments_read",
         summary="Read a payment",
@@ -65,6 +68,8 @@ class PaymentDetail(APIView):
 
 class RefundList(APIView):
     """Refunds of a payment, by its owner or by staff with `payments.add_refund`."""
+
+    permission_classes = (IsAuthenticated,)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the permission before the key, so that a replay checks it too."""

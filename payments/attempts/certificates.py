@@ -2,10 +2,9 @@
 
 import logging
 
-from django.conf import settings
-
 from payments.attempts import calling
 from payments.channels import configured as channels
+from payments.conf import config
 from payments.errors import ProviderError
 from payments.providers.registry import ConfigError
 
@@ -30,7 +29,7 @@ def _renewed(channel: str) -> int:
     if renew is None:
         return 0
     try:
-        kept = renew(channels.current()[channel], settings.PAYMENT_CHANNELS[channel])
+        kept = renew(channels.current()[channel], config().providers[channel])
     except ProviderError as error:
         log.warning("New certificates of %s could not be had: %s", channel, error)
         return 0

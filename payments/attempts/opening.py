@@ -18,7 +18,7 @@ _LIVE = [status.value for status in LIVE_ATTEMPTS]
 def open_attempt(
     *,
     order_id: UUID,
-    owner_id: int,
+    owner_id: int | None,
     amount_minor: int,
     currency: str,
     channel: str,
@@ -31,7 +31,7 @@ def open_attempt(
 
     Args:
         order_id: the shop's; it has one payment.
-        owner_id: the user who may see the payment.
+        owner_id: the user who may see the payment; None: staff alone.
         amount_minor: what is to be paid, in minor units.
         currency: ISO 4217.
         channel: a configured one.

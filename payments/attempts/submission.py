@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models.functions import Now
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
 from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import asking, calling, closing
+from payments.channels.configured import notify_url
+from payments.conf import config, orders
 from payments.errors import NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.providers.answers import follow_up
@@ -29,7 +30,6 @@ from payments.providers.base import (
     Provider,
     TradeStatus,
 )
-from payments.settlement.apply import order_listener
 from payments.settlement.settle import step_attempt
 from payments.states import AttemptStatus, attempts_before
 
@@ -124,8 +124,8 @@ def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
         amount_minor=attempt.amount_minor,
         currency=attempt.currency,
         description=attempt.description,
-        notify_url=f"{settings.PUBLIC_URL}/webhooks/{attempt.channel}",
-        return_url=f"{settings.PUBLIC_URL}/orders/{attempt.payment.order_id.hex}/back",
+        notify_url=notify_url(attempt.channel),
+        return_url=config().address(orders().return_url(order_id=attempt.payment.order_id)),
         expires_at=attempt.expires_at,
         method=PayMethod(attempt.method),
         payer=payer,
@@ -141,7 +141,7 @@ def _may_be_paid(attempt: Attempt) -> bool:
     payment = Payment.objects.get(pk=attempt.payment_id)
     if payment.paid_minor or attempt.expires_at <= timezone.now():
         return False
-    return order_listener()(order_id=payment.order_id, event="payable", work=UnitOfWork())
+    return orders().on_payment(order_id=payment.order_id, event="payable", work=UnitOfWork())
 
 
 def _as_known(attempt: Attempt) -> Payment:

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from django.conf import settings
+from django.urls import reverse
 from prometheus_client import Counter
 
 from payments.channels import limits
+from payments.conf import config
 from payments.providers import registry
 from payments.providers.base import Provider
 from payments.providers.plugin import Plugin
@@ -83,7 +84,7 @@ def current() -> dict[str, Provider]:
 
 def recharging() -> frozenset[str]:
     """Name the configured channels where one number of ours may be charged more than once."""
-    return frozenset(channel for channel in settings.PAYMENT_CHANNELS if plugin(channel).charges_again)
+    return frozenset(channel for channel in config().providers if plugin(channel).charges_again)
 
 
 def plugin(channel: str) -> Plugin:
@@ -92,7 +93,12 @@ def plugin(channel: str) -> Plugin:
     Raises:
         ConfigError: there is none.
     """
-    return registry.plugin(channel, settings.PAYMENT_CHANNELS.get(channel, {}))
+    return registry.plugin(channel, config().providers.get(channel, {}))
+
+
+def notify_url(channel: str) -> str:
+    """Return the address to which the provider of `channel` sends its notifications."""
+    return config().address(reverse("payments-webhook", args=[channel]))
 
 
 def look_now() -> None:
@@ -132,7 +138,7 @@ def _renewed(built: _Built | None) -> _Built:
     (`payments.providers.transport.client`).
     """
     providers, stamps = ({}, {}) if built is None else (dict(built.providers), dict(built.stamps))
-    for channel, fields in settings.PAYMENT_CHANNELS.items():
+    for channel, fields in config().providers.items():
         stamp = stamp_of(fields)  # before reading, so that a change meanwhile is seen next time
         if stamps.get(channel) == stamp:
             continue

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
-from django.conf import settings
-
 from idempotency.locks import PermitExpirableSemaphore, RateExceeded, RateLimiter
 from payments.channels.sharing import give_back, shared
+from payments.conf import config
 from payments.errors import NoRoom
 
 # longer than the wait for a turn and a call, whose time-out is for all its parts; a bill's file alone may take
@@ -22,7 +21,7 @@ from payments.errors import NoRoom
 # whatever becomes of the process or of Redis, it is free again after that
 LEASE_SECONDS = 21.0
 
-RATE_SECONDS = 1.0  # what PROVIDER_CALLS_PER_SECOND counts over
+RATE_SECONDS = 1.0  # what `Limits.calls_per_second` counts over
 
 SHOPPERS = "shoppers"
 SHOPPERS_SHARE = 0.25  # of the calls at once and of the rate
@@ -48,16 +47,16 @@ def outbound(channel: str) -> Iterator[None]:
     """Wait for room for one call to the provider of `channel`: three commands to Redis, two more while waiting.
 
     Raises:
-        NoRoom: not within `PROVIDER_WAIT_SECONDS`, or (`for_shopper`) not now; nothing was sent.
+        NoRoom: not within `Limits.wait_seconds`, or (`for_shopper`) not now; nothing was sent.
 
     Transaction: NONE may be open, as for the call itself.
     """
-    is_for_shopper, most = _is_for_shopper.get(), settings.PROVIDER_CALLS_MAX
-    deadline = time.monotonic() + (0 if is_for_shopper else settings.PROVIDER_WAIT_SECONDS)
+    is_for_shopper, limits = _is_for_shopper.get(), config().limits
+    deadline = time.monotonic() + (0 if is_for_shopper else limits.wait_seconds)
     with ExitStack() as held:
         if is_for_shopper:
-            held.enter_context(_permit(f"{channel}:{SHOPPERS}", _share(most), deadline))
-        held.enter_context(_permit(channel, most, deadline))
+            held.enter_context(_permit(f"{channel}:{SHOPPERS}", _share(limits.calls), deadline))
+        held.enter_context(_permit(channel, limits.calls, deadline))
         # the rate comes last, so that a call begins when its turn is, and not after another wait
         _wait_turn(channel, deadline, SHOPPERS if is_for_shopper else None)
         yield
@@ -100,19 +99,21 @@ def _take_permit(name: str, most: int, deadline: float) -> str:
 def _wait_turn(channel: str, deadline: float, caller: str | None) -> None:
     """Sleep until the rate allows one more; not at all where Redis is away, which is safe: see the module."""
 
+    most = config().limits.calls_per_second
+
     def ask(redis: object) -> None:
         RateLimiter(
             f"provider:{channel}",
-            permits=settings.PROVIDER_CALLS_PER_SECOND,
+            permits=most,
             interval_seconds=RATE_SECONDS,
-            permits_per_client=_share(settings.PROVIDER_CALLS_PER_SECOND),
+            permits_per_client=_share(most),
             client=redis,
         ).acquire(caller=caller, wait_seconds=_left(deadline))
 
     try:
         shared(RATE, ask, otherwise=None)
     except RateExceeded as full:
-        raise NoRoom(f"{settings.PROVIDER_CALLS_PER_SECOND} calls a second to {channel} are all taken") from full
+        raise NoRoom(f"{most} calls a second to {channel} are all taken") from full
 
 
 def _left(deadline: float) -> float:

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from idempotency.ids import new_id
 from payments.attempts import asking, calling
+from payments.channels.configured import notify_url
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
 from payments.models import Observation, Payment, Refund
 from payments.providers.answers import follow_up, must_match
@@ -223,7 +223,7 @@ def _request(channel: Provider, refund: Refund, charged: Observation) -> RefundR
         paid_minor=charged.amount_minor,
         currency=charged.currency,
         reason=refund.reason,
-        notify_url=f"{settings.PUBLIC_URL}/webhooks/{refund.attempt.channel}",
+        notify_url=notify_url(refund.attempt.channel),
         reference=_number_of(refund, charged),
     )
 

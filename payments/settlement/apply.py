@@ -5,15 +5,12 @@ payment follow each other, and the unique identity of a fact refuses a second on
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
-from uuid import UUID
 
-from django.conf import settings
-from django.utils.module_loading import import_string
 from procrastinate.contrib.django import app
 
 from idempotency.postgres.statements import Statement
 from idempotency.postgres.unit import UnitOfWork
+from payments.conf import orders
 from payments.display import money
 from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries
@@ -21,23 +18,6 @@ from payments.settlement.decide import decide, facts_of
 from payments.settlement.decision import Decision, OrderEvent, Outcome
 from payments.settlement.state import AttemptRow, PaymentRow, PaymentState, RefundRow
 from payments.states import AnomalyKind, AttemptStatus, attempts_before
-
-
-class OrderListener(Protocol):
-    """The order's side of a settlement, named by `PAYMENT_ORDER_LISTENER`.
-
-    Called inside the settling transaction, before payment and facts are written, so it looks at neither. It takes
-    its step by `work.step`, or calls ``work.flush()`` first: then the payment is locked before the order.
-    """
-
-    def __call__(self, *, order_id: UUID, event: str, work: UnitOfWork) -> bool:
-        """Take a step of the order: ``paid`` (False: the money must go back), ``refunded`` or ``closed``."""
-
-
-def order_listener() -> OrderListener:
-    """Import the function that `PAYMENT_ORDER_LISTENER` names."""
-    listener: OrderListener = import_string(settings.PAYMENT_ORDER_LISTENER)
-    return listener
 
 
 def settle_on(
@@ -98,7 +78,7 @@ def record(
 
 
 def _ask(work: UnitOfWork, payment: PaymentRow, event: OrderEvent) -> bool:
-    return order_listener()(order_id=payment.order_id, event=event.value, work=work)
+    return orders().on_payment(order_id=payment.order_id, event=event.value, work=work)
 
 
 def _lock(work: UnitOfWork, state: PaymentState | None, *, is_locked: bool) -> None:

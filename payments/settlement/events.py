@@ -8,7 +8,7 @@ same transaction. So a killed worker or a lost job delays events, and never doub
 The settling transaction makes no job: that was a sixth of a notification's cost to the database, and its NOTIFY
 makes all such commits wait for each other, down to the disk. The order's step, which a shopper sees, is in it.
 
-`PAYMENT_EVENT_HANDLER` names the handler: ``(event: PaymentEvent) -> None``, called inside that transaction. It
+``PAYMENTS["EVENTS"]`` names the handler: ``(event: PaymentEvent) -> None``, called inside that transaction. It
 must not call out; what it raises leaves the event and all later ones of its payment waiting.
 """
 
@@ -17,7 +17,6 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
@@ -28,6 +27,7 @@ from procrastinate.jobs import Job
 from idempotency.locks.errors import LockTimeout
 from idempotency.locks.postgres import transaction_lock
 from idempotency.postgres.statements import Statement
+from payments.conf import config
 from payments.models import Payment, PaymentEvent
 from payments.settlement import queries
 from payments.settlement.state import PaymentRow
@@ -123,7 +123,8 @@ def _handle_next(payment_id: UUID) -> bool:
             event = PaymentEvent.objects.filter(payment_id=payment_id, handled_at__isnull=True).first()
             if event is None:
                 return False
-            import_string(settings.PAYMENT_EVENT_HANDLER)(event)
+            if (handler := config().events) is not None:
+                import_string(handler)(event)
             PaymentEvent.objects.filter(pk=event.pk, handled_at__isnull=True).update(handled_at=Now())
     except Exception:
         if event is not None:

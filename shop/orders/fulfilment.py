@@ -15,7 +15,7 @@ class OutOfOrder(RuntimeError):
 
 
 def on_event(event: PaymentEvent) -> None:
-    """Release paid orders, recall fully refunded ones (setting `PAYMENT_EVENT_HANDLER`).
+    """Release paid orders, recall fully refunded ones (setting ``PAYMENTS["EVENTS"]``).
 
     Args:
         event: not handled before; the earlier ones of its payment are.

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Q
+from django.urls import reverse
 from django.utils import timezone
 
 from idempotency.postgres.statements import Statement, send
@@ -109,7 +110,7 @@ def due_for_closing(*, now: datetime, limit: int) -> list[UUID]:
 
 
 def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
-    """Take a step of the order inside the transaction that settles its payment (`PAYMENT_ORDER_LISTENER`).
+    """Take a step of the order inside the transaction that settles its payment (`payments.conf.Orders`).
 
     It is called before the payment's row and the fact are written, and looks at neither.
 
@@ -146,6 +147,11 @@ def on_payment(*, order_id: UUID, event: str, work: UnitOfWork) -> bool:
         open_still = Order.objects.filter(status=OrderStatus.PENDING, closing_at__isnull=True)
         return open_still.filter(pk=order_id, expires_at__gt=timezone.now()).exists()
     raise ValueError(f"unknown payment event {event!r}")
+
+
+def return_url(*, order_id: UUID) -> str:
+    """Return the page that shows what became of the payment (`payments.conf.Orders`)."""
+    return reverse("back", args=[order_id])
 
 
 def _close(*, order_id: UUID, by_shopper: bool = False) -> OrderStatus:

@@ -28,7 +28,7 @@ def channels_for(currency: str | None) -> list[tuple[str, Any]]:
     Args:
         currency: ISO 4217; only those that take it. None is any.
     """
-    here = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENT_CHANNELS]
+    here = [(name, label) for name, label in CHANNELS.items() if name in settings.PAYMENTS["PROVIDERS"]]
     return [way for way in here if currency is None or checkout.takes(channel=way[0], currency=currency)]
 
 

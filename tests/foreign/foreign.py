@@ -218,10 +218,10 @@ class ForeignProject:
 class Server:
     """One process of the foreign project, under its settings or others. Killing it is the only way it ends."""
 
-    def __init__(self, project: ForeignProject, settings: str | None = None) -> None:
+    def __init__(self, project: ForeignProject, settings: str | None = None, *, port: int = 0) -> None:
         self._log = (project.folder / f"server-{uuid4().hex}.log").open("w")
         self._process = subprocess.Popen(
-            [str(project.python), "manage.py", "runserver", "--noreload", "127.0.0.1:0"],
+            [str(project.python), "manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"],
             cwd=project.folder,
             env={**project.environment, "DJANGO_SETTINGS_MODULE": settings or project.settings},
             stdout=subprocess.PIPE,

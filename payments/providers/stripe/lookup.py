@@ -17,7 +17,7 @@ from payments.providers.stripe.facts import CHANNEL, about, number_of, refund_nu
 from payments.providers.transport import reading
 
 PAGE = 100  # the most that Stripe lists at once
-# a lookup must end within the time of a phased call, see PROVIDER_WAIT_SECONDS
+# a lookup must end within the time of a phased call, see `payments.conf.Limits.wait_seconds`
 LOOKUP_PAGES = 2
 REFUND_PAGES = 10
 # an attempt is submitted while its order can be paid: 30 minutes, with as much again to spare

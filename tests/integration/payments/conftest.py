@@ -27,6 +27,7 @@ from payments.settlement.settle import settle
 from shop.models import Order, Product
 from shop.orders import placing as orders
 from tests.integration.shop.provider import ScriptedProvider
+from tests.payments_settings import changed
 
 CHANNELS = ("wechat", "alipay")
 AMOUNT_MINOR = 1990
@@ -44,7 +45,7 @@ def channels(platform: Any, settings: Any) -> Iterator[None]:
     for name, value in {**platform.settings, **addresses}.items():
         channel, _, field = name.partition("_")
         found.setdefault(channel.lower(), {})[field] = value
-    settings.PAYMENT_CHANNELS = found
+    settings.PAYMENTS = changed(PROVIDERS=found)
     configured.forget()
     yield
     for provider in configured.current().values():

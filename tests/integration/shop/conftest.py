@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 from payments.errors import ChannelUnavailable
 from shop.models import Product
 from tests.integration.shop.provider import ScriptedProvider
+from tests.payments_settings import changed
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def sneaker(transactional_db: None) -> Product:
 def channels(settings: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Both channels, each a provider that the test scripts."""
     providers = {name: ScriptedProvider(name) for name in ("wechat", "alipay")}
-    settings.PAYMENT_CHANNELS = {name: {} for name in providers}
+    settings.PAYMENTS = changed(PROVIDERS={name: {} for name in providers})
 
     def provider(channel: str) -> ScriptedProvider:
         if channel not in providers:

@@ -13,6 +13,7 @@ from payments.channels import limits
 from payments.providers import registry
 from payments.providers.base import Provider
 from shop.models import Product
+from tests.payments_settings import changed, limited
 from tests.sandbox import Sandbox
 from tests.system.money.till import MUGS, PRICE_MINOR, Till
 
@@ -63,10 +64,9 @@ def till(
     calls_in_a_transaction: list[str],
 ) -> Iterator[Till]:
     """A shop with mugs on the shelf, its channels at the sandbox, which behaves well before and after."""
-    settings.PUBLIC_URL = live_server.url
-    settings.PROVIDER_CALLS_PER_SECOND = 1000  # time passes faster here than where the limit was chosen
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=1000)  # time passes faster here than where the limit was chosen
     monkeypatch.setattr(channels, "current", lambda: providers)
-    settings.PAYMENT_CHANNELS = {name: {} for name in providers}
+    settings.PAYMENTS = changed(BASE_URL=live_server.url, PROVIDERS={name: {} for name in providers})
     sandbox_of_money.reset_faults()
     Product.objects.create(sku="mug", name="Mug", picture="mug", price_minor=PRICE_MINOR, stock=MUGS)
     till = Till(sandbox_of_money, User.objects.create_user("ann", password="ann"))

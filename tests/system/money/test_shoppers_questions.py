@@ -15,6 +15,7 @@ from payments.channels import limits
 from payments.models import Attempt, Payment, Refund
 from payments.reconciliation import reconcile
 from shop.models import Order
+from tests.payments_settings import limited
 from tests.system.money.till import CALLING, CHANNELS, PRICE_MINOR, Till
 from tests.threads import at_once
 
@@ -162,7 +163,7 @@ def test_opening_refunding_closing_and_the_timer_go_out_while_shoppers_ask_witho
     later_one = till.order()
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
     monkeypatch.setattr(asking, "AGAIN", timedelta(0))
-    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 8, 0
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=8, WAIT_SECONDS=0)
     redis_server.delete(tagged("rate", "provider:wechat"))  # what went out so far
     calls.clear()
     for _ in range(3):

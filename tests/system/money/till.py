@@ -132,7 +132,7 @@ class Till:
             "currency": "cny",
             "payment_method_types[0]": "alipay",
             "metadata[out_trade_no]": attempt.out_trade_no,
-            "metadata[notify_url]": f"{settings.PUBLIC_URL}/webhooks/stripe",
+            "metadata[notify_url]": f"{settings.PAYMENTS['BASE_URL']}/webhooks/stripe",
         }
         key = {"Authorization": f"Bearer {self.sandbox.keys.settings['STRIPE_SECRET_KEY']}"}
         made = self.sandbox.http.post("/stripe/v1/payment_intents", data=form, headers=key).raise_for_status()

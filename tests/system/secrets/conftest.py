@@ -30,6 +30,7 @@ from payments.providers import rsa
 from payments.providers.alipay.signing import signed_text
 from payments.providers.wechat.signing import answer_message
 from payments.sandbox.stripe import documents as stripe_documents
+from tests.payments_settings import changed
 
 API_V3_KEY = "a" * 16 + "1" * 16
 
@@ -116,7 +117,7 @@ def files(tmp_path: Path, settings: Any) -> Iterator[Files]:
             "WEBHOOK_SECRET_FILE": str(made.put("stripe_hook", b"whsec_first")),
         },
     }
-    settings.PAYMENT_CHANNELS = made.channels
+    settings.PAYMENTS = changed(PROVIDERS=made.channels)
     configured.forget()
     yield made
     configured.forget()

@@ -16,6 +16,7 @@ from payments.attempts import certificates
 from payments.channels import configured
 from payments.errors import SignatureInvalid
 from tests.integration.payments.providers.conftest import Listener
+from tests.payments_settings import changed
 from tests.sandbox import Sandbox
 from tests.system.secrets.conftest import certificate, key
 
@@ -37,7 +38,7 @@ def folder(sandbox: Sandbox, settings: Any, tmp_path: Path) -> Iterator[Path]:
     ours = tmp_path / "platform"
     shutil.copytree(channels["wechat"]["PLATFORM_KEYS_DIR"], ours)
     channels["wechat"]["PLATFORM_KEYS_DIR"] = str(ours)
-    settings.PAYMENT_CHANNELS = channels
+    settings.PAYMENTS = changed(PROVIDERS=channels)
     configured.forget()
     certificates.refresh()  # believed for the public key's signature
     for path in ours.glob("PUB_KEY_ID_*.pem"):
@@ -182,7 +183,7 @@ def test_an_answer_signed_by_a_key_that_we_do_not_hold_keeps_nothing(sandbox: Sa
 def test_a_platform_that_cannot_be_reached_is_asked_by_the_next_run(
     folder: Path, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings.PAYMENT_CHANNELS["wechat"]["API_URL"] = "http://127.0.0.1:1"
+    settings.PAYMENTS["PROVIDERS"]["wechat"]["API_URL"] = "http://127.0.0.1:1"
     configured.forget()
     before = serials(folder)
     assert certificates.refresh() == 0
@@ -202,7 +203,7 @@ def test_a_certificate_that_cannot_be_kept_is_told(
 
 
 def test_nothing_is_asked_where_wechat_is_not_configured(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.PAYMENT_CHANNELS = {}
+    settings.PAYMENTS = changed(PROVIDERS={})
     configured.forget()
     monkeypatch.setattr(httpx.Client, "send", lambda *args, **kwargs: pytest.fail("a call was made"))
     assert certificates.refresh() == 0

@@ -16,7 +16,7 @@ __all__ = ["handler404", "handler500", "urlpatterns"]
 
 def failing(request: HttpRequest) -> HttpResponse:
     """Fails with keys, the caller's headers and form in its variables."""
-    fields, providers = settings.PAYMENT_CHANNELS, channels.current()
+    fields, providers = settings.PAYMENTS["PROVIDERS"], channels.current()
     told = [repr(provider) + repr(getattr(provider, "config", "")) for provider in providers.values()]
     body, headers = request.body, dict(request.headers)
     raise RuntimeError(f"nobody expected this: {told}, {len(fields)}, {len(body)}, {len(headers)}")

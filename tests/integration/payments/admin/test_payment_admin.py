@@ -42,6 +42,7 @@ from payments.refunds import steps as refunds
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
 from tests.integration.shop.provider import ScriptedProvider
+from tests.payments_settings import ON_FIRE, changed
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -607,7 +608,7 @@ class TestAsking:
 
     def test_a_channel_that_is_gone(self, admin_client: Client, open_attempt: OpenAttempt, settings: Any) -> None:
         attempt = open_attempt()
-        settings.PAYMENT_CHANNELS = {}
+        settings.PAYMENTS = changed(PROVIDERS={})
         configured.forget()
         (told,) = done(admin_client, page(attempt.payment, "ask"), reason="late")
         assert told.endswith("wechat is not configured here; nothing changed.")
@@ -773,17 +774,13 @@ class TestRefunding:
         assert (bank.calls, Refund.objects.count()) == ([], 0)
 
 
-def explode(**_: Any) -> bool:
-    raise RuntimeError("the shop is on fire")
-
-
 @pytest.fixture
 def broken(open_attempt: OpenAttempt, settings: Any) -> Notification:
     """A notification whose effect failed; now it would work."""
-    works = settings.PAYMENT_ORDER_LISTENER
-    settings.PAYMENT_ORDER_LISTENER = f"{__name__}.explode"
+    works = settings.PAYMENTS
+    settings.PAYMENTS = changed(ORDER=ON_FIRE)
     letter(open_attempt(), notification_id="n-broken").send()
-    settings.PAYMENT_ORDER_LISTENER = works
+    settings.PAYMENTS = works
     row = Notification.objects.get()
     assert row.verdict == "error"
     return row
@@ -812,7 +809,7 @@ class TestProcessingAgain:
         assert (Observation.objects.count(), payment_of(payment.attempts.get()).paid_minor) == (1, 1990)
 
     def test_it_fails_again(self, admin_client: Client, broken: Notification, settings: Any) -> None:
-        settings.PAYMENT_ORDER_LISTENER = f"{__name__}.explode"
+        settings.PAYMENTS = changed(ORDER=ON_FIRE)
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
         assert told == "It failed, and nothing of it is applied: RuntimeError: the shop is on fire"
         assert Observation.objects.count() == 0
@@ -824,7 +821,7 @@ class TestProcessingAgain:
         assert told.endswith("nothing changed.")
 
     def test_a_channel_that_is_gone(self, admin_client: Client, broken: Notification, settings: Any) -> None:
-        settings.PAYMENT_CHANNELS = {}
+        settings.PAYMENTS = changed(PROVIDERS={})
         configured.forget()
         (told,) = done(admin_client, page(broken, "replay"), reason="try")
         assert told == "The channel wechat is not configured here; nothing changed."

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import Permission, User
 from django.core.checks import Error
 from django.core.management import CommandError, call_command
@@ -16,7 +17,7 @@ from rest_framework.test import APIClient
 from idempotency.maintenance.completer import complete_stalled
 from idempotency.models import LedgerEntry
 from payments.attempts import asking
-from payments.checks import check_channels, check_functions
+from payments.checks import check_channels, check_payments
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import FactKind, RefundResult, RefundStatus
@@ -24,6 +25,7 @@ from payments.reconciliation import reconcile
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import fold, letter, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
+from tests.payments_settings import changed, limited
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -253,14 +255,28 @@ def test_checks_name_the_setting() -> None:
         assert all(isinstance(message, Error) for message in found)
         return " ".join(str(message.msg) for message in found)
 
-    assert check_functions(None) == []
-    for name in ("PAYMENT_ORDER_LISTENER", "PAYMENT_EVENT_HANDLER"):
+    assert check_payments(None) == []
+    for name in ("ORDER", "EVENTS"):
         for wrong in ("nowhere.to.be_found", "shop.orders.lifecycle.CLOSING_GRACE_SECONDS"):
-            with override_settings(**{name: wrong}):
-                assert f"{name} = {wrong!r}" in messages(check_functions(None))
-    with override_settings(PAYMENT_ORDER_LISTENER="payments.tasks.queue_events"):
-        assert "must take order_id, event and work" in messages(check_functions(None))
-    with override_settings(PAYMENT_CHANNELS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}}):
+            with override_settings(PAYMENTS=changed(**{name: wrong})):
+                assert f"PAYMENTS[{name!r}] = {wrong!r}" in messages(check_payments(None))
+    with override_settings(PAYMENTS=changed(ORDER="payments.tasks")):
+        assert "must have a function return_url that takes order_id by name" in messages(check_payments(None))
+    with override_settings(ROOT_URLCONF="tests.integration.idempotency.urls"):
+        assert "add path('…', include('payments.urls'))" in messages(check_payments(None))
+    without_order = {name: value for name, value in settings.PAYMENTS.items() if name != "ORDER"}
+    for mistaken, sentence in (
+        ({}, "PAYMENTS needs 'BASE_URL'"),
+        ([], "PAYMENTS must be a dict"),
+        (without_order, "PAYMENTS needs 'ORDER': see payments.conf.Config"),
+        (changed(PROVIDER={}), "PAYMENTS['PROVIDER'] is unknown; did you mean 'PROVIDERS'?"),
+        (limited(CALL=1), "PAYMENTS['LIMITS']['CALL'] is unknown; did you mean 'CALLS'?"),
+        (changed(BASE_URL="shop.example"), "PAYMENTS['BASE_URL'] must be an absolute address"),
+    ):
+        with override_settings(PAYMENTS=mistaken):
+            assert sentence in messages(check_payments(None))
+            assert check_channels(None) == []
+    with override_settings(PAYMENTS=changed(PROVIDERS={"wechat": {"API_V3_KEY": "", "MCH_ID": "1"}})):
         assert "WECHAT_API_V3_KEY is not set" in messages(check_channels(None))
-    with override_settings(PAYMENT_CHANNELS={"coins": {}}):
+    with override_settings(PAYMENTS=changed(PROVIDERS={"coins": {}})):
         assert "coins" in messages(check_channels(None))

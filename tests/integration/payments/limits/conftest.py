@@ -15,6 +15,7 @@ from payments.models import Attempt
 from payments.providers.base import Provider
 from tests.conftest import hanging
 from tests.integration.payments.conftest import mug, new_order, open_attempt, shopper
+from tests.payments_settings import changed
 from tests.unit.payments.providers.conftest import Answer, Company, company, unpaid
 from tests.unit.payments.providers.conftest import channels as channels_at
 
@@ -28,7 +29,7 @@ OpenAttempt = Callable[..., Attempt]
 @pytest.fixture
 def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
     """Both channels, built as the project builds them."""
-    settings.PAYMENT_CHANNELS = channels_at(company)
+    settings.PAYMENTS = changed(PROVIDERS=channels_at(company))
     configured.forget()
     company.answer = unpaid(company)
     yield

@@ -18,6 +18,7 @@ from payments.providers.base import Provider, TradeStatus
 from tests.conftest import hanging
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.payments.limits.conftest import Background, Desk, OpenAttempt, counted, scripts_run
+from tests.payments_settings import limited
 from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed, unpaid
 
 NUMBER = "a" * 32
@@ -34,7 +35,7 @@ def waiting(server: redis.Redis, channel: str = "wechat") -> int:
 def test_no_more_run_at_once_than_are_permitted(
     wechat: Provider, desk: Desk, settings: Any, redis_server: redis.Redis
 ) -> None:
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 2, 30
+    settings.PAYMENTS = limited(CALLS=2, WAIT_SECONDS=30)
     calls = [Background(lambda: ask(wechat)) for _ in range(6)]
     desk.arrived(2)
     until(lambda: waiting(redis_server) == 4, "four wait")
@@ -46,7 +47,7 @@ def test_no_more_run_at_once_than_are_permitted(
 def test_each_channel_has_permits_of_its_own(
     wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
 ) -> None:
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
     first = Background(lambda: ask(wechat))
     desk.arrived(1)
     trade = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
@@ -59,7 +60,7 @@ def test_each_channel_has_permits_of_its_own(
 def test_without_room_nothing_is_sent(
     wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
 ) -> None:
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
     first = Background(lambda: ask(wechat))
     desk.arrived(1)
     with pytest.raises(ProviderUnavailable, match="1 calls to wechat are running"):
@@ -78,7 +79,7 @@ def by_shopper(provider: Provider) -> TradeStatus:
 def test_shoppers_questions_leave_permits_for_all_other_calls(
     wechat: Provider, desk: Desk, company: Company, settings: Any, redis_server: redis.Redis
 ) -> None:
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 4, 30
+    settings.PAYMENTS = limited(CALLS=4, WAIT_SECONDS=30)
     first = Background(lambda: by_shopper(wechat))
     desk.arrived(1)
     with pytest.raises(NoRoom, match="1 calls to wechat:shoppers are running"):
@@ -94,7 +95,7 @@ def test_shoppers_questions_have_a_share_of_the_rate(
     wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
-    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 8, 0
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=8, WAIT_SECONDS=0)
     asked = [by_shopper(wechat), by_shopper(wechat)]
     for _ in range(10):
         with pytest.raises(NoRoom):
@@ -115,7 +116,7 @@ def test_an_attempt_that_found_no_room_goes_on_under_its_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
-    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=1, WAIT_SECONDS=0)
     attempt = open_attempt(status="created")
     Attempt.objects.filter(pk=attempt.pk).update(submitted_at=None)
     ask(wechat)  # takes the only place
@@ -124,7 +125,7 @@ def test_an_attempt_that_found_no_room_goes_on_under_its_number(
     assert len(company.asked) == 1
     attempt.refresh_from_db()
     assert attempt.status == "created"
-    settings.PROVIDER_CALLS_PER_SECOND = 3
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=3)
     trade = {"trade_state": "NOTPAY", "out_trade_no": attempt.out_trade_no}
     company.answer = signed({**trade, "code_url": "weixin://wxpay/bizpayurl?pr=p4lpSuKzz"})
     submission.submit_attempt(attempt.pk)
@@ -136,7 +137,7 @@ def test_the_rate_is_kept_and_a_refusal_gives_its_permit_back(
     wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1, 2, 0
+    settings.PAYMENTS = limited(CALLS=1, CALLS_PER_SECOND=2, WAIT_SECONDS=0)
     assert [ask(wechat), ask(wechat)] == [TradeStatus.PENDING] * 2
     for _ in range(3):
         with pytest.raises(ProviderUnavailable, match="2 calls a second to wechat"):
@@ -150,7 +151,7 @@ def test_a_turn_that_comes_in_time_is_waited_for(
     wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "RATE_SECONDS", 0.1)
-    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1, 30
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=1, WAIT_SECONDS=30)
     calls = [Background(lambda: ask(wechat)) for _ in range(4)]
     assert [call.result() for call in calls] == [TradeStatus.PENDING] * 4
 
@@ -159,7 +160,7 @@ def test_a_turn_that_comes_in_time_is_waited_for(
 def test_no_transaction_is_open_while_one_waits(
     open_attempt: OpenAttempt, desk: Desk, settings: Any, redis_server: redis.Redis
 ) -> None:
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 30
+    settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=30)
     attempt = open_attempt()
     calls = [Background(lambda: closing.query_attempt(attempt.pk).status) for _ in range(2)]
     desk.arrived(1)
@@ -177,7 +178,7 @@ def test_no_transaction_is_open_while_one_waits(
 def test_whatever_the_call_comes_to_the_permit_goes_back(
     wechat: Provider, company: Company, settings: Any, redis_server: redis.Redis
 ) -> None:
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_WAIT_SECONDS = 1, 0
+    settings.PAYMENTS = limited(CALLS=1, WAIT_SECONDS=0)
     company.answer = lambda body: (502, {}, b"")
     for _ in range(2):
         with pytest.raises(OutcomeUnknown):
@@ -194,8 +195,8 @@ def test_a_call_costs_three_commands(wechat: Provider, redis_server: redis.Redis
 def test_without_redis_calls_go_out_unlimited(
     wechat: Provider, company: Company, settings: Any, away: None, calls: int
 ) -> None:
-    settings.PROVIDER_CALLS_MAX, settings.PROVIDER_CALLS_PER_SECOND = 1, 1
-    settings.PROVIDER_WAIT_SECONDS = 0
+    settings.PAYMENTS = limited(CALLS=1, CALLS_PER_SECOND=1)
+    settings.PAYMENTS = limited(WAIT_SECONDS=0)
     before = counted(UNSHARED, what=limits.PERMIT), counted(metrics.redis_failures)
     assert [ask(wechat) for _ in range(calls)] == [TradeStatus.PENDING] * calls
     assert len(company.asked) == calls
@@ -205,7 +206,7 @@ def test_without_redis_calls_go_out_unlimited(
 
 def test_switched_off_is_unlimited_too(wechat: Provider, company: Company, settings: Any) -> None:
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS_ALIAS": None}
-    settings.PROVIDER_CALLS_PER_SECOND = 1
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=1)
     assert [ask(wechat) for _ in range(3)] == [TradeStatus.PENDING] * 3
 
 

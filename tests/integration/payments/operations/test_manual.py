@@ -35,6 +35,7 @@ from tests.integration.payments.conftest import (
     refunded,
 )
 from tests.integration.shop.provider import ScriptedProvider
+from tests.payments_settings import ON_FIRE, changed
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,7 +55,7 @@ WHY = {
 @pytest.fixture
 def cut(settings: Any) -> Cut:
     """Nobody can be asked about the row any more, for a reason of `GONE`."""
-    before = settings.PAYMENT_CHANNELS
+    before = settings.PAYMENTS["PROVIDERS"]
 
     def cut_off(row: Attempt | Refund, why: str = "off") -> None:
         rows = type(row)._default_manager.filter(pk=row.pk)
@@ -63,9 +64,11 @@ def cut(settings: Any) -> Cut:
         else:
             rows.filter(status="created", submitted_at__isnull=False).update(status="pending")
         if why == "off":
-            settings.PAYMENT_CHANNELS = {}
+            settings.PAYMENTS = changed(PROVIDERS={})
         elif why == "of_another_merchant":
-            settings.PAYMENT_CHANNELS = {**before, "wechat": {**before["wechat"], "MCH_ID": "1900009999"}}
+            settings.PAYMENTS = changed(
+                PROVIDERS={**before, "wechat": {**before["wechat"], "MCH_ID": "1900009999"}}
+            )
         configured.forget()
         row.refresh_from_db()
 
@@ -74,10 +77,10 @@ def cut(settings: Any) -> Cut:
 
 @pytest.fixture
 def on_again(settings: Any) -> Callable[[], None]:
-    before = settings.PAYMENT_CHANNELS
+    before = settings.PAYMENTS["PROVIDERS"]
 
     def switch_on() -> None:
-        settings.PAYMENT_CHANNELS = before
+        settings.PAYMENTS = changed(PROVIDERS=before)
         configured.forget()
 
     return switch_on
@@ -729,7 +732,7 @@ class TestOneTransaction:
         self, admin_user: User, attempt: Attempt, cut: Cut, settings: Any
     ) -> None:
         cut(attempt)
-        settings.PAYMENT_ORDER_LISTENER = "tests.integration.payments.admin.test_payment_admin.explode"
+        settings.PAYMENTS = changed(ORDER=ON_FIRE)
         with pytest.raises(RuntimeError, match="on fire"):
             manual.record(attempt, moved=True, number="4200", by=Operator(user_id=admin_user.pk, reason="x"))
         assert (audit(), Observation.objects.count()) == ([], 0)

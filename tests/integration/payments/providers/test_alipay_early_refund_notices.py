@@ -20,6 +20,7 @@ from shop.models import Order, Product
 from shop.orders import placing as orders
 from tests.integration.payments.providers.conftest import Listener
 from tests.integration.payments.providers.test_both_channels import opened
+from tests.payments_settings import changed
 from tests.sandbox import Sandbox
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def alipay(sandbox: Sandbox, settings: Any) -> Iterator[Any]:
-    settings.PAYMENT_CHANNELS = {"alipay": sandbox.channels()["alipay"]}
+    settings.PAYMENTS = changed(PROVIDERS={"alipay": sandbox.channels()["alipay"]})
     configured.forget()
     provider: Any = configured.current()["alipay"]
     yield provider

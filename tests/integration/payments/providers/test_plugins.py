@@ -17,6 +17,7 @@ from payments.providers import registry
 from payments.providers.base import Notice
 from payments.providers.plugin import Acknowledgement, Plugin, Refusal
 from tests.integration.shop.provider import ScriptedProvider
+from tests.payments_settings import changed
 
 ROOT = Path(payments.__file__).parent
 NAMED = re.compile("|".join(registry.names()), re.IGNORECASE)
@@ -54,7 +55,9 @@ def coins(monkeypatch: pytest.MonkeyPatch) -> Any:
         charges_again=True,
     )
     monkeypatch.setitem(sys.modules, package.__name__, package)
-    with override_settings(PAYMENT_CHANNELS={"coins": {"BACKEND": package.__name__, "API_URL": "https://coins"}}):
+    with override_settings(
+        PAYMENTS=changed(PROVIDERS={"coins": {"BACKEND": package.__name__, "API_URL": "https://coins"}})
+    ):
         configured.forget()
         yield
     configured.forget()
@@ -86,5 +89,5 @@ def test_its_notifications_are_answered_in_its_own_form(coins: None, client: Cli
     ],
 )
 def test_a_channel_that_cannot_be_found_is_explained(fields: dict[str, str], why: str) -> None:
-    with override_settings(PAYMENT_CHANNELS={"coins": fields}):
+    with override_settings(PAYMENTS=changed(PROVIDERS={"coins": fields})):
         assert any(why in message.msg for message in check_channels(None))

@@ -34,6 +34,7 @@ from payments.models import Anomaly, Attempt, Payment, Refund
 from payments.providers.base import NOBODY, PayMethod, Provider
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import fold, number_of, paid, payment_of
+from tests.payments_settings import changed, limited
 from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, company, signed
 from tests.unit.payments.providers.conftest import channels as channels_at
 
@@ -149,8 +150,8 @@ class Script:
 
     def _leave_room(self, calls: int) -> None:
         self.monkeypatch.setattr(limits, "RATE_SECONDS", 3600)
-        self.settings.PROVIDER_WAIT_SECONDS = 0
-        self.settings.PROVIDER_CALLS_PER_SECOND = max(calls, 1)
+        self.settings.PAYMENTS = limited(WAIT_SECONDS=0)
+        self.settings.PAYMENTS = limited(CALLS_PER_SECOND=max(calls, 1))
         if not calls:
             with limits.outbound(self.provider.channel):
                 """Takes the only place."""
@@ -159,7 +160,7 @@ class Script:
 @pytest.fixture
 def channels(platform: Any, company: Company, settings: Any) -> Iterator[None]:
     """All three, built as the project builds them."""
-    settings.PAYMENT_CHANNELS = channels_at(company)
+    settings.PAYMENTS = changed(PROVIDERS=channels_at(company))
     configured.forget()
     yield
     for provider in configured.current().values():
@@ -443,7 +444,7 @@ def test_alipay_pays_a_refund_once_whatever_its_query_comes_to(
         call_command("idempotency", "abandon", str(entry.pk), "--note", "withdrawn", "--operator", "eve")
     assert ask("k2").json()["code"] == "refund_exceeds_paid"
     settings = acts.settings
-    settings.PROVIDER_CALLS_PER_SECOND, settings.PROVIDER_WAIT_SECONDS = 1000, 30
+    settings.PAYMENTS = limited(CALLS_PER_SECOND=1000, WAIT_SECONDS=30)
     acts.play(*unheard_of(attempt))
     again = ask("k1")
     assert (again.status_code, again.json()["status"]) == (202, "uncertain")

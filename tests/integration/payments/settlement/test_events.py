@@ -14,6 +14,7 @@ from payments.models import Attempt, Payment, PaymentEvent
 from payments.settlement import events
 from shop.models import Fulfilment, Order
 from tests.integration.payments.conftest import fold, paid, payment_of, refunded
+from tests.payments_settings import changed
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,7 +42,7 @@ def told() -> Any:
     _told.clear()
     _failing.clear()
     _meeting.clear()
-    with override_settings(PAYMENT_EVENT_HANDLER=f"{__name__}.listener"):
+    with override_settings(PAYMENTS=changed(EVENTS=f"{__name__}.listener")):
         yield _told
 
 

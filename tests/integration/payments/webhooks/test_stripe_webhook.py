@@ -18,6 +18,7 @@ from payments.sandbox import state
 from payments.sandbox.stripe import documents as stripe_documents
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import fold, order_of, paid, payment_of
+from tests.payments_settings import changed
 from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
@@ -329,7 +330,7 @@ def test_only_post_and_only_so_much(channels: None) -> None:
 def test_a_channel_that_is_not_configured_takes_nothing(settings: Any, channels: None) -> None:
     for provider in configured.current().values():
         provider._http.close()  # type: ignore[attr-defined]
-    settings.PAYMENT_CHANNELS = {}
+    settings.PAYMENTS = changed(PROVIDERS={})
     configured.forget()
     assert send(signed(b"{}")).status_code == 400
 

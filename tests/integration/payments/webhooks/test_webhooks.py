@@ -27,6 +27,7 @@ from payments.sandbox.wechat.signing import signature_headers
 from payments.webhooks import intake as webhooks
 from tests.integration.payments.conftest import CHANNELS, Letter, fold, letter, order_of, payment_of, refunded
 from tests.messages import messages
+from tests.payments_settings import changed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_network")]
 
@@ -406,7 +407,7 @@ def test_only_post_and_only_so_much(channels: None, channel: str) -> None:
 def test_a_channel_that_is_not_configured_takes_nothing(settings: Any, channels: None, channel: str) -> None:
     for provider in configured.current().values():
         provider._http.close()  # type: ignore[attr-defined]
-    settings.PAYMENT_CHANNELS = {}
+    settings.PAYMENTS = changed(PROVIDERS={})
     configured.forget()
     assert asked_again(Client().post(f"/webhooks/{channel}", b"{}", content_type="application/json"), channel, 401)
 
@@ -579,14 +580,17 @@ def test_what_goes_wrong_outside_of_it_is_answered_all_the_same(
     assert note.send().status_code == 204
 
 
-def listener(*, order_id: object, event: str, work: object) -> bool:
-    """Another shop's, that does nothing with what the settlement sends."""
-    assert event == "paid"
-    return True
+class OtherOrders:
+    """Another shop's, that do nothing with what the settlement sends."""
+
+    @staticmethod
+    def on_payment(*, order_id: object, event: str, work: object) -> bool:
+        assert event == "paid"
+        return True
 
 
-def test_another_listener_is_asked_as_ever(open_attempt: OpenAttempt, settings: Any) -> None:
-    settings.PAYMENT_ORDER_LISTENER = f"{__name__}.listener"
+def test_another_adapter_is_asked_as_ever(open_attempt: OpenAttempt, settings: Any) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.OtherOrders")
     attempt = open_attempt()
     assert letter(attempt).send().status_code == 204
     assert (payment_of(attempt).status, Anomaly.objects.count()) == ("succeeded", 0)

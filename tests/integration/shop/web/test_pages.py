@@ -18,6 +18,7 @@ from shop.orders import lifecycle
 from shop.orders import placing as orders
 from shop.templatetags.shop import clock, money
 from tests.integration.shop.settling import number_of, settle
+from tests.payments_settings import changed
 
 # what a strict Content-Security-Policy forbids
 INLINE = re.compile(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|https?://(?!www\.w3\.org)")
@@ -322,7 +323,7 @@ class TestPaying:
         assert b"Choose how you want to pay." in response.content
 
     def test_a_shop_without_channels_says_so(self, shopper: Client, order: Order, settings: Any) -> None:
-        settings.PAYMENT_CHANNELS = {}
+        settings.PAYMENTS = changed(PROVIDERS={})
         assert b"This shop has no payment method" in shopper.get(f"/orders/{order.id.hex}").content
 
     def test_a_silent_provider_is_shown_as_checking(self, shopper: Client, order: Order, channels: Any) -> None:

@@ -1,0 +1,120 @@
+"""Settings of `PAYMENTS = {...}`, typed and checked once."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import lru_cache
+from typing import Any, Protocol, cast
+from urllib.parse import urljoin, urlsplit
+from uuid import UUID
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from idempotency.conf import meant
+from idempotency.postgres.unit import UnitOfWork
+
+
+class Orders(Protocol):
+    """The project's orders, as payments know them: an object, or a module with these functions."""
+
+    def on_payment(self, *, order_id: UUID, event: str, work: UnitOfWork) -> bool:
+        """Take a step of the order: ``paid`` (False: the money must go back), ``refunded`` or ``closed``.
+
+        Called inside the settling transaction, before payment and facts are written, so it looks at neither. It
+        takes its step by `work.step`, or calls ``work.flush()`` first: then the payment is locked first.
+        ``payable`` asks, in no transaction, whether an attempt may still be opened.
+        """
+
+    def return_url(self, *, order_id: UUID) -> str:
+        """Return the page to which a provider sends the shopper back: a path, or a whole address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Values of ``LIMITS``, for the calls to one channel's provider, over all processes.
+
+    Attributes:
+        calls: at once; shoppers' questions get a quarter.
+        calls_per_second: that begin in any second; shoppers' questions get a quarter.
+        wait_seconds: for both, 0 to 2; then nothing is sent.
+    """
+
+    calls: int = 32
+    calls_per_second: int = 100
+    wait_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Values of the `PAYMENTS` setting; each field is its key in capitals.
+
+    Attributes:
+        base_url: absolute address of this project; providers send notifications and shoppers to it.
+        order: dotted path of the adapter to the orders (`Orders`).
+        events: dotted path of a function that handles each event of a payment, in order
+            (`payments.settlement.events`); None: nothing is to follow.
+        providers: channel → field → value; ``BACKEND`` is the path of another package's channel.
+        limits: of calls to a provider.
+    """
+
+    base_url: str
+    order: str
+    events: str | None = None
+    providers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+
+    def address(self, where: str) -> str:
+        """Return the absolute address of a path of ours; any other address as it is."""
+        return urljoin(f"{self.base_url}/", where)
+
+
+def parse(raw: Any) -> Config:
+    """Read the dict of the `PAYMENTS` setting.
+
+    Raises:
+        ImproperlyConfigured: a key is missing, unknown or of no use, named.
+    """
+    values = _read(Config, "PAYMENTS", raw)
+    if "limits" in values:
+        values["limits"] = Limits(**_read(Limits, "PAYMENTS['LIMITS']", values["limits"]))
+    parts = urlsplit(str(values["base_url"]))
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ImproperlyConfigured(
+            "PAYMENTS['BASE_URL'] must be an absolute address such as https://shop.example."
+        )
+    return Config(**values)
+
+
+@lru_cache(maxsize=1)
+def config() -> Config:
+    """Return the configuration in force."""
+    return parse(getattr(settings, "PAYMENTS", {}))
+
+
+def orders() -> Orders:
+    """Import the adapter that ``ORDER`` names."""
+    return cast("Orders", import_string(config().order))
+
+
+def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:
+    """Return values by field name."""
+    if not isinstance(raw, Mapping):
+        raise ImproperlyConfigured(f"{where} must be a dict, not {raw!r}.")
+    known = {entry.name.upper(): entry for entry in fields(kind)}
+    for name in raw:
+        if name not in known:
+            raise ImproperlyConfigured(f"{where}[{name!r}] is unknown; {meant(str(name).upper(), known)}")
+    for name, entry in known.items():
+        if name not in raw and entry.default is MISSING and entry.default_factory is MISSING:
+            raise ImproperlyConfigured(f"{where} needs {name!r}: see payments.conf.{kind.__name__}.")
+    return {known[name].name: value for name, value in raw.items()}
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "PAYMENTS":
+        config.cache_clear()
+
+
+setting_changed.connect(_forget)

@@ -1,0 +1,1 @@
+"""A hotel whose guests pay for their rooms."""

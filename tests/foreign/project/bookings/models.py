@@ -1,0 +1,20 @@
+"""Guests of the project's own, and what they pay for."""
+
+from uuid import uuid4
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+
+
+class Guest(AbstractUser):
+    """The project's own user."""
+
+
+class Booking(models.Model):
+    """A room for a night."""
+
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    guest = models.ForeignKey(Guest, on_delete=models.PROTECT)
+    price_minor = models.PositiveIntegerField()
+    status = models.CharField(max_length=16, default="open")
+    paid_times = models.PositiveIntegerField(default=0)

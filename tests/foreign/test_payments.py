@@ -1,0 +1,93 @@
+"""Payments without the shop: a hotel's bookings, its own users, a prefix of its own, three providers."""
+
+import json
+from collections.abc import Iterator
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.foreign.foreign import ForeignProject, Server, Wheels, install_beside
+from tests.ports import free_port
+from tests.running import until
+from tests.sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(300)  # the first test builds and installs
+
+SHOP_IS_THERE = "import importlib.util, json; print(json.dumps(importlib.util.find_spec('shop') is not None))"
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """The providers."""
+    sandbox = Sandbox(tmp_path_factory.mktemp("sandbox"))
+    yield sandbox
+    sandbox.stop()
+
+
+@pytest.fixture(scope="module")
+def hotel(wheels: Wheels, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignProject]:
+    """The project, migrated, in an environment with both wheels."""
+    folder = tmp_path_factory.mktemp("hotel")
+    project = ForeignProject(install_beside(wheels, folder / "venv"), folder / "project", "with_payments")
+    project.environment |= {"PROVIDERS": json.dumps(sandbox.channels())}
+    with project.with_database():
+        project.manage("makemigrations", "bookings", "--verbosity", "0")
+        project.manage("migrate", "--verbosity", "0")
+        yield project
+
+
+@pytest.fixture(scope="module")
+def open_hotel(hotel: ForeignProject) -> Iterator[httpx.Client]:
+    """Its server, at the address that it tells the providers."""
+    port = free_port()
+    hotel.environment["BASE_URL"] = f"http://127.0.0.1:{port}"
+    server = Server(hotel, port=port)
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+        yield client
+    server.kill()
+
+
+def test_it_is_sound_without_the_shop(hotel: ForeignProject) -> None:
+    assert hotel.evaluate(SHOP_IS_THERE) is False
+    hotel.manage("check", "--fail-level", "WARNING", "--database", "default")
+    hotel.manage("makemigrations", "--check", "payments", "idempotency")
+
+
+def test_a_stranger_sees_and_refunds_nothing_where_the_project_lets_everybody_in(
+    open_hotel: httpx.Client,
+) -> None:
+    """Not even a payment that has no owner."""
+    booked = open_hotel.post("/bookings/", data={"channel": "wechat", "nobody": "1"}).raise_for_status().json()
+    address, key = f"/pay/payments/{booked['payment']}", {"Idempotency-Key": uuid4().hex}
+    assert open_hotel.get(address).status_code == 403
+    asked = open_hotel.post(f"{address}/refunds", json={"amount_minor": 1, "reason": "x"}, headers=key)
+    assert asked.status_code == 403
+
+
+@pytest.mark.parametrize("channel", ["wechat", "alipay", "stripe"])
+def test_a_booking_is_paid_once_and_given_back(
+    hotel: ForeignProject, open_hotel: httpx.Client, sandbox: Sandbox, channel: str
+) -> None:
+    sandbox.faults(duplicates=3)
+    booked = open_hotel.post("/bookings/", data={"channel": channel}).raise_for_status().json()
+
+    def state() -> tuple[str, int, int, int]:
+        ((status, times),) = hotel.rows(
+            "SELECT status, paid_times FROM bookings_booking WHERE id = %s", booked["booking"]
+        )
+        ((paid, refunded),) = hotel.rows(
+            "SELECT paid_minor, refunded_minor FROM payments_payment WHERE id = %s", booked["payment"]
+        )
+        return status, times, paid, refunded
+
+    assert state() == ("open", 0, 0, 0)
+    if booked["way"] == "redirect":
+        httpx.get(booked["link"], follow_redirects=True, timeout=60, trust_env=False).raise_for_status()
+    sandbox.pay(booked["number"])
+    until(lambda: state() == ("paid", 1, 12_800, 0), seconds=60)
+    open_hotel.post(f"/bookings/refunds/{booked['payment']}").raise_for_status()
+    until(lambda: state() == ("refunded", 1, 12_800, 12_800), seconds=60)
+    charge = sandbox.charges()[booked["number"]]
+    assert (charge["charged_minor"], charge["refunded_minor"]) == (12_800, 12_800)
+    assert hotel.rows("SELECT count(*) FROM payments_anomaly") == [(0,)]
