@@ -149,10 +149,16 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         Args:
             payload: ``"arguments"``: those of the call that differ from their defaults, which must be JSON; None:
                 none, so that the key alone distinguishes two calls.
+
+        Raises:
+            TypeError: at decoration, for a task of a queue, or an argument that the function has not.
         """
 
         def decorate(function: F) -> F:
             taken = _signature_without_call(function)
+            _refuse_task(name, function)
+            for chooser in (key, payload, principal, tenant):
+                _refuse_unknown(name, chooser, taken)
 
             def call_of(*args: Any, **kwargs: Any) -> once:
                 given = _arguments(taken, args, kwargs)
@@ -253,6 +259,28 @@ def _parameters(fn: Callable[..., Any]) -> dict[str, Parameter]:
 def _signature_without_call(function: Callable[..., Any]) -> Signature:
     whole = signature(function)
     return whole.replace(parameters=[each for name, each in whole.parameters.items() if name != NAME])
+
+
+def _refuse_task(name: str, function: Any) -> None:
+    if any(hasattr(function, each) for each in ("delay", "enqueue", "defer")):
+        raise TypeError(
+            f"once.task({name!r}) stands above the decorator of a task queue, which would take no task any more. "
+            "Put it below, next to the function."
+        )
+
+
+def _refuse_unknown(name: str, choose: Any, taken: Signature) -> None:
+    """Refuse a function that names an argument which the decorated one has not."""
+    kinds = {parameter.kind for parameter in taken.parameters.values()}
+    if not callable(choose) or Parameter.VAR_KEYWORD in kinds:
+        return
+    for each, parameter in _parameters(choose).items():
+        by_name = parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        if by_name and parameter.default is Parameter.empty and each not in taken.parameters:
+            raise TypeError(
+                f"once.task({name!r}): key, payload, principal and tenant get arguments of the function by name."
+                f" It has no {each!r}, but {', '.join(taken.parameters) or 'none'}."
+            )
 
 
 def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

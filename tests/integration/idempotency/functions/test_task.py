@@ -177,3 +177,30 @@ def test_a_task_of_procrastinate() -> None:
 def test_mypy_sees_the_functions_own_type() -> None:
     typed: Callable[..., dict[str, int]] = receipt
     assert typed(1).keys() == {"id", "copies"}
+
+
+def bill(day: str, *, dry: bool = False) -> str:
+    raise NotImplementedError
+
+
+class Queued:
+    """What a task queue makes of a function."""
+
+    def __call__(self, day: str) -> str:
+        raise NotImplementedError
+
+    def delay(self, day: str) -> None:
+        raise NotImplementedError
+
+
+def test_a_key_of_an_argument_that_is_not_there_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"It has no 'date', but day, dry\."):
+        once.task("bills.pay", key=lambda date: date)(bill)
+    with pytest.raises(TypeError, match="It has no 'who'"):
+        once.task("bills.pay", key=lambda day: day, principal=lambda who: who)(bill)
+
+
+def test_a_queues_task_is_refused_at_once() -> None:
+    task: Any = Queued()
+    with pytest.raises(TypeError, match=r"stands above the decorator of a task queue.*Put it below"):
+        once.task("bills.pay", key=lambda day: day)(task)
