@@ -157,9 +157,8 @@ def _cache(config: Config) -> list[CheckMessage]:
         return []
     return [
         Error(
-            f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set "
-            "IDEMPOTENCY['REDIS_ALIAS'] to None to work without Redis, or name a function that returns a client "
-            "in IDEMPOTENCY['REDIS_CLIENT'].",
+            f"CACHES[{config.redis_alias!r}] is {backend!r}; the marker needs django_redis. Set"
+            " IDEMPOTENCY['REDIS'] to a URL, a function that returns a client, or None to work without Redis.",
             id="idempotency.E004",
         )
     ]

@@ -23,7 +23,7 @@ MISTAKES = [
         "must stand after 'django.contrib.auth.middleware.AuthenticationMiddleware'",
     ),
     ("compression inside", "E003", "must stand after 'django.middleware.gzip.GZipMiddleware'"),
-    ("cache in memory", "E004", "the marker needs django_redis. Set IDEMPOTENCY['REDIS_ALIAS'] to None"),
+    ("cache in memory", "E004", "the marker needs django_redis. Set IDEMPOTENCY['REDIS'] to a URL"),
     ("another client of Redis", "E004", "CACHES['default'] is 'django.core.cache.backends.redis.RedisCache'"),
     ("no cache under the alias", "E004", "CACHES['default'] is 'missing'; the marker needs django_redis."),
     ("atomic requests", "E005", "notes.views.Leave has @idempotent methods, but ATOMIC_REQUESTS wraps the view"),

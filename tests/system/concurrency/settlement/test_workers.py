@@ -36,7 +36,7 @@ def die(event):
 
 fulfilment.dying = die
 if sys.argv[1] == "die":
-    settings.PAYMENTS = changed(EVENTS="shop.orders.fulfilment.dying")
+    settings.PAYMENTS = {**settings.PAYMENTS, "EVENTS": "shop.orders.fulfilment.dying"}
 worker = app.with_connector(app.connector.get_worker_connector())
 worker.run_worker(wait=False, concurrency=3, listen_notify=False)
 """
