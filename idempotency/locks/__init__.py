@@ -21,6 +21,7 @@ from idempotency.locks.ratelimit import RateExceeded, RateLimiter
 from idempotency.locks.readwrite import ReadWriteLock
 from idempotency.locks.redlock import RedLock
 from idempotency.locks.semaphore import PermitExpirableSemaphore, Semaphore
+from idempotency.locks.state import Owner, State
 from idempotency.locks.topic import Topic
 
 __all__ = [
@@ -35,12 +36,14 @@ __all__ = [
     "LockUnavailable",
     "MultiLock",
     "NotHeld",
+    "Owner",
     "PermitExpirableSemaphore",
     "RateExceeded",
     "RateLimiter",
     "ReadWriteLock",
     "RedLock",
     "Semaphore",
+    "State",
     "Topic",
     "UpgradeRefused",
 ]

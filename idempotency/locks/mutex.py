@@ -10,9 +10,10 @@ from idempotency.locks.engine.steps import On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockError
+from idempotency.locks.state import Asked, State
 
 
-class Mutex(Owned):
+class Mutex(Asked, Owned):
     """Source of both faces of every lock; see `Owned` for its arguments."""
 
     _kind = "lock"
@@ -61,6 +62,9 @@ class Mutex(Owned):
             LockUnavailable: Redis did not reply; the lease ends it.
         """
         yield from self._places.give(self.hub(), self._holder(), shared=self._shared, exclusive=self._exclusive)
+
+    def _state(self) -> Steps[State]:
+        return self._places.look(exclusive=bool(self._exclusive))
 
     @property
     def token(self) -> int | None:

@@ -7,11 +7,13 @@ lock. A child task is another holder than its parent. A forked child is another 
 import asyncio
 import itertools
 import os
+import secrets
+import socket
 import threading
-import uuid
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,11 @@ class _Numbers(threading.local):
 _counter = itertools.count(1)
 _of_thread = _Numbers()
 _of_task: "weakref.WeakKeyDictionary[asyncio.Task[object], Holder]" = weakref.WeakKeyDictionary()
-_process = uuid.uuid4().hex
+_process: str
 
 
 def process() -> str:
-    """Return this process's own name; another one after a fork."""
+    """Return this process's own name, which says where it runs; another one after a fork."""
     return _process
 
 
@@ -82,9 +84,10 @@ def _is_running(task: "asyncio.Task[object] | None") -> bool:
 
 def _forget() -> None:
     global _process  # noqa: PLW0603  the one thing that a fork must change in place
-    _process = uuid.uuid4().hex
+    _process = f"{quote(socket.gethostname())}/{os.getpid()}/{secrets.token_hex(8)}"
     _of_thread.own = None
     _of_task.clear()
 
 
+_forget()
 os.register_at_fork(after_in_child=_forget)

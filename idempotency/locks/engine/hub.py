@@ -151,6 +151,9 @@ class Resource:
         self.client = client
         tagged(self._kind, name)  # refuses a bad name here
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._key}>"
+
     @property
     def _key(self) -> str:
         return tagged(self._kind, self.name)

@@ -14,7 +14,9 @@ import random
 import struct
 import time
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from idempotency.locks.engine.holder import Holder
@@ -22,6 +24,7 @@ from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_
 from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, bound_of, deadline_of, insist
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
+from idempotency.locks.state import Owner, State
 from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
 
 LEASE_SECONDS = 30.0
@@ -35,6 +38,7 @@ FRONT = 8  # of the queue; these look when the holder's lease ends, the others m
 _TERMS = struct.Struct(">8d")  # as acquire.lua reads them
 _ACQUIRE = script("places", "acquire")
 _RELEASE = script("places", "release")
+_LOOK = script("places", "look")
 
 
 class Places:
@@ -175,6 +179,17 @@ class Places:
             raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
         hub.holds.remove(hold)
         raise self._lost()
+
+    def look(self, *, exclusive: bool) -> Steps[State]:
+        """Read who has all places and who waits for them, or else who has and wants shared ones."""
+        now, holders, waiters = yield Ask(_LOOK, self.keys, [])
+        owners = [
+            # a token is the server's time in microseconds
+            Owner(_text(name), token, datetime.fromtimestamp(token / 1e6, UTC), (ends - now) / 1e6, count)
+            for name, *counts, ends, token in sorted(holders, key=itemgetter(-1))
+            if (count := counts[exclusive])
+        ]
+        return State(tuple(owners), tuple(_text(name) for name, wants_all in waiters if wants_all == exclusive))
 
     def _lost(self) -> LockLost:
         return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
@@ -328,6 +343,10 @@ class _Asking:
         if not confirmed:
             return sent_at + CONFIRM_SECONDS
         return sent_at + self._new.lease_seconds * RENEW_AFTER if self._new.renews else None
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name
 
 
 @lru_cache(maxsize=1000)

@@ -1,0 +1,81 @@
+"""State of a lock as its server knows it: who holds it, since when, and who waits. Asking changes nothing."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from idempotency.locks.engine.steps import Steps, operation
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Holder of a lock.
+
+    Attributes:
+        name: ``host/process id/random:number`` of a thread or task, or ``named:`` and the `owner` that it gave.
+        token: its fencing token; None where there is none.
+        since: when it got the lock, by the server's clock; None where the server does not say.
+        remaining_seconds: until its lease ends, if it is not renewed; infinite where a session is the lease.
+        holds: acquires without their releases.
+    """
+
+    name: str
+    token: int | None
+    since: datetime | None
+    remaining_seconds: float
+    holds: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Attributes:
+    owners: the longest holder first.
+    waiters: names, in the order of the queue.
+    """
+
+    owners: tuple[Owner, ...]
+    waiters: tuple[str, ...]
+
+
+class Asked:
+    """Base of the locks whose server can be asked; each question is as `state`."""
+
+    _holder: Any
+
+    @operation
+    def state(self) -> Steps[State]:
+        """Ask who holds it and who waits: one command to each server, and no effect.
+
+        Raises:
+            LockUnavailable: the server did not reply.
+        """
+        return (yield from self._state())
+
+    @operation
+    def locked(self) -> Steps[bool]:
+        """Ask whether anyone holds it. The answer may be old when it comes."""
+        return bool((yield from self._state()).owners)
+
+    @operation
+    def owner(self) -> Steps[Owner | None]:
+        """Ask who holds it; of several readers, the one that has done so for the longest."""
+        return next(iter((yield from self._state()).owners), None)
+
+    @operation
+    def remaining_seconds(self) -> Steps[float]:
+        """Ask when the last lease ends, if nobody renews it; 0.0 where nobody holds it."""
+        return max((owner.remaining_seconds for owner in (yield from self._state()).owners), default=0.0)
+
+    @operation
+    def hold_count(self) -> Steps[int]:
+        """Ask how many acquires of the caller wait for their release."""
+        name = self._holder().name
+        return sum(owner.holds for owner in (yield from self._state()).owners if owner.name == name)
+
+    @operation
+    def waiters(self) -> Steps[int]:
+        """Ask how many wait."""
+        return len((yield from self._state()).waiters)
+
+    def _state(self) -> Steps[State]:
+        raise NotImplementedError
