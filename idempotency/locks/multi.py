@@ -7,15 +7,15 @@ import time
 from collections.abc import Sequence
 from typing import Any, Self
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.steps import Finish, On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.mutex import AsyncLock, Lock, Mutex, released
+from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
 
 
-class SeveralLocks(Entered):
-    """Source of both faces.
+class SeveralLocks(Several):
+    """Source of both faces. A question is asked of each lock; its holder is the caller that has them all.
 
     Args:
         locks: any of `Lock`, `FairLock`, `WriteLock` and their like, of different names; their own waiting times
@@ -29,6 +29,7 @@ class SeveralLocks(Entered):
         if not locks:
             raise ValueError("a MultiLock needs at least one lock")
         self.locks = sorted(locks, key=lambda lock: lock.name)
+        self.quorum = len(self.locks)
         self.name = ", ".join(lock.name for lock in self.locks)
         self.client = self.locks[0].client
         self._wait_seconds = wait_seconds

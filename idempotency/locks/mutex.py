@@ -1,16 +1,19 @@
 """`Lock` and `FairLock`: one holder at a time, reentrant, with a fencing token."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.owned import Owned
 from idempotency.locks.engine.steps import On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockError
-from idempotency.locks.state import Asked, State
+from idempotency.locks.state import Asked, Owner, State
+
+T = TypeVar("T")
 
 
 class Mutex(Asked, Owned):
@@ -99,6 +102,43 @@ def released(locks: Sequence[Any]) -> Steps[list[LockError]]:
         except LockError as error:
             errors.append(error)
     return errors
+
+
+class Several(Asked, Entered):
+    """Base of several locks that are held where `quorum` of them are."""
+
+    locks: Sequence[Any]
+    quorum: int
+
+    def _holder(self) -> Any:
+        return self.locks[0]._holder()
+
+    def _state(self) -> Steps[State]:
+        states = yield from self._of_each(Mutex.state.steps)
+        found = defaultdict(list)
+        for owner in (owner for state in states for owner in state.owners):
+            found[owner.name].append(owner)
+        owners = [_agreed(each, self.quorum - 1) for each in found.values() if len(each) >= self.quorum]
+        return State(tuple(owners), max((state.waiters for state in states), key=len))
+
+    def _of_each(self, steps: Callable[..., Steps[T]], *arguments: Any) -> Steps[list[T]]:
+        """Perform steps on each lock; return their results, or raise where a quorum has none."""
+        results, errors = [], []
+        for lock in self.locks:
+            try:
+                results.append((yield On(lock, steps(lock, *arguments))))
+            except LockError as error:
+                errors.append(error)
+        if len(results) < self.quorum:
+            raise errors[0]
+        return results
+
+
+def _agreed(owners: list[Owner], last: int) -> Owner:
+    """Return one owner of several locks: as the one after `last` others says, from the best to the worst."""
+    since, ends, holds = zip(*((each.since, each.remaining_seconds, each.holds) for each in owners), strict=True)
+    most = sorted(ends, reverse=True)[last], sorted(holds, reverse=True)[last]
+    return Owner(owners[0].name, None, sorted(since)[last], *most)
 
 
 class Lock(OnThreads, WithStatement, Mutex):

@@ -12,21 +12,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
 from idempotency.locks.engine.steps import Finish, On, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld
-from idempotency.locks.mutex import AsyncLock, Lock, Mutex, released
+from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
 
 DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # difference of clocks over a lease
 TRY_AGAIN_SECONDS = (0.02, 0.2)
 
 
-class Majority(Entered):
-    """Source of both faces.
+class Majority(Several):
+    """Source of both faces. A question is asked of every server; its holder is the one that a majority names.
 
     Args:
         name: any text; the same name is the same lock.
@@ -51,10 +51,10 @@ class Majority(Entered):
             raise ValueError(f"a RedLock needs an odd number of servers, at least three, not {len(clients)}")
         self.name = name
         self.client = clients[0]
-        self.majority = len(clients) // 2 + 1
+        self.majority = self.quorum = len(clients) // 2 + 1
         self._wait_seconds = wait_seconds
         self._lease_seconds = lease_seconds
-        self._nodes = [
+        self.locks = [
             self._lock(name, client=client, owner=owner, hold_seconds_max=hold_seconds_max, release_seconds=0.0)
             for client in clients
         ]
@@ -83,7 +83,7 @@ class Majority(Entered):
             if away < self.majority:
                 answered_at = now
             elif now >= deadline or now - answered_at > UNAVAILABLE_SECONDS:
-                raise LockUnavailable(f"{away} of {len(self._nodes)} servers did not answer.")
+                raise LockUnavailable(f"{away} of {len(self.locks)} servers did not answer.")
             if now >= deadline:
                 return False
             pause = random.uniform(*TRY_AGAIN_SECONDS)  # noqa: S311  so that two do not tie again
@@ -94,7 +94,7 @@ class Majority(Entered):
         taken: list[Any] = []
         away = 0
         try:
-            for node in self._nodes:
+            for node in self.locks:
                 try:
                     ask = Mutex.acquire.steps(node, wait_seconds=0, lease_seconds=lease_seconds)
                     if (yield On(node, ask)):
@@ -121,7 +121,7 @@ class Majority(Entered):
             NotHeld: the caller does not hold it.
             LockLost: the caller held it, but a majority had ended or forgotten it before.
         """
-        held = [node for node in self._nodes if node.token is not None]
+        held = [node for node in self.locks if node.token is not None]
         if not held:
             raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
         lost = self.lost
@@ -151,7 +151,7 @@ class Majority(Entered):
         return max(0.0, sorted(ends, reverse=True)[self.majority - 1] - time.monotonic())
 
     def _holds(self) -> list[Hold]:
-        return [hold for node in self._nodes if (hold := node._hold())]
+        return [hold for node in self.locks if (hold := node._hold())]
 
     @property
     def held(self) -> bool:
@@ -161,7 +161,7 @@ class Majority(Entered):
     @property
     def lost(self) -> bool:
         """True if the caller held it and a majority has ended it."""
-        return any(node.token is not None for node in self._nodes) and not self.held
+        return any(node.token is not None for node in self.locks) and not self.held
 
 
 def _drift_seconds(lease_seconds: float) -> float:

@@ -68,3 +68,22 @@ def test_a_question_is_one_command(one: Bench, question: str) -> None:
         server.config_resetstat()
         actor.do(getattr(lock, question))
         assert server.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
+
+
+def test_several_are_held_by_the_one_that_has_them_all(one: Bench) -> None:
+    both = one.locks.MultiLock.of(["a", "b"], client=one.client)
+    holder, other = one.actors(2)
+    assert other.do(one.make("Lock", "a").acquire)
+    assert holder.do(both.locked) is False
+    other.do(one.make("Lock", "a").release)
+    assert holder.do(both.acquire)
+    assert holder.do(one.make("Lock", "b").acquire)
+    assert (holder.do(both.hold_count), other.do(both.hold_count)) == (1, 0)
+    assert other.do(both.owner).name == holder.do(one.make("Lock", "a").owner).name
+    assert 0 < other.do(both.remaining_seconds) <= 30
+    waiting = other.begin(both.acquire)
+    one.waits(1, "a")
+    assert holder.do(both.waiters) == 1
+    holder.do(both.release)
+    holder.do(one.make("Lock", "b").release)
+    assert waiting.result(30) is True

@@ -148,8 +148,8 @@ def test_it_is_renewed_and_lost_with_its_majority(quorum: Quorum, monkeypatch: p
     lock = quorum.make()
     actor = quorum.actor()
     assert actor.do(lock.acquire)
-    ends = [actor.do(node._hold).ends_at for node in lock._nodes]
-    until(lambda: all(actor.do(node._hold).ends_at > end for node, end in zip(lock._nodes, ends, strict=True)))
+    ends = [actor.do(node._hold).ends_at for node in lock.locks]
+    until(lambda: all(actor.do(node._hold).ends_at > end for node, end in zip(lock.locks, ends, strict=True)))
     assert actor.do(lambda: (lock.held, lock.lost)) == (True, False)
     for server in quorum.servers[:3]:
         server.kill()
@@ -176,7 +176,7 @@ def test_what_a_majority_forgot_was_lost(quorum: Quorum) -> None:
 def test_what_was_lost_is_released_before_it_is_taken_again(quorum: Quorum) -> None:
     lock, actor = quorum.make(lease_seconds=30), quorum.actor()
     assert actor.do(lock.acquire)
-    for node in lock._nodes[:3]:
+    for node in lock.locks[:3]:
         assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
         actor.do(lock.release)
         actor.do(node._hold).gone = True
@@ -185,6 +185,23 @@ def test_what_was_lost_is_released_before_it_is_taken_again(quorum: Quorum) -> N
     assert actor.do(lambda: lock.lost) is True
     with pytest.raises(LockLost):
         actor.do(lock.release)
+
+
+def test_a_majority_names_the_holder(quorum: Quorum) -> None:
+    lock = quorum.make(lease_seconds=60)
+    first, second = quorum.actors(2)
+    assert first.do(lock.acquire)
+    for server in quorum.servers[:2]:
+        server.kill()
+    owner = second.do(lock.owner)
+    assert (owner.token, owner.holds) == (None, 1)
+    assert 0 < owner.remaining_seconds <= 60
+    assert (first.do(lock.hold_count), second.do(lock.hold_count)) == (1, 0)
+    quorum.servers[2].flush()
+    assert second.do(lock.locked) is False
+    quorum.servers[3].kill()
+    with pytest.raises(LockUnavailable):
+        second.do(lock.locked)
 
 
 def test_it_wants_an_odd_number_of_servers(quorum: Quorum) -> None:
