@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
-from idempotency.locks.engine.holds import Hold
+from idempotency.locks.engine.holds import Hold, bounded
 from idempotency.locks.engine.owned import Owned
 from idempotency.locks.engine.steps import On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockError
+from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.locks.state import Asked, Owner, State
 
 T = TypeVar("T")
@@ -66,6 +66,35 @@ class Mutex(Asked, Owned):
         """
         yield from self._places.give(self.hub(), self._holder(), shared=self._shared, exclusive=self._exclusive)
 
+    @operation
+    def extend(self, seconds: float) -> Steps[None]:
+        """Let the lease last for `seconds` from now on, if it does not anyway. Raise as `release`.
+
+        The watchdog, if it renews the lock, does so for as long from now on.
+        """
+        if (hold := self._hold()) is None:
+            raise self._places.not_held()
+        hold.lease_seconds = max(hold.lease_seconds, seconds)
+        yield from self.hub().prolong([hold], bounded("seconds", seconds))
+        if hold.gone:
+            raise self._places.lost()
+
+    @operation
+    def force_release(self, *, token: int | None = None) -> Steps[bool]:
+        """Take it from its holder, and hand it to the next waiter. Return whether anyone held it.
+
+        The holder's `lost` is true after its next renewal, and its `release` raises `LockLost`.
+
+        Args:
+            token: of the one hold to end; None ends every reader's, or the writer's.
+        """
+        return (yield from self._places.force(self.hub(), self._shared, self._exclusive, token or 0)) > 0
+
+    @operation
+    def cancel(self) -> Steps[None]:
+        """End every wait through this object, in whatever thread: as if its time were over."""
+        yield from self._places.cancel()
+
     def _state(self) -> Steps[State]:
         return self._places.look(exclusive=bool(self._exclusive))
 
@@ -109,6 +138,23 @@ class Several(Asked, Entered):
 
     locks: Sequence[Any]
     quorum: int
+    _cancels = 0
+
+    @operation
+    def extend(self, seconds: float) -> Steps[None]:
+        """Extend each, as `Lock` does; raise where a quorum is not held any more."""
+        yield from self._of_each(Mutex.extend.steps, seconds)
+
+    @operation
+    def force_release(self) -> Steps[bool]:
+        """Take each from its holder, as `Lock` does. Return whether anyone held one."""
+        return any((yield from self._of_each(Mutex.force_release.steps)))
+
+    @operation
+    def cancel(self) -> Steps[None]:
+        """End every wait through this object, in whatever thread: as if its time were over."""
+        self._cancels += 1
+        yield from self._of_each(Mutex.cancel.steps)
 
     def _holder(self) -> Any:
         return self.locks[0]._holder()
@@ -130,7 +176,10 @@ class Several(Asked, Entered):
             except LockError as error:
                 errors.append(error)
         if len(results) < self.quorum:
-            raise errors[0]
+            refused = [error for error in errors if not isinstance(error, LockUnavailable)]
+            if len(refused) > len(self.locks) - self.quorum:  # also with those that are away
+                raise refused[0]
+            raise LockUnavailable(f"{self.name!r}: too few servers replied.") from errors[0]
         return results
 
 

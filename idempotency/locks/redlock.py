@@ -73,13 +73,14 @@ class Majority(Several):
         wait = self._limit(wait_seconds)
         lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
         deadline = float("inf") if wait is None else time.monotonic() + wait
-        answered_at = time.monotonic()
+        answered_at, cancels = time.monotonic(), self._cancels
         while True:
             self._refuse_lost()
             away = yield from self._round(lease)
             if away is None:
                 return True
             now = time.monotonic()
+            deadline = deadline if self._cancels == cancels else 0.0
             if away < self.majority:
                 answered_at = now
             elif now >= deadline or now - answered_at > UNAVAILABLE_SECONDS:

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from idempotency.locks.engine.steps import Steps, operation
-from idempotency.locks.errors import LockError, LockTimeout
+from idempotency.locks.errors import LockError, LockTimeout, NotHeld
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +18,7 @@ class Entered:
     name: str
     acquire: Any
     _wait_seconds: float | None = None
+    _raise_on_lost = True
 
     @operation
     def enter(self) -> Steps[None]:
@@ -31,6 +32,12 @@ class Entered:
     def _limit(self, wait_seconds: float | None) -> float | None:
         """Return how long to wait: the argument, or the constructor's value."""
         return self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
+
+    def _raise_or_log(self, lost: LockError, error: BaseException | None) -> None:
+        """Raise the failure of a release, unless the block's own error is on its way: that says more."""
+        if error is None and (self._raise_on_lost or not isinstance(lost, NotHeld)):
+            raise lost
+        log.warning("At the end of `with`: %s", lost)
 
 
 class WithStatement:
@@ -46,7 +53,7 @@ class WithStatement:
         try:
             self.release()  # type: ignore[attr-defined]
         except LockError as lost:
-            _raise_or_log(lost, error)
+            self._raise_or_log(lost, error)  # type: ignore[attr-defined]
 
 
 class AsyncWithStatement:
@@ -62,11 +69,4 @@ class AsyncWithStatement:
         try:
             await self.release()  # type: ignore[attr-defined]
         except LockError as lost:
-            _raise_or_log(lost, error)
-
-
-def _raise_or_log(lost: LockError, error: BaseException | None) -> None:
-    """Raise the failure of a release, unless the block's own error is on its way: that says more."""
-    if error is None:
-        raise lost
-    log.warning("While an error is on its way: %s", lost)
+            self._raise_or_log(lost, error)  # type: ignore[attr-defined]

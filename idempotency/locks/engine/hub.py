@@ -22,7 +22,7 @@ from redis.exceptions import (
 )
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.holds import MICROSECONDS, Holds, chunks
+from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, chunks
 from idempotency.locks.engine.steps import Ask, Steps
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import prefix
@@ -104,20 +104,24 @@ class Hub(ABC):
         """
         self.holds.forget_ended()
         for batch in chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH):
-            sent_at = time.monotonic()
             try:
-                *ends, now = yield renewal(
-                    (hold.key, hold.owner, hold.token, hold.lease_seconds) for hold in batch
-                )
-                for hold, end in zip(batch, ends, strict=True):
-                    if end:
-                        hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
-                    else:
-                        hold.gone, hold.due_at = True, None
+                yield from self.prolong(batch)
             except Exception as error:  # of any kind: the other holds and the next tick go on
                 report("%d locks could not be renewed: %s", len(batch), error)
                 for hold in batch:
                     hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
+
+    def prolong(self, holds: list[Hold], seconds: float | None = None) -> Steps[None]:
+        """Renew holds for their leases, or for `seconds`, and note which are gone."""
+        sent_at = time.monotonic()
+        *ends, now = yield renewal(
+            (hold.key, hold.owner, hold.token, seconds or hold.lease_seconds) for hold in holds
+        )
+        for hold, end in zip(holds, ends, strict=True):
+            if end:
+                hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
+            else:
+                hold.gone, hold.due_at = True, None
 
 
 def renewal(holds: Iterable[tuple[str, str, int, float]]) -> Ask:

@@ -18,6 +18,7 @@ class Settings(TypedDict, total=False):
     lease_seconds: float | None
     hold_seconds_max: float
     release_seconds: float
+    raise_on_lost: bool
 
 
 class Owned(Entered, Resource):
@@ -33,6 +34,7 @@ class Owned(Entered, Resource):
             ends by itself.
         hold_seconds_max: the longest that the watchdog renews.
         release_seconds: how long a release bears a Redis that does not reply.
+        raise_on_lost: whether the end of `with` raises `LockLost`; False logs it.
     """
 
     _capacity: int
@@ -48,12 +50,14 @@ class Owned(Entered, Resource):
         lease_seconds: float | None = None,
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         release_seconds: float = RELEASE_SECONDS,
+        raise_on_lost: bool = True,
     ) -> None:
         self.name = name
         self.client = client
         self._owner = None if owner is None else holder.named(owner)
         self._wait_seconds = wait_seconds
         self._lease_seconds = lease_seconds
+        self._raise_on_lost = raise_on_lost
         self._places = Places(
             kind=self._kind,
             name=name,

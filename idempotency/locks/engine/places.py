@@ -39,6 +39,8 @@ _TERMS = struct.Struct(">8d")  # as acquire.lua reads them
 _ACQUIRE = script("places", "acquire")
 _RELEASE = script("places", "release")
 _LOOK = script("places", "look")
+_FORCE = script("places", "force")
+_PUBLISH = script("publish")
 
 
 class Places:
@@ -70,6 +72,7 @@ class Places:
         self._fair = fair
         self._hold_seconds_max = hold_seconds_max
         self._release_seconds = release_seconds
+        self._asking: set[_Asking] = set()
 
     @property
     def keys(self) -> list[str]:
@@ -123,21 +126,22 @@ class Places:
         before = hub.holds.get(asking.keys[0], holder.name)
         if before is not None and before.lost:
             if within or not before.lapsed:
-                raise self._lost()
+                raise self.lost()
             hub.holds.remove(before)
-        deadline = deadline_of(wait_seconds)
-        waits = deadline > 0.0
+        deadline = asking.deadline = deadline_of(wait_seconds)
+        self._asking.add(asking)
         try:
-            if waits:
+            if deadline > 0.0:
                 hub.mail.expect(request)
                 yield Listen(min(READY_SECONDS, deadline - time.monotonic()))
-            return (yield from asking.until(deadline))
+            return (yield from asking.until())
         except (UpgradeRefused, GeneratorExit):
             raise
         except BaseException:
             yield Finish(self._undo(hub, holder, request, shared=shared, exclusive=exclusive, before=before))
             raise
         finally:
+            self._asking.discard(asking)
             hub.mail.forget(request)
 
     def give(
@@ -176,9 +180,9 @@ class Places:
                     hub.holds.remove(hold)
             return
         if hold is None or (hold.shared < shared or hold.exclusive < exclusive):
-            raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
+            raise self.not_held()
         hub.holds.remove(hold)
-        raise self._lost()
+        raise self.lost()
 
     def look(self, *, exclusive: bool) -> Steps[State]:
         """Read who has all places and who waits for them, or else who has and wants shared ones."""
@@ -191,7 +195,25 @@ class Places:
         ]
         return State(tuple(owners), tuple(_text(name) for name, wants_all in waiters if wants_all == exclusive))
 
-    def _lost(self) -> LockLost:
+    def force(self, hub: Hub, shared: int, exclusive: int, token: int) -> Steps[int]:
+        """End the holds of shared or of all places, or only the one of `token`; return how many."""
+        terms = self.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=LEASE_SECONDS)
+        ask = Ask(_FORCE, self.keys, [hub.new_request(), terms, token])
+        return (yield from insist(ask, seconds=self._release_seconds))  # type: ignore[no-any-return]
+
+    def cancel(self) -> Steps[None]:
+        """Let the time of everyone be over who waits here now."""
+        for asking in list(self._asking):
+            asking.deadline = 0.0
+            # by way of the server: a thread that reads its messages itself hears nothing else
+            yield Ask(_PUBLISH, [asking.hub.channel], [asking.request])
+
+    def not_held(self) -> NotHeld:
+        """Make the error of a caller that does not hold it."""
+        return NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
+
+    def lost(self) -> LockLost:
+        """Make the error of a caller that held it."""
         return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
 
     def _undo(
@@ -228,9 +250,9 @@ class Places:
         return _packed(shared, exclusive, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Asking:
-    """Acquire that is sent as often as it needs."""
+    """Acquire that is sent as often as it needs. Another thread may end it by its deadline."""
 
     places: Places
     hub: Hub
@@ -241,6 +263,7 @@ class _Asking:
     exclusive: int
     lease_seconds: float | None
     watched: bool
+    deadline: float = 0.0
     keys: list[str] = field(init=False)
     _arguments: list[Any] = field(init=False)
     _new: Hold = field(init=False)
@@ -264,12 +287,12 @@ class _Asking:
             renews=self.lease_seconds is None,
         )
 
-    def until(self, deadline: float) -> Steps[Hold | None]:
+    def until(self) -> Steps[Hold | None]:
         """Ask; where nothing is free, wait for a message or for a while, and ask again."""
         again = False
         failures, failing_since = 0, None
         while True:
-            sent_at = time.monotonic()
+            sent_at, deadline = time.monotonic(), self.deadline
             stay = sent_at < deadline
             if stay:
                 self.hub.mail.expect(self.request)
@@ -293,20 +316,20 @@ class _Asking:
                 raise UpgradeRefused(f"{self.places.name!r}: release the read lock before you write.")
             if not stay:
                 return None
-            if hold := (yield from self._wait_turn(answer, deadline, sent_at)):
+            if hold := (yield from self._wait_turn(answer, sent_at)):
                 return hold
 
     def _ask(self, *, stay: bool, again: bool, seconds: float | None = None) -> Ask:
         arguments = [*self._arguments, "1" if stay else "0", "1" if again else "0"]
         return Ask(_ACQUIRE, self.keys, arguments, seconds=seconds)
 
-    def _wait_turn(self, answer: list[int], deadline: float, sent_at: float) -> Steps[Hold | None]:
+    def _wait_turn(self, answer: list[int], sent_at: float) -> Steps[Hold | None]:
         """Wait; return the hold if a message granted it in time to be confirmed, else None: ask again."""
         _, position, first_end, now = answer
         bell = self.hub.bell()
         self.hub.mail.hang(self.request, bell)
         seconds = _look_again_seconds(position, (first_end - now) / MICROSECONDS)
-        yield Wait(bell, min(seconds, deadline - time.monotonic()))
+        yield Wait(bell, min(seconds, self.deadline - time.monotonic()))
         message = self.hub.mail.received(self.request)
         if not isinstance(message, tuple):
             return None
@@ -321,7 +344,7 @@ class _Asking:
         hold = self.hub.holds.get(self._new.key, self._new.owner)
         if hold is not None and hold.token != token and not hold.lapsed:
             hold.gone = True  # it ended meanwhile; its holder must learn that, and release it first
-            raise self.places._lost()
+            raise self.places.lost()
         if hold is None or hold.token != token:
             hold = self._new
             hold.token, hold.ends_at, hold.confirmed = token, ends_at, confirmed

@@ -204,6 +204,24 @@ def test_a_majority_names_the_holder(quorum: Quorum) -> None:
         second.do(lock.locked)
 
 
+def test_a_majority_extends_it_and_puts_its_holder_out(quorum: Quorum) -> None:
+    lock = quorum.make(lease_seconds=20)
+    first, second = quorum.actors(2)
+    assert first.do(lock.acquire)
+    waiting = second.begin(lock.acquire)
+    for server in quorum.servers[:2]:
+        server.kill()
+    first.do(lambda: lock.extend(1000))
+    assert 900 < first.do(lambda: lock.valid_seconds) <= 1000 - 10.002
+    while not waiting.done():  # a wait that has not begun yet is not ended
+        first.do(lock.cancel)
+    assert waiting.result(30) is False
+    assert second.do(lock.force_release) is True
+    assert second.do(lambda: lock.acquire(wait_seconds=20)) is True
+    with pytest.raises(LockLost):
+        first.do(lambda: lock.extend(1000))
+
+
 def test_it_wants_an_odd_number_of_servers(quorum: Quorum) -> None:
     with pytest.raises(ValueError, match="odd number of servers"):
         quorum.bench.locks.RedLock("thing", clients=quorum.clients[:4])
