@@ -55,9 +55,14 @@ class ReadWriteLock:
         self.read = ReadLock(name, **settings)
         self.write = WriteLock(name, **settings)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.read._key}>"
+
 
 class AsyncReadWriteLock:
     """`ReadWriteLock` for asyncio."""
+
+    __repr__ = ReadWriteLock.__repr__
 
     def __init__(self, name: str, **settings: Unpack[Settings]) -> None:
         self.read = AsyncReadLock(name, **settings)

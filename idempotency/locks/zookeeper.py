@@ -12,6 +12,7 @@ needs a client of its own. Do not call the face of threads from kazoo's callback
 
 import math
 import time
+from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
@@ -24,8 +25,9 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk
 from idempotency.locks.engine.nodes import Place, Queue, desk_of, session_ended
-from idempotency.locks.engine.steps import Step, Steps, Tasked, Threaded, Wait, perform, perform_async
+from idempotency.locks.engine.steps import Step, Steps, Tasked, Threaded, Wait, operation, perform, perform_async
 from idempotency.locks.engine.tasks import TaskBell
+from idempotency.locks.state import Owner, State
 from idempotency.redis.mailbox import Bell
 
 T = TypeVar("T")
@@ -54,6 +56,20 @@ class QueueLock(Counted):
         self._client = client
         self._folder = f"{ROOT}/lock-{quote(name, safe='')}"
         self._queue = Queue(client, self._folder, self._bell)
+
+    @operation
+    def contenders(self) -> Steps[list[str]]:
+        """Ask who holds it and who waits, in the order of the queue: a command, and one for each of them."""
+        return [name.decode() for name, _ in (yield from self._queue.contenders())[1]]
+
+    def _state(self) -> Steps[State]:
+        nodes, first = yield from self._queue.contenders(1)
+        held = {hold.node: hold.count for hold in list(self._desk().holds.values())}
+        owners = []
+        for name, stat in first:
+            since = datetime.fromtimestamp(stat.created, UTC)
+            owners.append(Owner(name.decode(), stat.czxid, since, math.inf, held.get(nodes[0], 1)))
+        return State(tuple(owners), tuple(nodes[1:]))
 
     def _take(self, wait_seconds: float | None) -> Steps[Place | None]:
         ends_at = math.inf if wait_seconds is None else time.monotonic() + wait_seconds

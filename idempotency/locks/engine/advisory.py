@@ -15,8 +15,9 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking, answer, answer_beside
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk
-from idempotency.locks.engine.session import Session
+from idempotency.locks.engine.session import Session, lock_key, look
 from idempotency.locks.engine.steps import Step, Steps, Wait, Work, perform, perform_async
+from idempotency.locks.state import Owner, State
 from idempotency.names import schema
 
 T = TypeVar("T")
@@ -48,6 +49,17 @@ class Advisory(Counted):
     ) -> None:
         super().__init__(name, owner=owner, wait_seconds=wait_seconds)
         self._using = using
+
+    def _state(self) -> Steps[State]:
+        parameters = connections[self._using].get_connection_params()
+        rows = yield Work(partial(look, lock_key(self.name, schema=schema(self._using)), parameters))
+        ours = {session.backend: session for session in list(_desk.holds.values())}
+        owners = []
+        for _, backend, name, since in (row for row in rows if row[0]):
+            mine = ours.get(backend)
+            known = (mine.holder.name, mine.token) if mine else (name, None)
+            owners.append(Owner(*known, since, math.inf, mine.count if mine else 1))
+        return State(tuple(owners), tuple(name for granted, _, name, _ in rows if not granted))
 
     def _take(self, wait_seconds: float | None) -> Steps[Session | None]:
         parameters = connections[self._using].get_connection_params()

@@ -20,6 +20,9 @@ class Entered:
     _wait_seconds: float | None = None
     _raise_on_lost = True
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
     @operation
     def enter(self) -> Steps[None]:
         """Acquire, or raise `LockTimeout`, as `with` does. Any loss before a release is `LockLost` here."""

@@ -8,6 +8,7 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.contexts import DEFAULT, Entered
 from idempotency.locks.engine.steps import Steps, operation
 from idempotency.locks.errors import LockLost, NotHeld
+from idempotency.locks.state import Asked
 
 
 @dataclass(eq=False)
@@ -28,7 +29,7 @@ class Desk:
             return [self.holds.pop(key) for key in ours if not self.holds[key].holder.alive()]
 
 
-class Counted(Entered):
+class Counted(Asked, Entered):
     """Lock of a holder that may take it several times.
 
     A thread or task that ends without a release leaves it locked until its session ends, or any such lock is

@@ -179,6 +179,17 @@ class Queue:
             self.sweep(place)
         return True
 
+    def contenders(self, most: int | None = None) -> Steps[tuple[list[str], list[tuple[bytes, Any]]]]:
+        """Read the queue's nodes in order, and of the first `most` their data and stat."""
+        children = [child for child in (yield from self._children()) if NODE.fullmatch(child)]
+        # the server's counter wraps: the numbers are compared as distances from one of them
+        nodes = sorted(children, key=lambda node: (_number(node) - _number(children[0]) + NUMBERS // 2) % NUMBERS)
+        found = []
+        for node in nodes[:most]:
+            with contextlib.suppress(NoNodeError):  # it has left meanwhile
+                found.append((yield from self._asked(self._client.get_async, node)))
+        return nodes, found
+
     def sweep(self, place: Place) -> None:
         """Delete its node in the background, if there may be one."""
         if place.asked:

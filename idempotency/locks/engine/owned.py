@@ -37,6 +37,7 @@ class Owned(Entered, Resource):
         raise_on_lost: whether the end of `with` raises `LockLost`; False logs it.
     """
 
+    __repr__ = Resource.__repr__
     _capacity: int
     _fair = True
 

@@ -44,6 +44,15 @@ FROM (VALUES
 # Transaction ids only grow, and this one is given out while the lock is held: after every earlier holder's, before
 # every later one's. The message makes its commit durable; else a crash could give the same id out again.
 _TOKEN = "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(true, 'lock', '')"  # noqa: S105
+# (a waiter's query is its wait; a holder is idle from when it got the lock, or else in a transaction)
+_LOOK = """
+SELECT granted, pid, concat(host(client_addr), '/', pid),
+    CASE state WHEN 'idle' THEN state_change ELSE xact_start END
+FROM pg_locks LEFT JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = %s
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ORDER BY query_start
+"""
 
 
 def lock_key(name: str, *, schema: str = "") -> int:
@@ -61,6 +70,12 @@ def milliseconds(wait_seconds: float | None) -> str:
     return "0" if wait_seconds is None else str(max(1, math.ceil(min(wait_seconds * 1000, MILLISECONDS_MAX))))
 
 
+def look(key: int, parameters: dict[str, Any]) -> list[Any]:
+    """Return who holds and who waits for a lock: whether granted, backend, name, since when. Blocks to connect."""
+    with _unavailable(), psycopg.connect(**parameters) as connection:
+        return connection.execute(_LOOK, [key]).fetchall()
+
+
 class Session:
     """Connection of a holder for one lock. Its methods block for round trips.
 
@@ -73,6 +88,7 @@ class Session:
     Attributes:
         count: acquires without their releases.
         token: transaction id of this hold.
+        backend: process of the server, as `look` names it.
     """
 
     _connection: psycopg.Connection[Any]
@@ -81,6 +97,7 @@ class Session:
         self.holder = mine
         self.count = 1
         self.token: int | None = None
+        self.backend = 0
         self._name = name
         self._key = lock_key(name, schema=schema)
         self._parameters = _KEEPALIVES | parameters | {"application_name": f"lock {name}", "autocommit": True}
@@ -95,6 +112,7 @@ class Session:
         """
         with _unavailable():
             self._connection = psycopg.connect(**self._parameters)
+            self.backend = self._connection.info.backend_pid
             self._refuse_a_pooler()
             self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
             once = wait_seconds is not None and wait_seconds <= 0

@@ -601,3 +601,28 @@ def test_what_would_not_be_in_order_is_refused(accounts: Any) -> None:
             locked(accounts.objects.order_by("-pk")[:2])
         with pytest.raises(ValueError, match="skip_locked does not wait"):
             locked(accounts.objects.all(), skip_locked=True, wait_seconds=1)
+
+
+def test_the_server_names_holder_and_waiters(hall: Hall) -> None:
+    lock = hall.lock("order:7")
+    holder, waiter, other = (hall.actor() for _ in range(3))
+    assert other.do(lock.locked) is False
+    assert other.do(lock.remaining_seconds) == 0.0
+    assert holder.do(lock.acquire)
+    assert holder.do(lock.acquire)
+    waiting = waiter.begin(lock.acquire)
+    until(lambda: other.do(lock.waiters) == 1, "it waits")
+    owner = other.do(lock.owner)
+    assert (owner.token, owner.holds) == (holder.do(lambda: lock.token), 2)
+    assert owner.since.tzinfo is not None
+    assert (holder.do(lock.hold_count), other.do(lock.hold_count)) == (2, 0)
+    assert other.do(hall.lock("another").locked) is False
+    holder.do(lock.release)
+    holder.do(lock.release)
+    assert waiting.result(30)
+    waiter.do(lock.release)
+    with transaction.atomic():
+        transaction_lock("order:7")
+        found = other.do(lock.owner)
+        assert found.name.endswith(f"/{connection.connection.info.backend_pid}")
+        assert (found.token, found.since is not None) == (None, True)

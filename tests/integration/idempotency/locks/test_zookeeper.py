@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import multiprocessing
 import shutil
 import socket
@@ -202,6 +203,28 @@ def test_first_come_first_served(connect: Callable[[], Client], threads: ThreadP
     for waiter in waiters:
         waiter.result(WAIT_SECONDS)
     assert order == list(range(6))
+
+
+def test_the_server_names_holder_and_contenders(
+    connect: Callable[[], Client], threads: ThreadPoolExecutor
+) -> None:
+    holder, waiter = (ZooKeeperLock(NAME, client=connect(), owner=owner) for owner in ("first", "second"))
+    assert (holder.locked(), holder.owner(), holder.waiters(), holder.contenders()) == (False, None, 0, [])
+    assert holder.acquire()
+    assert holder.acquire()
+    waiting = threads.submit(waiter.acquire)
+    until(lambda: waiter.waiters() == 1)
+    owner = waiter.owner()
+    assert owner is not None
+    assert (owner.name, owner.token, owner.remaining_seconds) == ("named:first", holder.token, math.inf)
+    assert owner.since is not None
+    assert (holder.hold_count(), waiter.hold_count()) == (2, 0)
+    assert waiter.contenders() == ["named:first", "named:second"]
+    holder.release()
+    holder.release()
+    assert waiting.result(30)
+    assert waiter.contenders() == ["named:second"]
+    waiter.release()
 
 
 def test_names_and_chroots_are_apart(connect: Callable[[], Client], server: ZooKeeperServer) -> None:

@@ -1,6 +1,7 @@
 """The bookkeeping of what a process holds, where threads are in each other's way."""
 
 import asyncio
+import re
 import threading
 import time
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from idempotency import locks
+from idempotency.locks import aio
 from idempotency.locks.engine import holds as holds_module
 from idempotency.locks.engine.blocking import BesideTheLoop
 from idempotency.locks.engine.holder import current
@@ -17,6 +19,7 @@ from idempotency.locks.engine.hub import Hub
 from idempotency.locks.engine.places import FRONT, Places, _look_again_seconds
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, Wait, Work
 from idempotency.locks.latch import Latch
+from idempotency.locks.postgres import AdvisoryLock
 from idempotency.redis.mailbox import Bell
 
 
@@ -269,3 +272,13 @@ def test_a_life_that_never_was_or_never_ends_is_refused(seconds: float) -> None:
         locks.ExpiringSet("thing", ttl_seconds=seconds)
     with pytest.raises(ValueError, match="life_seconds"):
         locks.CountDownLatch("thing").open(1, life_seconds=seconds)
+
+
+def test_a_lock_shows_its_kind_and_its_key() -> None:
+    for kind, key in {"Lock": "lock", "ReadWriteLock": "readwrite", "CountDownLatch": "latch"}.items():
+        for face in (locks, aio):
+            assert re.fullmatch(rf"<(Async)?{kind} \S+:{key}:{{thing}}>", repr(getattr(face, kind)("thing")))
+    assert repr(locks.MultiLock.of(["b", "a"])) == "<MultiLock 'a, b'>"
+    assert repr(locks.RedLock("thing", clients=[None] * 3)) == "<RedLock 'thing'>"
+    assert repr(locks.HostSemaphore("thing", permits=1)) == "<HostSemaphore 'thing'>"
+    assert repr(AdvisoryLock("thing")) == "<AdvisoryLock 'thing'>"
