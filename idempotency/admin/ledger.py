@@ -23,6 +23,7 @@ from idempotency.admin.decision_form import DecisionForm
 from idempotency.admin.entry_history import timeline
 from idempotency.admin.filters import Consumer, NeedsAPerson, newest
 from idempotency.admin.labels import condition, utc
+from idempotency.admin.locks import LockPages
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column, time_of
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.conf import config
@@ -48,7 +49,7 @@ EXECUTED = charts.Group(
 
 
 @admin.register(LedgerEntry)
-class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
+class LedgerEntryAdmin(WholeTermSearch, LockPages):
     """One key of one caller on one route: its request, its runs, its answer."""
 
     list_display = ("condition", "short_key", "status", "short_subject", "short_scope", "mode", "created")
@@ -100,10 +101,13 @@ class LedgerEntryAdmin(WholeTermSearch, ReadOnlyAdmin):
             path("statistics/", self.admin_site.admin_view(self.statistics_view), name="idempotency_statistics"),
             path("<int:pk>/decide/", self.admin_site.admin_view(self.decide_view), name="idempotency_decide"),
         ]
-        return own + super().get_urls()
+        return own + self.lock_urls() + super().get_urls()
 
     def list_tools(self, request: HttpRequest) -> list[Tool]:
-        return [Tool(address=reverse("admin:idempotency_statistics"), words="Charts")]
+        return [
+            Tool(address=reverse("admin:idempotency_statistics"), words="Charts"),
+            Tool(address=reverse("admin:idempotency_locks"), words="Locks"),
+        ]
 
     def tools(self, request: HttpRequest, row: LedgerEntry) -> list[Tool]:
         if not self._may_decide(request) or not _is_open(row):

@@ -56,9 +56,10 @@ class Advisory(Counted):
         ours = {session.backend: session for session in list(_desk.holds.values())}
         owners = []
         for _, backend, name, since in (row for row in rows if row[0]):
-            mine = ours.get(backend)
-            known = (mine.holder.name, mine.token) if mine else (name, None)
-            owners.append(Owner(*known, since, math.inf, mine.count if mine else 1))
+            if mine := ours.get(backend):
+                owners.append(Owner(mine.holder.name, mine.token, since, math.inf, mine.count))
+            else:
+                owners.append(Owner(name, None, since, math.inf, 1))
         return State(tuple(owners), tuple(name for granted, _, name, _ in rows if not granted))
 
     def _take(self, wait_seconds: float | None) -> Steps[Session | None]:

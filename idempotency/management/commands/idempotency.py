@@ -1,4 +1,4 @@
-"""Command ``manage.py idempotency show|reap|complete|resolve|abandon|rewrap|forget-redis``."""
+"""Command ``manage.py idempotency show|reap|complete|resolve|abandon|rewrap|forget-redis|locks``."""
 
 import argparse
 import getpass
@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from idempotency import ledger
-from idempotency.admin import searching
+from idempotency.admin import lock_display, searching
 from idempotency.admin.entry_history import timeline
 from idempotency.ledger.epoch import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
@@ -49,6 +49,8 @@ class Command(BaseCommand):
             decision.add_argument("--operator", help="name of the operator (default: the login name)")
         actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
         actions.add_parser("forget-redis", help="after a restore: ignore all that Redis has now")
+        locks = actions.add_parser("locks", help="who holds a lock, and who waits").add_subparsers(required=True)
+        locks.add_parser("show", help="the locks of a name").add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:
         getattr(self, f"_{options['action'].replace('-', '_')}")(options)
@@ -121,6 +123,16 @@ class Command(BaseCommand):
             f"Processes that run may believe what Redis had for another {EPOCH_SECONDS:g} s, and not longer; "
             "those that start from now on do not."
         )
+
+    def _locks(self, options: dict[str, Any]) -> None:
+        try:
+            found = lock_display.shown(options["name"])
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        for lock in found:
+            self.stdout.write("\n".join(lock_display.lines(lock)))
+        if not found:
+            self.stdout.write("Nobody holds a lock of this name, and nobody waits for one.")
 
     def _decide(self, options: dict[str, Any], decide: Any) -> None:
         entry = LedgerEntry.objects.filter(pk=_number(options["entry"])).first()
