@@ -97,10 +97,11 @@ class LockPages(ReadOnlyAdmin):
         return self.own_page(request, template, "Release a lock by force", **context)
 
     def _release(self, request: HttpRequest, hold: dict[str, Any], owner: Owner, note: str) -> None:
+        level = messages.SUCCESS
         try:
-            done = "released by force" if lock_display.release(**hold) else "was free already"
+            done = "released by force" if lock_display.release(**hold) else "not held by it any more"
         except LockError as error:
-            done = f"release by force unanswered ({error})"
+            level, done = messages.ERROR, f"release by force without a reply ({error})"
         what = f"{hold['kind']} {hold['name']!r}"
         LogEntry.objects.create(
             user_id=int(request.user.pk or 0),
@@ -110,7 +111,7 @@ class LockPages(ReadOnlyAdmin):
             change_message=f"{done}, held by {lock_display.in_words(owner)}: {note}",
         )
         log.warning("%s: %s %s, held by %s: %s", request.user.get_username(), what, done, owner.name, note)
-        messages.success(request, f"The {what}: {done}. Its holder learns that within a third of its lease.")
+        messages.add_message(request, level, f"{what}: {done}. A holder learns that when it renews its lease.")
 
     def _row(self, request: HttpRequest, name: str, lock: lock_display.ShownLock) -> dict[str, Any]:
         owners, waiters = (lock.state.owners, lock.state.waiters) if lock.state else ((), ())
