@@ -45,6 +45,7 @@ class Hold:
         renew_until: it is not renewed after that.
         confirmed: False while only granted: it has a short lease until its first renewal.
         gone: the server said that it is not held any more.
+        notify: called with the end of it and itself; None where nobody listens.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Hold:
     renews: bool = True
     confirmed: bool = True
     gone: bool = False
+    notify: "Callable[[str, Hold], None] | None" = None
 
     @property
     def lost(self) -> bool:
@@ -75,7 +77,19 @@ class Hold:
         """Note that the server has prolonged it, asked at `at`."""
         self.ends_at = max(self.ends_at, ends_at)
         self.confirmed = True
-        self.due_at = at + self.lease_seconds * RENEW_AFTER if self.renews else None
+        self.due_at = self.next_look(at)
+
+    def next_look(self, at: float) -> float | None:
+        """Return when the watchdog looks at it again, if the last time was `at`."""
+        if self.renews:
+            return at + self.lease_seconds * RENEW_AFTER
+        return self.ends_at if self.notify else None
+
+    def over(self, *, released: bool = False) -> None:
+        """Renew it no more, and notify of its end, once."""
+        if self.notify and self.due_at is not None:
+            self.notify("released" if released else "expired" if self.lapsed else "lost", self)
+        self.due_at = None
 
 
 class Holds:
@@ -130,16 +144,21 @@ class Holds:
         A hold whose holder is gone, or whose time is over, is renewed no more: it ends by its lease.
         """
         now = time.monotonic()
-        found = []
+        found, over = [], []
         with self._lock:
             for hold in self._holds.values():
                 due_at = hold.due_at
                 if due_at is None:
                     continue
-                if hold.lost or not hold.holder.alive() or (hold.confirmed and now >= hold.renew_until):
-                    hold.due_at = None
+                ends = not hold.renews or now >= hold.renew_until
+                if hold.lost:
+                    over.append(hold)
+                elif not hold.holder.alive() or (hold.confirmed and ends):
+                    hold.due_at = hold.ends_at if hold.notify else None
                 elif due_at <= now + min(within_seconds, hold.lease_seconds / 10):
                     found.append(hold)
+        for hold in over:
+            hold.over()
         return found
 
     def next_due(self) -> float:

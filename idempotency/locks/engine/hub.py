@@ -102,7 +102,6 @@ class Hub(ABC):
         Args:
             report: called with a message and its arguments for a batch that could not be renewed.
         """
-        self.holds.forget_ended()
         for batch in chunks(self.holds.due(within_seconds=TICK_SECONDS), 1 if self.cluster else BATCH):
             try:
                 yield from self.prolong(batch)
@@ -110,6 +109,7 @@ class Hub(ABC):
                 report("%d locks could not be renewed: %s", len(batch), error)
                 for hold in batch:
                     hold.due_at = time.monotonic() + min(TICK_SECONDS, hold.lease_seconds / 10)
+        self.holds.forget_ended()
 
     def prolong(self, holds: list[Hold], seconds: float | None = None) -> Steps[None]:
         """Renew holds for their leases, or for `seconds`, and note which are gone."""
@@ -121,7 +121,8 @@ class Hub(ABC):
             if end:
                 hold.prolonged(sent_at + (end - now) / MICROSECONDS, at=sent_at)
             else:
-                hold.gone, hold.due_at = True, None
+                hold.gone = True
+                hold.over()
 
 
 def renewal(holds: Iterable[tuple[str, str, int, float]]) -> Ask:

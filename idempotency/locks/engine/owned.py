@@ -1,5 +1,6 @@
 """Base of locks and semaphores: an owner has places under a lease."""
 
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 from idempotency.locks.engine import holder
@@ -7,6 +8,8 @@ from idempotency.locks.engine.contexts import DEFAULT, Entered
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.hub import Resource
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX, RELEASE_SECONDS, Places
+
+Listener = Callable[[str, int], None]
 
 
 class Settings(TypedDict, total=False):
@@ -19,6 +22,9 @@ class Settings(TypedDict, total=False):
     hold_seconds_max: float
     release_seconds: float
     raise_on_lost: bool
+    on_lost: Listener | None
+    on_expired: Listener | None
+    on_released: Listener | None
 
 
 class Owned(Entered, Resource):
@@ -35,6 +41,8 @@ class Owned(Entered, Resource):
         hold_seconds_max: the longest that the watchdog renews.
         release_seconds: how long a release bears a Redis that does not reply.
         raise_on_lost: whether the end of `with` raises `LockLost`; False logs it.
+        on_lost, on_expired, on_released: called with name and token when a hold of this process ends otherwise, by
+            the `lease_seconds` that it asked for, or by its release; on the watchdog, or where that was noticed.
     """
 
     __repr__ = Resource.__repr__
@@ -52,6 +60,9 @@ class Owned(Entered, Resource):
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         release_seconds: float = RELEASE_SECONDS,
         raise_on_lost: bool = True,
+        on_lost: Listener | None = None,
+        on_expired: Listener | None = None,
+        on_released: Listener | None = None,
     ) -> None:
         self.name = name
         self.client = client
@@ -67,6 +78,8 @@ class Owned(Entered, Resource):
             hold_seconds_max=hold_seconds_max,
             release_seconds=release_seconds,
         )
+        calls = {"lost": on_lost, "expired": on_expired, "released": on_released}
+        self._places.listeners = {end: call for end, call in calls.items() if call is not None}
 
     def _holder(self) -> Holder:
         return self._owner or holder.current()

@@ -10,9 +10,11 @@ Every command may be sent twice and every message may be lost: a request has a n
 nothing, and a waiter asks again by a deadline.
 """
 
+import logging
 import random
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,12 +22,15 @@ from operator import itemgetter
 from typing import Any
 
 from idempotency.locks.engine.holder import Holder
-from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, RENEW_AFTER, Hold, bounded
+from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
 from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, bound_of, deadline_of, insist
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.state import Owner, State
+from idempotency.observability import metrics
 from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
+
+log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
@@ -72,6 +77,7 @@ class Places:
         self._fair = fair
         self._hold_seconds_max = hold_seconds_max
         self._release_seconds = release_seconds
+        self.listeners: dict[str, Callable[[str, int], None]] = {}
         self._asking: set[_Asking] = set()
 
     @property
@@ -178,10 +184,12 @@ class Places:
                 # places left there and not here are of a release that went unanswered: their lease ends them
                 if reply[1] == 0 or hold.shared + hold.exclusive <= 0:
                     hub.holds.remove(hold)
+                    hold.over(released=True)
             return
         if hold is None or (hold.shared < shared or hold.exclusive < exclusive):
             raise self.not_held()
         hub.holds.remove(hold)
+        hold.over()
         raise self.lost()
 
     def look(self, *, exclusive: bool) -> Steps[State]:
@@ -207,6 +215,15 @@ class Places:
             asking.deadline = 0.0
             # by way of the server: a thread that reads its messages itself hears nothing else
             yield Ask(_PUBLISH, [asking.hub.channel], [asking.request])
+
+    def notify(self, end: str, hold: Hold) -> None:
+        """Call the listener of such an end. Its failure is logged and counted, and nothing else."""
+        try:
+            if end in self.listeners:
+                self.listeners[end](self.name, hold.token)
+        except Exception:
+            metrics.background_failures.labels("locks-listener").inc()
+            log.exception("A listener of %r failed", self.name)
 
     def not_held(self) -> NotHeld:
         """Make the error of a caller that does not hold it."""
@@ -285,6 +302,7 @@ class _Asking:
             holder=self.holder,
             renew_until=0.0,
             renews=self.lease_seconds is None,
+            notify=self.places.notify if self.places.listeners else None,
         )
 
     def until(self) -> Steps[Hold | None]:
@@ -365,7 +383,7 @@ class _Asking:
     def _due_at(self, sent_at: float, *, confirmed: bool) -> float | None:
         if not confirmed:
             return sent_at + CONFIRM_SECONDS
-        return sent_at + self._new.lease_seconds * RENEW_AFTER if self._new.renews else None
+        return self._new.next_look(sent_at)
 
 
 def _text(name: bytes | str) -> str:
