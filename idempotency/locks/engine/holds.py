@@ -87,9 +87,9 @@ class Hold:
 
     def over(self, *, released: bool = False) -> None:
         """Renew it no more, and notify of its end, once."""
-        if self.notify and self.due_at is not None:
+        due_at, self.due_at = self.due_at, None  # first: another thread may notice it too
+        if self.notify and due_at is not None:
             self.notify("released" if released else "expired" if self.lapsed else "lost", self)
-        self.due_at = None
 
 
 class Holds:

@@ -15,7 +15,7 @@ import random
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import itemgetter
@@ -119,21 +119,13 @@ class Places:
         if lease_seconds is not None:
             bounded("lease_seconds", lease_seconds)
         request = hub.new_request()
-        asking = _Asking(
-            self,
-            hub,
-            holder,
-            request,
-            shared=shared,
-            exclusive=exclusive,
-            lease_seconds=lease_seconds,
-            watched=watched,
-        )
+        asking = _Asking(self, hub, holder, request, shared, exclusive, lease_seconds, watched)
         before = hub.holds.get(asking.keys[0], holder.name)
         if before is not None and before.lost:
             if within or not before.lapsed:
                 raise self.lost()
             hub.holds.remove(before)
+            before.over()
         deadline = asking.deadline = deadline_of(wait_seconds)
         self._asking.add(asking)
         try:
@@ -275,7 +267,6 @@ class _Asking:
     hub: Hub
     holder: Holder
     request: str
-    _: KW_ONLY
     shared: int
     exclusive: int
     lease_seconds: float | None

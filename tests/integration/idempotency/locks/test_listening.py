@@ -79,3 +79,11 @@ def test_one_that_fails_is_counted_and_nothing_else(one: Bench) -> None:
     actor.do(lock.release)
     assert failures._value.get() == before + 1
     assert actor.do(lock.locked) is False
+
+
+def test_of_an_ended_lease_that_is_taken_again(one: Bench, ends: list[tuple[str, str, int]]) -> None:
+    lock, actor = listening(one, ends, lease_seconds=0.05), one.actor()
+    assert actor.do(lock.acquire)
+    until(lambda: actor.do(lambda: lock.lost))
+    assert actor.do(lock.acquire)
+    assert [end for end, *_ in ends][:1] == ["expired"]
