@@ -74,8 +74,8 @@ class Mutex(Asked, Owned):
         """
         if (hold := self._hold()) is None:
             raise self._places.not_held()
-        hold.lease_seconds = max(hold.lease_seconds, seconds)
-        yield from self.hub().prolong([hold], bounded("seconds", seconds))
+        hold.lease_seconds = max(hold.lease_seconds, bounded("seconds", seconds))
+        yield from self.hub().prolong([hold], seconds)
         if hold.gone:
             raise self._places.lost()
 

@@ -24,6 +24,8 @@ def test_a_holder_extends_its_lease(bench: Bench, side: str) -> None:
     assert 20 < other.do(lock.remaining_seconds) <= 60
     holder.do(lambda: lock.extend(1))  # never makes it shorter
     assert other.do(lock.remaining_seconds) > 20
+    with pytest.raises(ValueError, match="seconds"):
+        holder.do(lambda: lock.extend(0))
     bench.forget()
     with pytest.raises(LockLost):
         holder.do(lambda: lock.extend(60))
