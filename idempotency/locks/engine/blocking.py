@@ -1,12 +1,11 @@
 """Runners for clients that block: in the calling thread, or, for asyncio, in a thread beside the loop."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from idempotency.locks.engine.steps import Pause, Step, Steps, Tasked, Threaded, Work, perform, perform_async
+from idempotency.redis.task_connection import whole
 
 T = TypeVar("T")
 
@@ -45,17 +44,3 @@ async def answer_beside(step: Step) -> Any:
     if isinstance(step, Pause):
         return await asyncio.sleep(step.seconds)
     return await whole(asyncio.to_thread(answer, step))
-
-
-async def whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Run `work` to its end even if we are cancelled, and only then raise that: nothing overtakes a command."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # seen: the cancellation is raised instead
-        raise

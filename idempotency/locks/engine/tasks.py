@@ -12,8 +12,7 @@ from redis.asyncio import ConnectionPool
 from redis.asyncio.client import PubSub
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.blocking import answer_beside, whole
-from idempotency.locks.engine.connect import async_client, close_client, drop_closed
+from idempotency.locks.engine.blocking import answer_beside
 from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
 from idempotency.locks.engine.steps import (
     Ask,
@@ -27,9 +26,10 @@ from idempotency.locks.engine.steps import (
     Wait,
     perform_async,
 )
-from idempotency.locks.engine.task_connection import Cancelled, connection_of, plain_pool
+from idempotency.redis.async_clients import async_client, close_client, drop_closed
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
+from idempotency.redis.task_connection import Cancelled, connection_of, plain_pool, whole
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,10 @@ there, so that what undoes a command does not overtake it.
 """
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 from redis._parsers.base import BaseParser
 from redis.asyncio import BlockingConnectionPool, ConnectionPool
@@ -19,7 +20,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from idempotency.locks.engine.blocking import whole
 from idempotency.redis.connection import is_of_a_replica
 
 hiredis: Any
@@ -34,6 +34,8 @@ Cancelled = list[BaseException]
 SILENCE_SECONDS = 5.0  # of a server, where the client sets no `socket_timeout`: a script takes microseconds
 
 _MORE = object()
+
+T = TypeVar("T")
 
 
 class Reply(asyncio.Future[Any]):
@@ -223,3 +225,17 @@ def connection_of(client: Any) -> TaskConnection | TaskClient:
     """Make a connection to where `client` leads, for the running loop."""
     pool = plain_pool(client)
     return TaskClient(client) if pool is None or hiredis is None else TaskConnection(pool)
+
+
+async def whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Run `work` to its end even if we are cancelled, and only then raise that: nothing overtakes a command."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is raised instead
+        raise

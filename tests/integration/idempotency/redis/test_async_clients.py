@@ -14,8 +14,8 @@ from django.test import override_settings
 
 from idempotency.conf import parse
 from idempotency.locks import aio
-from idempotency.locks.engine import connect
 from idempotency.locks.engine.hub import tagged
+from idempotency.redis import async_clients
 from tests.integration.idempotency.locks.actors import until
 
 made: list[Any] = []
@@ -32,7 +32,7 @@ async def in_and_out() -> tuple[bool, bool]:
     try:
         async with first:
             held = await asyncio.create_task(second.acquire())
-        return held, connect.async_client() is connect.async_client()
+        return held, async_clients.async_client() is async_clients.async_client()
     finally:
         await aio.close()
         await aio.close()  # nothing is left to close
@@ -112,7 +112,7 @@ def test_it_has_the_name_and_the_password_of_the_alias() -> None:
     options = {"USERNAME": "shop", "PASSWORD": "secret", "SOCKET_TIMEOUT": 3}
     backend = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/2", "OPTIONS": options}
     with override_settings(CACHES={"default": backend}, IDEMPOTENCY={"REDIS_ALIAS": "default"}):
-        given = connect._make_client().connection_pool.connection_kwargs
+        given = async_clients._make_client().connection_pool.connection_kwargs
     assert (given["username"], given["password"], given["socket_timeout"]) == ("shop", "secret", 3)
 
 

@@ -13,8 +13,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from idempotency.locks.engine import task_connection
-from idempotency.locks.engine.task_connection import TaskClient, TaskConnection, connection_of
+from idempotency.redis import task_connection
+from idempotency.redis.task_connection import TaskClient, TaskConnection, connection_of
 from tests.conftest import hanging
 
 
