@@ -73,19 +73,27 @@ class QueueLock(Counted):
 
     def _take(self, wait_seconds: float | None) -> Steps[Place | None]:
         ends_at = math.inf if wait_seconds is None else time.monotonic() + wait_seconds
-        place = Place(self._folder, self._holder())
+        place = Place(self._folder, self._holder(), ends_at=ends_at)
+        self._waits.add(place)
         try:
-            won = yield from self._queue.first(place, ends_at)
+            won = yield from self._queue.first(place)
         except GeneratorExit:  # nobody performs steps any more
             self._queue.sweep(place)
             raise
         except BaseException:  # a cancellation too
             yield from self._queue.leave(place)
             raise
+        finally:
+            self._waits.discard(place)
         if won:
             return place
         yield from self._queue.leave(place)
         return None
+
+    def _cancel(self, wait: Place) -> Steps[None]:
+        self._queue.hurry(wait)
+        return
+        yield  # a step of none
 
     def _give_back(self, hold: Place) -> Steps[bool]:
         return not self._has_ended(hold) and (yield from self._queue.give_back(hold))

@@ -65,6 +65,7 @@ class Advisory(Counted):
     def _take(self, wait_seconds: float | None) -> Steps[Session | None]:
         parameters = connections[self._using].get_connection_params()
         session = Session(self.name, self._holder(), parameters, schema=schema(self._using))
+        self._waits.add(session)
         try:
             yield Work(partial(session.ask, wait_seconds))
             while session.busy():
@@ -75,7 +76,12 @@ class Advisory(Counted):
         except BaseException:
             yield Work(session.abandon)
             raise
+        finally:
+            self._waits.discard(session)
         return session if taken else None
+
+    def _cancel(self, wait: Session) -> Steps[None]:
+        yield Work(wait.cancel)
 
     def _give_back(self, hold: Session) -> Steps[bool]:
         whole: bool = yield Work(hold.let_go)

@@ -40,6 +40,7 @@ class Counted(Asked, Entered):
         self.name = name
         self._owner = None if owner is None else holder.named(owner)
         self._wait_seconds = wait_seconds
+        self._waits: set[Any] = set()
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
@@ -88,6 +89,12 @@ class Counted(Asked, Entered):
         whole = (yield from self._give_back(hold)) if last else not self._has_ended(hold)
         if not whole:
             raise self._lost()
+
+    @operation
+    def cancel(self) -> Steps[None]:
+        """End every wait through this object, in whatever thread: as if its time were over."""
+        for wait in list(self._waits):
+            yield from self._cancel(wait)
 
     @property
     def held(self) -> bool:
@@ -139,7 +146,11 @@ class Counted(Asked, Entered):
         raise NotImplementedError
 
     def _take(self, wait_seconds: float | None) -> Steps[Any]:
-        """Take it from the server; None when the time was over."""
+        """Take it from the server; None when the time was over. What waits is in `_waits` meanwhile."""
+        raise NotImplementedError
+
+    def _cancel(self, wait: Any) -> Steps[None]:
+        """Let the time of a wait be over."""
         raise NotImplementedError
 
     def _give_back(self, hold: Any) -> Steps[bool]:

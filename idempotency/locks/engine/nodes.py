@@ -11,6 +11,7 @@ once nobody wants it. Never counts holds: `zookeeper` does.
 """
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -55,6 +56,7 @@ class Place:
         token: transaction that made the node.
         session: its end is the node's end.
         count: acquires without their releases.
+        ends_at: end of its wait, on `time.monotonic`; infinite for ever.
     """
 
     folder: str
@@ -65,6 +67,7 @@ class Place:
     token: int = 0
     session: int = 0
     count: int = 1
+    ends_at: float = math.inf
 
     def found(self, node: str, stat: Any) -> None:
         """Note the node that the server reported."""
@@ -121,12 +124,8 @@ class Queue:
         self._folder = folder
         self._bell = bell
 
-    def first(self, place: Place, ends_at: float) -> Steps[bool]:
-        """Queue and wait until nobody is before us (True), or until it is too late (False).
-
-        Args:
-            ends_at: on `time.monotonic`; infinite for ever.
-        """
+    def first(self, place: Place) -> Steps[bool]:
+        """Queue and wait until nobody is before us (True), or until it is too late (False)."""
         while True:
             try:
                 if place.node is None:
@@ -137,11 +136,11 @@ class Queue:
                 before = predecessor(place.node, children)
                 if before is None:
                     return True
-                if time.monotonic() >= ends_at:
+                if time.monotonic() >= place.ends_at:
                     return False
-                yield from self._until_changed(before, ends_at)
+                yield from self._until_changed(before, place)
             except (*UNANSWERED, SessionExpiredError) as error:
-                if time.monotonic() >= ends_at:
+                if time.monotonic() >= place.ends_at:
                     raise LockUnavailable(f"The place in the queue is unknown: {type(error).__name__}.") from error
                 place.node = None  # is found again if the session lasts; if not, to the end of the queue
 
@@ -178,6 +177,13 @@ class Queue:
         finally:
             self.sweep(place)
         return True
+
+    def hurry(self, place: Place) -> None:
+        """Let the time of a wait be over, and have the waiters of this name look."""
+        place.ends_at = 0.0
+        for bell, path in list(desk_of(self._client).waiting.items()):
+            if path.startswith(f"{self._folder}/"):
+                bell.ring()
 
     def contenders(self, most: int | None = None) -> Steps[tuple[list[str], list[tuple[bytes, Any]]]]:
         """Read the queue's nodes in order, and of the first `most` their data and stat."""
@@ -222,14 +228,14 @@ class Queue:
             return []
         return children
 
-    def _until_changed(self, node: str, ends_at: float) -> Steps[None]:
+    def _until_changed(self, node: str, place: Place) -> Steps[None]:
         """Wait until `node` is gone, the connection is another, or it is too late."""
         desk, bell = desk_of(self._client), self._bell()
         desk.waiting[bell] = f"{self._folder}/{node}"
         try:
             # the same method each time: kazoo keeps one watch, however many come and give up
             yield from self._asked(self._client.get_async, node, desk.watch)
-            yield Wait(bell, min(ends_at - time.monotonic(), LOOK_SECONDS))
+            yield Wait(bell, min(place.ends_at - time.monotonic(), LOOK_SECONDS))
         except NoNodeError:
             pass
         finally:

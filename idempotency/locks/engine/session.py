@@ -102,6 +102,7 @@ class Session:
         self._key = lock_key(name, schema=schema)
         self._parameters = _KEEPALIVES | parameters | {"application_name": f"lock {name}", "autocommit": True}
         self._guard = threading.Lock()
+        self._cancelled = False
 
     def ask(self, wait_seconds: float | None) -> None:
         """Connect, and ask for the lock without waiting for the reply.
@@ -115,7 +116,7 @@ class Session:
             self.backend = self._connection.info.backend_pid
             self._refuse_a_pooler()
             self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
-            once = wait_seconds is not None and wait_seconds <= 0
+            once = self._cancelled or (wait_seconds is not None and wait_seconds <= 0)
             question = b"SELECT pg_try_advisory_lock($1)" if once else b"SELECT pg_advisory_lock($1)"
             server = self._connection.pgconn
             server.send_query_params(question, [b"%d" % self._key])
@@ -157,7 +158,7 @@ class Session:
                 raise LockUnavailable("PostgreSQL did not answer.")
             if answer.status == ExecStatus.TUPLES_OK:
                 taken = answer.get_value(0, 0) != b"f"
-            elif answer.error_field(DiagnosticField.SQLSTATE) == LOCK_NOT_AVAILABLE.encode():
+            elif answer.error_field(DiagnosticField.SQLSTATE) == LOCK_NOT_AVAILABLE.encode() or self._cancelled:
                 taken = False
             else:
                 raise LockUnavailable(answer.error_message.decode(errors="replace"))
@@ -167,6 +168,13 @@ class Session:
             else:
                 self._connection.close()
             return taken
+
+    def cancel(self) -> None:
+        """Have the server end the wait. It has not begun while we connect: then the lock is only tried."""
+        self._cancelled = True
+        if (connection := getattr(self, "_connection", None)) is not None:
+            with contextlib.suppress(psycopg.Error):
+                connection.cancel_safe(timeout=CANCEL_SECONDS)
 
     def abandon(self) -> None:
         """Stop waiting or holding. A waiter is cancelled first: the server would not see its connection end."""

@@ -626,3 +626,18 @@ def test_the_server_names_holder_and_waiters(hall: Hall) -> None:
         found = other.do(lock.owner)
         assert found.name.endswith(f"/{connection.connection.info.backend_pid}")
         assert (found.token, found.since is not None) == (None, True)
+
+
+def test_a_wait_is_ended_by_another_thread(hall: Hall) -> None:
+    lock = hall.lock("order:7")
+    holder, waiter, other = (hall.actor() for _ in range(3))
+    assert holder.do(lock.acquire)
+    for _ in range(2):
+        waiting = waiter.begin(lock.acquire)
+        until(lambda: other.do(lock.waiters) == 1, "it waits")
+        other.do(lock.cancel)
+        assert waiting.result(30) is False
+        assert other.do(lock.waiters) == 0
+    holder.do(lock.release)
+    assert waiter.do(lock.acquire)
+    waiter.do(lock.release)

@@ -227,6 +227,21 @@ def test_the_server_names_holder_and_contenders(
     waiter.release()
 
 
+def test_a_wait_is_ended_by_another_thread(client: Client, threads: ThreadPoolExecutor) -> None:
+    holder, waiter, other = (
+        ZooKeeperLock(NAME, client=client, owner=owner) for owner in ("first", "second", "third")
+    )
+    assert holder.acquire()
+    waiting, staying = threads.submit(waiter.acquire), threads.submit(other.acquire)
+    until(lambda: holder.waiters() == 2)
+    waiter.cancel()
+    assert waiting.result(30) is False
+    assert holder.contenders() == ["named:first", "named:third"]
+    holder.release()
+    assert staying.result(30) is True
+    other.release()
+
+
 def test_names_and_chroots_are_apart(connect: Callable[[], Client], server: ZooKeeperServer) -> None:
     client = connect()
     client.ensure_path("/elsewhere")
