@@ -16,7 +16,7 @@ from idempotency.locks.engine.blocking import BesideTheLoop, Blocking, answer, a
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk
 from idempotency.locks.engine.session import Session, lock_key, look
-from idempotency.locks.engine.steps import Step, Steps, Wait, Work, perform, perform_async
+from idempotency.locks.engine.steps import Step, Steps, Wait, Work, operation, perform, perform_async
 from idempotency.locks.state import Owner, State
 from idempotency.names import schema
 
@@ -50,17 +50,29 @@ class Advisory(Counted):
         super().__init__(name, owner=owner, wait_seconds=wait_seconds)
         self._using = using
 
-    def _state(self) -> Steps[State]:
+    @operation
+    def force_release(self) -> Steps[bool]:
+        """End the sessions that hold it, of a `transaction_lock` too. Return whether any did.
+
+        The holder's `lost` is true at once. For another user's session PostgreSQL wants pg_signal_backend.
+        """
+        return any(ended for *_, ended in (yield self._look(ends_holders=True)))
+
+    def _look(self, *, ends_holders: bool = False) -> Work:
         parameters = connections[self._using].get_connection_params()
-        rows = yield Work(partial(look, lock_key(self.name, schema=schema(self._using)), parameters))
+        key = lock_key(self.name, schema=schema(self._using))
+        return Work(partial(look, key, parameters, ends_holders=ends_holders))
+
+    def _state(self) -> Steps[State]:
+        rows = yield self._look()
         ours = {session.backend: session for session in list(_desk.holds.values())}
         owners = []
-        for _, backend, name, since in (row for row in rows if row[0]):
+        for _, backend, name, since, _ in (row for row in rows if row[0]):
             if mine := ours.get(backend):
                 owners.append(Owner(mine.holder.name, mine.token, since, math.inf, mine.count))
             else:
                 owners.append(Owner(name, None, since, math.inf, 1))
-        return State(tuple(owners), tuple(name for granted, _, name, _ in rows if not granted))
+        return State(tuple(owners), tuple(name for granted, _, name, *_ in rows if not granted))
 
     def _take(self, wait_seconds: float | None) -> Steps[Session | None]:
         parameters = connections[self._using].get_connection_params()

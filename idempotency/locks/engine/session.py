@@ -47,7 +47,8 @@ _TOKEN = "SELECT pg_current_xact_id()::text::bigint, pg_logical_emit_message(tru
 # (a waiter's query is its wait; a holder is idle from when it got the lock, or else in a transaction)
 _LOOK = """
 SELECT granted, pid, concat(host(client_addr), '/', pid),
-    CASE state WHEN 'idle' THEN state_change ELSE xact_start END
+    CASE state WHEN 'idle' THEN state_change ELSE xact_start END,
+    CASE WHEN granted AND %s THEN pg_terminate_backend(pid) END
 FROM pg_locks LEFT JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = %s
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -70,10 +71,13 @@ def milliseconds(wait_seconds: float | None) -> str:
     return "0" if wait_seconds is None else str(max(1, math.ceil(min(wait_seconds * 1000, MILLISECONDS_MAX))))
 
 
-def look(key: int, parameters: dict[str, Any]) -> list[Any]:
-    """Return who holds and who waits for a lock: whether granted, backend, name, since when. Blocks to connect."""
+def look(key: int, parameters: dict[str, Any], *, ends_holders: bool = False) -> list[Any]:
+    """Return who holds and who waits for a lock: whether granted, backend, name, since when, whether ended.
+
+    Blocks to connect.
+    """
     with _unavailable(), psycopg.connect(**parameters) as connection:
-        return connection.execute(_LOOK, [key]).fetchall()
+        return connection.execute(_LOOK, [ends_holders, key]).fetchall()
 
 
 class Session:

@@ -641,3 +641,20 @@ def test_a_wait_is_ended_by_another_thread(hall: Hall) -> None:
     holder.do(lock.release)
     assert waiter.do(lock.acquire)
     waiter.do(lock.release)
+
+
+def test_a_holder_is_put_out(hall: Hall) -> None:
+    lock = hall.lock("order:7")
+    holder, waiter, other = (hall.actor() for _ in range(3))
+    assert other.do(lock.force_release) is False
+    assert holder.do(lock.acquire)
+    token = holder.do(lambda: lock.token)
+    waiting = waiter.begin(lock.acquire)
+    until(lambda: other.do(lock.waiters) == 1, "it waits")
+    assert other.do(lock.force_release) is True
+    assert waiting.result(30) is True
+    assert waiter.do(lambda: lock.token) > token
+    until(lambda: holder.do(lambda: lock.lost))
+    with pytest.raises(LockLost):
+        holder.do(lock.release)
+    waiter.do(lock.release)
