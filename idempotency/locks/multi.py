@@ -21,11 +21,14 @@ class SeveralLocks(Several):
         locks: any of `Lock`, `FairLock`, `WriteLock` and their like, of different names; their own waiting times
             do not count.
         wait_seconds: for all of them together: None for ever, 0 not at all.
+        raise_on_lost: as of `Lock`.
     """
 
     _lock: type[Any]
 
-    def __init__(self, locks: Sequence[Any], *, wait_seconds: float | None = None) -> None:
+    def __init__(
+        self, locks: Sequence[Any], *, wait_seconds: float | None = None, raise_on_lost: bool = True
+    ) -> None:
         if not locks:
             raise ValueError("a MultiLock needs at least one lock")
         self.locks = sorted(locks, key=lambda lock: lock.name)
@@ -33,6 +36,7 @@ class SeveralLocks(Several):
         self.name = ", ".join(lock.name for lock in self.locks)
         self.client = self.locks[0].client
         self._wait_seconds = wait_seconds
+        self._raise_on_lost = raise_on_lost
 
     @classmethod
     def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:

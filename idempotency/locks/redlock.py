@@ -32,7 +32,7 @@ class Majority(Several):
         name: any text; the same name is the same lock.
         clients: one client for each server; an odd number, at least three. Give them short time-outs: a server
             that hangs costs an acquire that long.
-        wait_seconds, lease_seconds, hold_seconds_max, owner: as of `Lock`.
+        wait_seconds, lease_seconds, hold_seconds_max, owner, raise_on_lost: as of `Lock`.
     """
 
     _lock: type[Any]
@@ -46,6 +46,7 @@ class Majority(Several):
         wait_seconds: float | None = None,
         lease_seconds: float | None = None,
         hold_seconds_max: float = HOLD_SECONDS_MAX,
+        raise_on_lost: bool = True,
     ) -> None:
         if len(clients) < 3 or len(clients) % 2 == 0:
             raise ValueError(f"a RedLock needs an odd number of servers, at least three, not {len(clients)}")
@@ -54,6 +55,7 @@ class Majority(Several):
         self.majority = self.quorum = len(clients) // 2 + 1
         self._wait_seconds = wait_seconds
         self._lease_seconds = lease_seconds
+        self._raise_on_lost = raise_on_lost
         self.locks = [
             self._lock(name, client=client, owner=owner, hold_seconds_max=hold_seconds_max, release_seconds=0.0)
             for client in clients

@@ -45,14 +45,21 @@ class QueueLock(Counted):
             Two threads of one owner that ask at the same moment queue behind each other. None: the thread or task.
         wait_seconds: how long `with` and `acquire` wait: None for ever, 0 not at all. A silent server may take
             `nodes.ANSWER_SECONDS` more.
+        raise_on_lost: as of `Lock`.
     """
 
     _bell: ClassVar[type[Any]]
 
     def __init__(
-        self, name: str, *, client: KazooClient, owner: str | None = None, wait_seconds: float | None = None
+        self,
+        name: str,
+        *,
+        client: KazooClient,
+        owner: str | None = None,
+        wait_seconds: float | None = None,
+        raise_on_lost: bool = True,
     ) -> None:
-        super().__init__(name, owner=owner, wait_seconds=wait_seconds)
+        super().__init__(name, owner=owner, wait_seconds=wait_seconds, raise_on_lost=raise_on_lost)
         self._client = client
         self._folder = f"{ROOT}/lock-{quote(name, safe='')}"
         self._queue = Queue(client, self._folder, self._bell)

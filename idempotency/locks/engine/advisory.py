@@ -40,14 +40,21 @@ class Advisory(Counted):
         owner: holder's name, for code that acquires in one thread and releases in another of this process; unique,
             or two callers are taken for one. None: the running thread or task.
         wait_seconds: how long `with` and `acquire` wait, connecting not counted: None for ever, 0 not at all.
+        raise_on_lost: as of `Lock`.
 
     Transaction: apart from the caller's; each holder has a connection of its own while it waits and holds.
     """
 
     def __init__(
-        self, name: str, *, using: str = "default", owner: str | None = None, wait_seconds: float | None = None
+        self,
+        name: str,
+        *,
+        using: str = "default",
+        owner: str | None = None,
+        wait_seconds: float | None = None,
+        raise_on_lost: bool = True,
     ) -> None:
-        super().__init__(name, owner=owner, wait_seconds=wait_seconds)
+        super().__init__(name, owner=owner, wait_seconds=wait_seconds, raise_on_lost=raise_on_lost)
         self._using = using
 
     @operation

@@ -36,10 +36,11 @@ class Counted(Asked, Entered):
     acquired there.
     """
 
-    def __init__(self, name: str, *, owner: str | None, wait_seconds: float | None) -> None:
+    def __init__(self, name: str, *, owner: str | None, wait_seconds: float | None, raise_on_lost: bool) -> None:
         self.name = name
         self._owner = None if owner is None else holder.named(owner)
         self._wait_seconds = wait_seconds
+        self._raise_on_lost = raise_on_lost
         self._waits: set[Any] = set()
 
     @operation

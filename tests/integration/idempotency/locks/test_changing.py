@@ -107,8 +107,13 @@ def test_several_are_extended_and_put_out_as_one(one: Bench) -> None:
 
 
 @pytest.mark.parametrize("raises", [True, False])
-def test_the_end_of_with_may_be_quiet_about_a_loss(one: Bench, raises: bool) -> None:
-    lock = one.make("Lock", raise_on_lost=raises)
+@pytest.mark.parametrize("kind", ["Lock", "MultiLock", "RedLock"])
+def test_the_end_of_with_may_be_quiet_about_a_loss(one: Bench, kind: str, raises: bool) -> None:
+    lock = {
+        "Lock": lambda: one.make("Lock", raise_on_lost=raises),
+        "MultiLock": lambda: one.locks.MultiLock([one.make("Lock")], raise_on_lost=raises),
+        "RedLock": lambda: one.locks.RedLock("a", clients=[one.client] * 3, raise_on_lost=raises),
+    }[kind]()
     actor = one.actor()
 
     def block() -> Any:

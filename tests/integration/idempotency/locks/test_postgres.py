@@ -658,3 +658,10 @@ def test_a_holder_is_put_out(hall: Hall) -> None:
     with pytest.raises(LockLost):
         holder.do(lock.release)
     waiter.do(lock.release)
+
+
+def test_the_end_of_with_may_be_quiet_about_a_loss(transactional_db: None) -> None:
+    lock = AdvisoryLock("order:7", raise_on_lost=False)
+    with lock:
+        lock.force_release()
+    assert not lock.locked()
