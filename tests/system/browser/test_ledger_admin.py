@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from idempotency.locks.engine.session import lock_key
 from tests.running import RunningShop
 from tests.system.browser.conftest import SIZES, follow, open_page
 
@@ -57,6 +58,18 @@ def fits(page: Page) -> None:
     """Nothing sticks out to the side."""
     width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert width <= room
+
+
+def test_a_lock_is_shown(operator: Page, shop: RunningShop) -> None:
+    name = "order:" + "7" * 200
+    with shop.database() as connection:
+        connection.execute("SELECT pg_advisory_lock(%s)", [lock_key(name)])
+        operator.goto(LEDGER)
+        follow(operator, operator.get_by_role("link", name="Locks"))
+        operator.get_by_label("Name of a lock").fill(name)
+        follow(operator, operator.get_by_role("button", name="Show"))
+        fits(operator)
+        expect(operator.locator(".ledger-hold")).to_contain_text("as long as its session")
 
 
 def test_charts_fit_and_name_what_they_draw(operator: Page, shop: RunningShop, uncertain: int) -> None:
