@@ -112,6 +112,17 @@ class TestEveryCommandRunsTwice:
         with pytest.raises(NotHeld):
             second.do(lock.release)
 
+    def test_a_holder_is_put_out_once(self, one: Bench) -> None:
+        lock = one.make("Lock")
+        holder, waiter, other = one.actors(3)
+        assert holder.do(lock.acquire)
+        holder.do(lambda: lock.extend(60))
+        waiting = waiter.begin(lock.acquire)
+        one.waits(1)
+        assert other.do(lock.force_release) is True
+        assert waiting.result(30) is True
+        assert waiter.do(lock.hold_count) == 1
+
     def test_so_is_everything_else(self, one: Bench) -> None:
         actor = one.actor()
         semaphore = one.make("Semaphore", permits=2)
