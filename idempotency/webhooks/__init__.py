@@ -1,0 +1,22 @@
+"""Webhooks of any sender: verified, stored as they arrived, and applied once.
+
+Never: a row for what is not genuine, or an outbound call but for a certificate of PayPal's.
+Views, schedulers, the admin and commands come in; the names of `__all__` are public.
+"""
+
+from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
+from idempotency.webhooks.paypal import PayPal
+from idempotency.webhooks.verifiers import GitHub, Shopify, Slack, StandardWebhooks, Stripe, Verifier
+
+__all__ = [
+    "Event",
+    "GitHub",
+    "NotGenuine",
+    "PayPal",
+    "Shopify",
+    "Slack",
+    "StandardWebhooks",
+    "Stripe",
+    "Unverifiable",
+    "Verifier",
+]

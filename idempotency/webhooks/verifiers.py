@@ -1,0 +1,179 @@
+"""Verifiers: how senders sign, by shared secret. Signatures are compared in constant time, over the raw body."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+
+from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
+
+Secret = str | Sequence[str] | Callable[[], str | Sequence[str]]
+
+
+class Verifier:
+    """Scheme by which a sender signs. For another sender, derive a class with `headers`, `check` and an id.
+
+    Args:
+        secret: shared with the sender; a list while it is rotated, of which any may have signed; a function that
+            returns either is called for each request.
+        tolerance_seconds: greatest distance of the signed time from ours, where the scheme has one.
+
+    Attributes:
+        headers: what it reads; these alone are stored.
+        id_header: header with the sender's id of an event; or
+        id_member: the JSON member with it.
+    """
+
+    headers: tuple[str, ...] = ()
+    id_header = ""
+    id_member = ""
+
+    def __init__(self, secret: Secret, *, tolerance_seconds: float = 300.0) -> None:
+        self._secret = secret
+        self._tolerance_seconds = tolerance_seconds
+
+    def check(self, event: Event) -> None:
+        """Verify the request. Raises NotGenuine, or Unverifiable."""
+        raise NotImplementedError
+
+    def id_of(self, event: Event) -> str:
+        """Read the sender's id of a verified event. Raises LookupError, TypeError or ValueError if it has none."""
+        number: str = event.header(self.id_header) if self.id_header else event.json[self.id_member]
+        return number
+
+    def greeting(self, event: Event) -> str | None:
+        """Answer a verified request that is no event but the sender's question whether we are there."""
+        return None
+
+    def secrets(self) -> list[str]:
+        """List the secrets; raises Unverifiable without one."""
+        given = self._secret() if callable(self._secret) else self._secret
+        found = [given] if isinstance(given, str) else list(given or ())
+        if not found or not all(found):
+            raise Unverifiable("it has no secret, or an empty one")
+        return found
+
+    def key_of(self, secret: str) -> bytes:
+        """Return the bytes that a secret signs with."""
+        return secret.encode()
+
+    def fault(self) -> str:
+        """Describe what is wrong with the secrets; empty if nothing is."""
+        try:
+            for secret in self.secrets():
+                self.key_of(secret)
+        except Unverifiable as error:
+            return str(error)
+        return ""
+
+    def must_be_fresh(self, timestamp: str, event: Event) -> None:
+        """Require a time, in seconds since the epoch, near the arrival. Raises NotGenuine."""
+        if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
+            raise NotGenuine("no time is signed")
+        if abs(event.received_at.timestamp() - int(timestamp)) >= self._tolerance_seconds:
+            raise NotGenuine("the signed time is too far from ours")
+
+    def must_be_signed(self, signed: bytes, given: Iterable[str], encode: Callable[[bytes], str]) -> None:
+        """Require one of `given` to be the encoded HMAC-SHA-256 under one of our secrets. Raises NotGenuine."""
+        keys = [self.key_of(secret) for secret in self.secrets()]
+        ours = [encode(hmac.digest(key, signed, "sha256")).encode() for key in keys]
+        theirs = [one.encode(errors="replace") for one in given]
+        if not any([hmac.compare_digest(one, other) for one in ours for other in theirs]):  # noqa: C419  all of them
+            raise NotGenuine("the signature does not verify")
+
+
+def _base64(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()
+
+
+class StandardWebhooks(Verifier):
+    """Standard Webhooks, symmetric (``v1``); `prefix` begins the headers' names, such as ``svix``.
+
+    Source: Standard Webhooks specification 1.0.0, "Signature scheme" (read 2026-11).
+    """
+
+    def __init__(self, secret: Secret, *, tolerance_seconds: float = 300.0, prefix: str = "webhook") -> None:
+        super().__init__(secret, tolerance_seconds=tolerance_seconds)
+        self.headers = (f"{prefix}-id", f"{prefix}-timestamp", f"{prefix}-signature")
+        self.id_header = f"{prefix}-id"
+
+    def key_of(self, secret: str) -> bytes:
+        try:
+            key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if not key:
+            raise Unverifiable("its secret is not whsec_ with base64 after it")
+        return key
+
+    def check(self, event: Event) -> None:
+        number, timestamp, signatures = (event.header(name) for name in self.headers)
+        self.must_be_fresh(timestamp, event)
+        signed = f"{number}.{timestamp}.".encode() + event.body
+        given = [one.removeprefix("v1,") for one in signatures.split(" ") if one.startswith("v1,")]
+        self.must_be_signed(signed, given, _base64)
+
+
+class Stripe(Verifier):
+    """Stripe's events.
+
+    Source: Stripe, "Receive Stripe events in your webhook endpoint", verify manually (read 2026-11).
+    """
+
+    headers = ("Stripe-Signature",)
+    id_member = "id"
+
+    def check(self, event: Event) -> None:
+        parts = [item.strip().partition("=") for item in event.header("Stripe-Signature").split(",")]
+        timestamp = next((value for name, _, value in parts if name == "t"), "")
+        self.must_be_fresh(timestamp, event)
+        given = [value for name, _, value in parts if name == "v1"]
+        self.must_be_signed(timestamp.encode() + b"." + event.body, given, bytes.hex)
+
+
+class GitHub(Verifier):
+    """GitHub's deliveries. Neither a time nor the delivery's id is signed.
+
+    Source: GitHub, "Validating webhook deliveries" (read 2026-11).
+    """
+
+    headers = ("X-Hub-Signature-256", "X-GitHub-Delivery", "X-GitHub-Event")
+    id_header = "X-GitHub-Delivery"
+
+    def check(self, event: Event) -> None:
+        given = [event.header("X-Hub-Signature-256")]
+        self.must_be_signed(event.body, given, lambda digest: f"sha256={digest.hex()}")
+
+
+class Shopify(Verifier):
+    """Shopify's deliveries. Neither a time nor the delivery's id is signed.
+
+    Source: Shopify, "Verify webhook deliveries" (read 2026-11).
+    """
+
+    headers = ("X-Shopify-Hmac-Sha256", "X-Shopify-Webhook-Id", "X-Shopify-Topic", "X-Shopify-Shop-Domain")
+    id_header = "X-Shopify-Webhook-Id"
+
+    def check(self, event: Event) -> None:
+        self.must_be_signed(event.body, [event.header("X-Shopify-Hmac-Sha256")], _base64)
+
+
+class Slack(Verifier):
+    """Slack's Events API. Its challenge is answered; commands and actions have no event id, so they need ``id=``.
+
+    Source: Slack, "Verifying requests from Slack" and "url_verification event" (read 2026-11).
+    """
+
+    headers = ("X-Slack-Signature", "X-Slack-Request-Timestamp")
+    id_member = "event_id"
+
+    def check(self, event: Event) -> None:
+        timestamp = event.header("X-Slack-Request-Timestamp")
+        self.must_be_fresh(timestamp, event)
+        signed = f"v0:{timestamp}:".encode() + event.body
+        self.must_be_signed(signed, [event.header("X-Slack-Signature")], lambda digest: f"v0={digest.hex()}")
+
+    def greeting(self, event: Event) -> str | None:
+        if not event.body.startswith(b"{") or event.json.get("type") != "url_verification":
+            return None
+        return str(event.json["challenge"])
