@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from idempotency.admin import searching
-from idempotency.models import ConsumedMessage, LedgerEntry, State
+from idempotency.models import LedgerEntry, State
 
 SPANS = {
     "1h": ("last hour", timedelta(hours=1)),
@@ -91,14 +91,18 @@ class NeedsAPerson(Choice):
         return rows.filter(pk__in=searching.numbers_of(still_open, "state", "created_at"))
 
 
-class Consumer(Choice):
-    """Filter consumed messages by consumer, among the newest."""
+class Leading(Newest):
+    """Filter by the values of the column that leads the table's unique index, among the newest rows."""
 
-    title = f"consumer (of the newest {searching.LOOKED_AT:,})"
-    parameter_name = "consumer"
+    by = "pk"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in searching.values_of(ConsumedMessage.objects.all(), "consumer")]
+        rows = model_admin.model._default_manager.all()
+        return [(name, name) for name in searching.values_of(rows, self.field)]
 
-    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return searching.newest(rows).filter(consumer=value)
+
+def leading(name: str) -> type[Leading]:
+    """Make a filter by the values of the field `name`."""
+    about = f"{name} (of the newest {searching.LOOKED_AT:,})"
+    fields = {"title": about, "parameter_name": name, "field": name}
+    return type(f"Leading{name.title()}", (Leading,), fields)

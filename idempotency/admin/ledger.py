@@ -7,7 +7,6 @@ Nothing can be edited. An operator may only close an entry whose outcome is unkn
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -21,7 +20,7 @@ from django.utils.text import Truncator
 from idempotency.admin import answer_display, charts, searching
 from idempotency.admin.decision_form import DecisionForm
 from idempotency.admin.entry_history import timeline
-from idempotency.admin.filters import Consumer, NeedsAPerson, newest
+from idempotency.admin.filters import NeedsAPerson, leading, newest
 from idempotency.admin.labels import condition, utc
 from idempotency.admin.locks import LockPages
 from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column, time_of
@@ -192,7 +191,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
             except NotAbandonable as refused:
                 messages.error(request, str(refused))
                 return HttpResponseRedirect(detail)
-            self._log(request, entry, done, form.cleaned_data["note"])
+            self.log_decision(request, entry, f"{done}: {form.cleaned_data['note']}")
             messages.success(request, f"The entry is {done}; its key is answered with that from now on.")
             return HttpResponseRedirect(detail)
         context: dict[str, Any] = {
@@ -207,14 +206,6 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
 
     def _may_decide(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request) and request.user.has_perm("idempotency.close_ledgerentry")
-
-    def _log(self, request: HttpRequest, entry: LedgerEntry, done: str, note: str) -> None:
-        LogEntry.objects.log_actions(
-            user_id=int(request.user.pk or 0),
-            queryset=LedgerEntry.objects.filter(pk=entry.pk),
-            action_flag=CHANGE,
-            change_message=f"{done}: {note}",
-        )
 
 
 def _in_words(entry: LedgerEntry) -> tuple[str, str, str]:
@@ -234,7 +225,7 @@ class ConsumedMessageAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     list_display = ("message_id", "consumer", time_of("consumed_at"))
     fields = list_display
-    list_filter = (Consumer, "consumed_at")
+    list_filter = (leading("consumer"), "consumed_at")
     search_fields = ("message_id",)
     search_help_text = "A whole message id."
     ordering = ("-pk",)

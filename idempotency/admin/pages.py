@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -77,6 +78,15 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             raise PermissionDenied
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.model._meta}
         return TemplateResponse(request, template, {**shared, "media": self.media, **context})
+
+    def log_decision(self, request: HttpRequest, row: Any, message: str) -> None:
+        """Write a decision of the user's about a row into its history."""
+        LogEntry.objects.log_actions(
+            user_id=int(request.user.pk or 0),
+            queryset=self.model._default_manager.filter(pk=row.pk),
+            action_flag=CHANGE,
+            change_message=message,
+        )
 
 
 def column(read: Callable[[Any], Any], words: str) -> Any:
