@@ -1,10 +1,11 @@
-"""Tables: fields and constraints. Only `idempotency.ledger` and `idempotency.inbox` write them."""
+"""Tables: fields and constraints. Only `ledger`, `inbox` and `webhooks` of this package write them."""
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from idempotency.modes import Mode
+from idempotency.postgres.guards import Guard, changed, no_step
 from idempotency.postgres.indexes import BlockRangeIndex
 
 
@@ -153,6 +154,102 @@ class ConsumedMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.message_id} ({self.consumer})"
+
+
+class EventStatus(models.TextChoices):
+    """State of a webhook event: `held` waits for its predecessor, `quarantined` for a person."""
+
+    STORED = "stored", "stored"
+    HELD = "held", "held"
+    FAILED = "failed", "failed"
+    QUARANTINED = "quarantined", "quarantined"
+    APPLIED = "applied", "applied"
+
+
+_WAITING = ["stored", "held", "failed"]
+_UNAPPLIED = [*_WAITING, "quarantined"]
+_ENDS = ["failed", "quarantined", "applied"]
+_STEPS = {"stored": ["held", *_ENDS], "held": _ENDS, "failed": ["held", *_ENDS], "quarantined": ["applied"]}
+_OUT_OF_ORDER = (
+    "NEW.status = 'applied' AND OLD.status <> 'applied' AND NEW.sequence > 1 AND NEW.note = '' AND NOT EXISTS ("
+    "SELECT FROM idempotency_webhookevent before WHERE before.sender = NEW.sender AND "
+    "before.entity = NEW.entity AND before.sequence = NEW.sequence - 1 AND before.status = 'applied')"
+)
+_REQUEST = ("sender", "event_id", "entity", "sequence", "received_at")
+
+
+class WebhookEvent(models.Model):
+    """Genuine webhook request as it arrived, and what became of it; copies by the sender's id are one row.
+
+    `applied` is written in the transaction of the handler's own writes.
+    """
+
+    sender = models.CharField(max_length=96)
+    event_id = models.CharField(max_length=255, help_text="the sender's")
+    entity = models.CharField(max_length=255, db_default="", help_text="with a sequence: what is in order")
+    sequence = models.BigIntegerField(null=True, help_text="from 1; null: in no order")
+    headers = models.JSONField(default=dict)
+    body = models.BinaryField(null=True, help_text="null: removed after it was applied")
+    status = models.CharField(max_length=12, choices=EventStatus, db_default=EventStatus.STORED)
+    attempts = models.IntegerField(db_default=0, help_text="runs of the handler that have ended")
+    error = models.TextField(db_default="", help_text="of the last run that failed")
+    note = models.TextField(db_default="", help_text="operator and reason, if one applied it by hand")
+    received_at = models.DateTimeField(db_default=Now())
+    due_at = models.DateTimeField(db_default=Now(), help_text="no worker applies it before this time")
+    applied_at = models.DateTimeField(null=True)
+
+    class Meta:
+        permissions = [("replay_webhookevent", "Can apply a webhook event that failed or is held")]
+        constraints = [
+            models.UniqueConstraint(fields=["sender", "event_id"], name="webhook_one_row_per_event"),
+            models.CheckConstraint(
+                condition=Q(sender__gt="", event_id__gt="")
+                & (Q(sequence__isnull=True) | Q(sequence__gte=1, entity__gt=""))
+                & (
+                    Q(status="applied", applied_at__isnull=False)
+                    | Q(status__in=_UNAPPLIED, applied_at__isnull=True, body__isnull=False)
+                )
+                & (~Q(status="held") | Q(sequence__isnull=False))
+                & (~Q(status__in=["failed", "quarantined"]) | Q(error__gt="")),
+                name="webhook_event_is_whole",
+            ),
+            Guard(name="webhook_event_step", on="UPDATE", when=no_step(_STEPS), message="no step of an event"),
+            Guard(
+                name="webhook_event_request",
+                on="UPDATE",
+                when=f"{changed(*_REQUEST)} OR NEW.body <> OLD.body",
+                message="what arrived is not changed",
+            ),
+            Guard(
+                name="webhook_event_waits",
+                on="DELETE",
+                when="OLD.status NOT IN ('applied', 'quarantined')",
+                message="it is not applied yet",
+            ),
+            Guard(
+                name="webhook_event_order",
+                on="UPDATE",
+                when=_OUT_OF_ORDER,
+                message="its predecessor is not applied",
+                at_commit=True,
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["sender", "entity", "sequence"],
+                name="webhook_by_entity",
+                condition=Q(sequence__isnull=False),
+            ),
+            models.Index(fields=["due_at"], name="webhook_due", condition=Q(status__in=_WAITING)),
+            models.Index(
+                fields=["applied_at"],
+                name="webhook_bodies",
+                condition=Q(applied_at__isnull=False, body__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event_id} ({self.sender})"
 
 
 class LedgerEpoch(models.Model):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from idempotency import ledger
 from idempotency.observability import metrics
+from idempotency.webhooks import applying
 
 BATCH = 1_000
 BATCHES_MAX = 10_000  # of each kind: a call ends, and a next one goes on
@@ -27,12 +28,14 @@ def reap(
         on_progress: called with the kind and its count so far, after every batch.
 
     Returns:
-        How many `bodies`, `tombstones` and `messages` were removed.
+        How many `bodies`, `tombstones`, `messages`, `event bodies` and `events` of webhooks were removed.
     """
     steps = {
         "bodies": ledger.purge_bodies,
         "tombstones": ledger.drop_tombstones,
         "messages": ledger.drop_messages,
+        "event bodies": applying.purge_bodies,
+        "events": applying.drop,
     }
     removed = dict.fromkeys(steps, 0)
     for what, step in steps.items():

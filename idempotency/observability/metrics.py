@@ -46,10 +46,11 @@ redis_failures = _counter("idempotency_redis_failures", "Redis commands that fai
 repeats = _counter(
     "idempotency_repeats", "Atomic calls run again, by reason: deadlock, serialization.", ("reason",)
 )
-reaped = _counter("idempotency_reaped", "What the reaper removed: bodies, tombstones, messages.", ("what",))
+reaped = _counter("idempotency_reaped", "What the reaper removed, by kind.", ("what",))
 background_failures = _counter(
     "idempotency_background_failures", "What background threads met and went on after, by thread.", ("thread",)
 )
+webhooks = _counter("idempotency_webhooks", "Webhook requests by what became of them.", ("sender", "result"))
 resumed = _counter("idempotency_resumed", "Stalled entries that the completer ran again, by result.", ("result",))
 
 

@@ -4,7 +4,9 @@ Never: a row for what is not genuine, or an outbound call but for a certificate 
 Views, schedulers, the admin and commands come in; the names of `__all__` are public.
 """
 
-from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
+from idempotency.webhooks.applying import apply_stored_events, replay
+from idempotency.webhooks.event import Event, NotGenuine, NotReplayable, Unverifiable
+from idempotency.webhooks.intake import webhook
 from idempotency.webhooks.paypal import PayPal
 from idempotency.webhooks.verifiers import GitHub, Shopify, Slack, StandardWebhooks, Stripe, Verifier
 
@@ -12,6 +14,7 @@ __all__ = [
     "Event",
     "GitHub",
     "NotGenuine",
+    "NotReplayable",
     "PayPal",
     "Shopify",
     "Slack",
@@ -19,4 +22,7 @@ __all__ = [
     "Stripe",
     "Unverifiable",
     "Verifier",
+    "apply_stored_events",
+    "replay",
+    "webhook",
 ]

@@ -114,7 +114,7 @@ class TestMetrics:
         reap()  # the tests before have emptied the table that says when
         documented = pathlib.Path("docs/reference/metrics.md").read_text()
         names = {family.name for family in REGISTRY.collect() if family.name.startswith("idempotency_")}
-        assert len(names) == 11
+        assert len(names) == 12
         assert [name for name in names if f"`{name}" not in documented] == []
 
     def test_without_prometheus_counting_is_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_after_a_day_the_bytes_go_and_the_key_stays(
     caller: Caller, effects: Effects, redis_server: redis.Redis
 ) -> None:
     first = caller.post()
-    assert reap() == {"bodies": 0, "tombstones": 0, "messages": 0}
+    assert set(reap().values()) == {0}
     grow_older(DAY)
     assert reap()["bodies"] == 1
     entry = LedgerEntry.objects.get()

@@ -1,0 +1,198 @@
+"""Application of stored events, each in one transaction with its handler's writes.
+
+An event of an entity is applied under the entity's lock, and held until its predecessor is applied; then what is
+held after it follows. A run that fails is recorded; after `attempts_max` of them a person decides.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.db import transaction
+from django.urls import get_resolver
+from django.utils.datastructures import CaseInsensitiveMapping
+
+from idempotency.conf import config
+from idempotency.locks.errors import LockError
+from idempotency.locks.postgres import transaction_lock
+from idempotency.models import EventStatus, WebhookEvent
+from idempotency.observability import metrics
+from idempotency.postgres import home
+from idempotency.response.redaction import without_details
+from idempotency.webhooks import queries
+from idempotency.webhooks.event import Event, NotReplayable
+
+log = logging.getLogger("idempotency")
+
+BATCH = 100
+FOLLOWERS_MAX = 100  # waiting events that one request applies; a worker goes on
+DUPLICATE = "duplicate"
+BUSY = "busy"
+_DONE = {EventStatus.APPLIED, DUPLICATE}  # a copy too: the process of the first may have died before what waits
+
+
+class Hook(Protocol):
+    """Handler of a sender, as `webhook` declares it."""
+
+    sender: str
+    handler: Callable[[Event], object]
+    attempts_max: int
+
+
+declared: dict[str, Hook] = {}
+
+
+def apply_stored_events(*, limit: int = 1_000) -> dict[str, int]:
+    """Apply up to `limit` events that are due: deferred, failed, interrupted, or held and next.
+
+    Run it every minute or so. Any number may run at once; a next call goes on.
+
+    Returns:
+        How many by result: `applied`, `duplicate` (a copy was faster), `held`, `failed`, `quarantined`, `busy`.
+    """
+    results: dict[str, int] = {}
+    after_id, seen, known = 0, 0, _known()
+    while seen < limit and (found := _due(after_id, sorted(known), min(BATCH, limit - seen))):
+        for number in found:
+            if _execute(queries.CLAIM, [number]):
+                row = WebhookEvent.objects.using(home.alias()).defer("body").get(pk=number)
+                result = apply(known[row.sender], row)
+                results[result] = results.get(result, 0) + 1
+        after_id, seen = found[-1], seen + len(found)
+    return results
+
+
+def replay(number: int, *, operator: str, note: str) -> str:
+    """Apply an event by hand now, in order or not.
+
+    Args:
+        number: of its row.
+        operator: their name; with `note`, their reason, it is stored in the row.
+
+    Returns:
+        `applied`; or `failed` or `quarantined`, with the error in the row.
+
+    Raises:
+        NotReplayable: it is applied, or no handler is known.
+        ValueError: no reason.
+    """
+    if not note.strip():
+        raise ValueError("A replay needs a reason.")
+    row = WebhookEvent.objects.using(home.alias()).filter(pk=number).exclude(status=EventStatus.APPLIED).first()
+    hook = _known().get(row.sender) if row else None
+    if row is None or hook is None:
+        raise NotReplayable(f"Event #{number} is applied or missing, or @webhook is on no handler of its sender.")
+    return apply(hook, row, note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}")
+
+
+def apply(hook: Hook, row: WebhookEvent, *, note: str = "") -> str:
+    """Apply a stored event, and what waits for it; return what became of it.
+
+    Args:
+        note: of the operator who applies it by hand.
+    """
+    result = _apply_one(hook, row, note=note)
+    done = 0
+    while result in _DONE and row.sequence is not None and done < FOLLOWERS_MAX:
+        follower = WebhookEvent.objects.using(home.alias()).filter(
+            sender=row.sender,
+            entity=row.entity,
+            sequence=row.sequence + 1,
+            status__in=[EventStatus.HELD, EventStatus.STORED],
+        )
+        following = follower.first()
+        if following is None or _apply_one(hook, following) not in _DONE:
+            break
+        row, done = following, done + 1
+    return result
+
+
+def _known() -> dict[str, Hook]:
+    """Return every hook by its sender; the project's addresses are imported first, so that a worker has them."""
+    if getattr(settings, "ROOT_URLCONF", None):
+        _ = get_resolver().url_patterns
+    return declared
+
+
+def _apply_one(hook: Hook, row: WebhookEvent, *, note: str = "") -> str:
+    try:
+        with transaction.atomic(home.alias()):
+            result = _run(hook, row, note=note)
+    except Exception as error:
+        log.exception("A webhook event of %s could not be applied", hook.sender)
+        result = _note_failure(hook, row.pk, error)
+    metrics.webhooks.labels(hook.sender, result).inc()
+    return result
+
+
+def _run(hook: Hook, seen: WebhookEvent, *, note: str) -> str:
+    """Run the handler under the locks of entity and row, unless the event is applied or too early."""
+    if seen.sequence is not None:
+        try:
+            transaction_lock(f"webhook {seen.sender} {seen.entity}", using=home.alias())
+        except LockError:  # the connection has a limit of its own
+            return BUSY
+    row = WebhookEvent.objects.using(home.alias()).select_for_update().get(pk=seen.pk)
+    if row.status == EventStatus.APPLIED:
+        return DUPLICATE
+    if row.status == EventStatus.QUARANTINED and not note:
+        return EventStatus.QUARANTINED
+    if not note and not _is_next(row):
+        _execute(queries.HOLD, [row.pk])
+        return EventStatus.HELD
+    hook.handler(_event_of(row))
+    _execute(queries.APPLIED, [note, row.pk])
+    return EventStatus.APPLIED
+
+
+def _is_next(row: WebhookEvent) -> bool:
+    if row.sequence is None or row.sequence == 1:
+        return True
+    before = WebhookEvent.objects.using(home.alias()).filter(sender=row.sender, entity=row.entity)
+    return before.filter(sequence=row.sequence - 1, status=EventStatus.APPLIED).exists()
+
+
+def _event_of(row: WebhookEvent) -> Event:
+    return Event(
+        sender=row.sender,
+        id=row.event_id,
+        headers=CaseInsensitiveMapping(row.headers),
+        body=bytes(row.body or b""),
+        received_at=row.received_at,
+        attempt=row.attempts + 1,
+    )
+
+
+def _note_failure(hook: Hook, number: int, error: Exception) -> str:
+    """Record that a run failed; raises the database's error if it is away, and nothing counts."""
+    why = f"{type(error).__name__}: {without_details(str(error))}"[:2000]
+    text = why.encode(errors="replace").decode().replace("\x00", "")  # what no column can hold
+    with home.connection().cursor() as cursor:
+        cursor.execute(queries.FAILED, [text, hook.attempts_max, number])
+        found = cursor.fetchone()
+    # no row: a copy was applied meanwhile, or only what waited for the commit has failed
+    return EventStatus.APPLIED if found is None else EventStatus(found[0])
+
+
+def _due(after_id: int, senders: list[str], limit: int) -> list[int]:
+    with home.connection().cursor() as cursor:
+        cursor.execute(queries.DUE, [after_id, senders, limit])
+        return [number for (number,) in cursor.fetchall()]
+
+
+def purge_bodies(*, limit: int) -> int:
+    """Remove the requests of up to `limit` events applied `BODY_SECONDS` ago; return the count."""
+    return _execute(queries.PURGE_BODIES, [config().body_seconds, limit])
+
+
+def drop(*, limit: int) -> int:
+    """Forget up to `limit` events applied `TOMBSTONE_SECONDS` ago, not the last of an entity; return the count."""
+    return _execute(queries.DROP, [config().tombstone_seconds, limit])
+
+
+def _execute(statement: str, values: list[Any]) -> int:
+    with home.connection().cursor() as cursor:
+        cursor.execute(statement, values)
+        return int(cursor.rowcount)

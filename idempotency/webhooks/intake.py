@@ -1,0 +1,213 @@
+"""Intake: a sender's request is verified, stored, and applied or left to a worker.
+
+Verified before it is stored: a stranger's request must neither fill the table nor take a genuine event's id.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, TypeVar
+
+from asgiref.sync import iscoroutinefunction
+from django.db.transaction import non_atomic_requests
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.utils.datastructures import CaseInsensitiveMapping
+from django.views.decorators.csrf import csrf_exempt
+
+from idempotency.errors import Problem, malformed, payload_too_large, problem_response
+from idempotency.models import EventStatus, WebhookEvent
+from idempotency.observability import metrics
+from idempotency.postgres import home
+from idempotency.protocol.misuse import mark_not_keyed
+from idempotency.protocol.problems import problem_of
+from idempotency.webhooks import queries
+from idempotency.webhooks.applying import BUSY, DUPLICATE, apply, declared
+from idempotency.webhooks.event import Event, NotGenuine, Unverifiable
+from idempotency.webhooks.verifiers import Verifier
+
+log = logging.getLogger("idempotency")
+
+T = TypeVar("T")
+Handler = Callable[[Event], object]
+View = Callable[..., HttpResponse]
+
+NAME_MAX = 255  # characters of an id or an entity, as their columns have
+SEQUENCE_MAX = 2**63 - 1
+
+
+class webhook:  # noqa: N801  a verb where it is used, as `once`
+    """Decorator of a function of an `Event`: the event is stored, and applied once however many copies arrive.
+
+    It makes a view. The function's writes and the row's `applied_at` are one transaction. If it raises, the sender
+    is answered 500 and sends again; the last of `attempts_max` failures is acknowledged, and a person decides.
+
+    Args:
+        sender: its name, 1..96 characters; each has one function, and is never changed.
+        verify: how it signs.
+        id: header or function with the sender's id, the same in every copy; None: where the scheme has it.
+        entity: what the event is about, any value with a text; only with `sequence`.
+        sequence: number of the event for its entity, from 1 without gaps; early ones are held.
+        headers: more headers to store, for the function.
+        defer: only store it; `apply_stored_events` applies it.
+        attempts_max: failures after which it is quarantined.
+        max_bytes: longest body.
+
+    Raises:
+        TypeError: a coroutine function, no `Verifier`, or only one of `entity` and `sequence`.
+        ValueError: the sender's name is out of range, or another function has it.
+    """
+
+    handler: Handler
+
+    def __init__(
+        self,
+        sender: str,
+        *,
+        verify: Verifier,
+        id: str | Callable[[Event], str] | None = None,  # noqa: A002  the word of every sender
+        entity: Callable[[Event], object] | None = None,
+        sequence: Callable[[Event], int] | None = None,
+        headers: Sequence[str] = (),
+        defer: bool = False,
+        attempts_max: int = 8,
+        max_bytes: int = 1_048_576,
+    ) -> None:
+        if not isinstance(verify, Verifier):
+            raise TypeError(
+                f"@webhook({sender!r}) needs a Verifier. Write verify=GitHub(secret), or derive a class."
+            )
+        if (entity is None) is not (sequence is None):
+            raise TypeError(f"@webhook({sender!r}) needs entity= and sequence= together, or neither.")
+        if not 1 <= len(sender) <= 96 or not sender.isprintable():
+            raise ValueError("A sender's name has 1 to 96 printable characters.")
+        self.sender, self.verify = sender, verify
+        self.attempts_max, self._max_bytes, self._defer = attempts_max, max_bytes, defer
+        self._id, self._entity, self._sequence = id or verify.id_of, entity, sequence
+        named = (id,) if isinstance(id, str) else ()
+        self._headers = dict.fromkeys((*verify.headers, *named, *headers, "Content-Type"))
+
+    def __call__(self, handler: Handler) -> View:
+        if iscoroutinefunction(handler):
+            raise TypeError(f"@webhook({self.sender!r}) is on a coroutine function. Write `def`.")
+        self.handler = handler
+        other = declared.setdefault(self.sender, self).handler
+        if _place(other) != _place(handler):
+            raise ValueError(f"@webhook({self.sender!r}) is on {_place(other)} too. Give each its own sender.")
+        declared[self.sender] = self
+
+        @wraps(handler)
+        def view(request: HttpRequest) -> HttpResponse:
+            return self._answer(request)
+
+        marked: Any = view
+        marked.webhook = self
+        marked.login_required = False  # of LoginRequiredMiddleware
+        mark_not_keyed(view)
+        return csrf_exempt(non_atomic_requests(using=home.alias())(view))
+
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        try:
+            event = self._verified(request)
+            if (greeting := self._read(self.verify.greeting, event)) is not None:
+                return HttpResponse(greeting, content_type="text/plain")
+            result = self._take_in(event)
+            if result == EventStatus.FAILED:
+                raise Problem(500, "webhook_failed", "The event is stored, and was not applied. Send it again.")
+            if result == BUSY:
+                raise _not_now()
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            return problem_response(problem, request)
+        return JsonResponse({"status": result})
+
+    def _verified(self, request: HttpRequest) -> Event:
+        """Read the request, and require that its sender signed it. Raises Problem."""
+        event = Event(
+            sender=self.sender,
+            id="",
+            headers=CaseInsensitiveMapping({name: request.headers.get(name, "") for name in self._headers}),
+            body=self._body(request),
+            received_at=datetime.now(UTC),
+        )
+        try:
+            self.verify.check(event)
+        except NotGenuine as error:
+            raise self._refused(Problem(400, "signature_invalid", f"Not genuine: {error}.")) from error
+        except Unverifiable as error:
+            log.error("Webhook requests of %s cannot be verified: %s", self.sender, error)
+            raise self._refused(_not_now()) from error
+        return event
+
+    def _body(self, request: HttpRequest) -> bytes:
+        length = request.headers.get("Content-Length", "")
+        if length.isdecimal() and int(length) > self._max_bytes:
+            raise self._refused(payload_too_large())
+        try:
+            body = request.read(self._max_bytes + 1)
+        except OSError as error:  # the sender has gone
+            raise self._refused(malformed()) from error
+        if len(body) > self._max_bytes:
+            raise self._refused(payload_too_large())
+        return body
+
+    def _take_in(self, event: Event) -> str:
+        """Store the event unless a copy is, and apply it unless a worker does."""
+        number, entity, sequence = self._read(self._names, event)
+        headers = json.dumps({name: value for name, value in event.headers.items() if value})
+        values = [self.sender, number, entity, sequence, headers, event.body, event.received_at]
+        with home.connection().cursor() as cursor:
+            cursor.execute(queries.STORE, values)
+            is_new = cursor.fetchone() is not None
+        if self._defer:
+            result = EventStatus.STORED if is_new else DUPLICATE
+            metrics.webhooks.labels(self.sender, result).inc()
+            return result
+        rows = WebhookEvent.objects.using(home.alias()).defer("body")
+        return apply(self, rows.get(sender=self.sender, event_id=number))
+
+    def _names(self, event: Event) -> tuple[str, str, int | None]:
+        number = _name(event.header(self._id) if isinstance(self._id, str) else self._id(event))
+        if self._entity is None or self._sequence is None:
+            return number, "", None
+        return number, _name(str(self._entity(event))), _number(self._sequence(event))
+
+    def _read(self, read: Callable[[Event], T], event: Event) -> T:
+        """Read something of a genuine event. Raises Problem if it has no such thing."""
+        try:
+            return read(event)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise self._refused(malformed()) from error
+
+    def _refused(self, problem: Problem) -> Problem:
+        """Count a request of which nothing is stored, and log the reason."""
+        metrics.webhooks.labels(self.sender, problem.code).inc()
+        log.info("A webhook request of %s is refused: %s", self.sender, problem)
+        return problem
+
+
+def _not_now() -> Problem:
+    return Problem(
+        503, "service_unavailable", "This cannot be taken in now. Send it again.", headers={"Retry-After": "60"}
+    )
+
+
+def _name(text: str) -> str:
+    if not 1 <= len(text) <= NAME_MAX or not text.isprintable():
+        raise ValueError("not 1 to 255 printable characters")
+    return text
+
+
+def _number(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= SEQUENCE_MAX:
+        raise ValueError("no whole number from 1")
+    return value
+
+
+def _place(handler: Any) -> str:
+    return f"{handler.__module__}.{handler.__qualname__}"

@@ -1,0 +1,64 @@
+"""SQL of webhook events: the only writers of their table."""
+
+# no row if a copy is stored; a concurrent one waits here until the first is
+STORE = """
+INSERT INTO idempotency_webhookevent (sender, event_id, entity, sequence, headers, body, received_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (sender, event_id) DO NOTHING RETURNING id
+"""
+
+HOLD = "UPDATE idempotency_webhookevent SET status = 'held' WHERE id = %s"
+
+APPLIED = """
+UPDATE idempotency_webhookevent
+SET status = 'applied', attempts = attempts + 1, applied_at = statement_timestamp(), note = %s WHERE id = %s
+"""
+
+# the next run of a worker comes later each time, up to an hour; a copy from the sender is applied at once
+FAILED = """
+UPDATE idempotency_webhookevent
+SET attempts = attempts + 1, error = %s,
+    status = CASE WHEN status = 'quarantined' OR attempts + 1 >= %s THEN 'quarantined' ELSE 'failed' END,
+    due_at = statement_timestamp() + least(15 * 2 ^ least(attempts, 10), 3600) * interval '1 second'
+WHERE id = %s AND status <> 'applied' RETURNING status
+"""
+
+# what a worker may apply now: due, of handlers that it has, and not before its predecessor
+DUE = """
+SELECT id FROM idempotency_webhookevent event
+WHERE status IN ('stored', 'held', 'failed') AND due_at <= statement_timestamp() AND id > %s AND sender = ANY(%s)
+  AND (sequence IS NULL OR sequence = 1 OR EXISTS (
+    SELECT FROM idempotency_webhookevent before
+    WHERE before.sender = event.sender AND before.entity = event.entity
+      AND before.sequence = event.sequence - 1 AND before.status = 'applied'))
+ORDER BY id LIMIT %s
+"""
+
+# for five minutes no worker tries it again: an event that ends its process keeps no other from being applied
+CLAIM = """
+UPDATE idempotency_webhookevent SET due_at = statement_timestamp() + interval '5 minutes'
+WHERE id = %s AND due_at <= statement_timestamp()
+"""
+
+# the requests of applied events
+PURGE_BODIES = """
+WITH old AS (
+    SELECT id FROM idempotency_webhookevent
+    WHERE body IS NOT NULL AND applied_at < statement_timestamp() - %s * interval '1 second'
+    ORDER BY applied_at LIMIT %s FOR UPDATE SKIP LOCKED
+)
+UPDATE idempotency_webhookevent SET body = NULL, headers = '{}' FROM old WHERE idempotency_webhookevent.id = old.id
+"""
+
+# applied events, but for the last of each entity: its successor may be still to come
+DROP = """
+DELETE FROM idempotency_webhookevent WHERE id IN (
+    SELECT id FROM idempotency_webhookevent event
+    WHERE applied_at < statement_timestamp() - %s * interval '1 second'
+      AND (sequence IS NULL OR EXISTS (
+        SELECT FROM idempotency_webhookevent later
+        WHERE later.sender = event.sender AND later.entity = event.entity
+          AND later.sequence > event.sequence AND later.status = 'applied'))
+    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""

@@ -1,0 +1,233 @@
+"""A sender's event: applied once however many copies arrive; nothing is stored of what is not genuine."""
+
+from collections import Counter
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIRequest
+from django.core.management import call_command
+from django.db import IntegrityError, connection, transaction
+from django.test import Client, RequestFactory
+from prometheus_client import REGISTRY
+
+from idempotency.maintenance import reap
+from idempotency.models import EventStatus, WebhookEvent
+from idempotency.postgres.statements import broken_constraint
+from idempotency.webhooks import GitHub, apply_stored_events, webhook
+from tests.integration.idempotency.functions.work import Starts
+from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, HOOKS, PLAN, SECRET, applied, now, send
+from tests.threads import at_once
+
+
+def status_of(event_id: str = "e1") -> str:
+    return WebhookEvent.objects.get(event_id=event_id).status
+
+
+def counted(sender: str, result: str) -> float:
+    labels = {"sender": sender, "result": result}
+    return REGISTRY.get_sample_value("idempotency_webhooks_total", labels) or 0.0
+
+
+def test_it_is_stored_as_it_arrived_and_applied() -> None:
+    answer = send("now", "e1", {"zen": "收据"}, **{"X-Extra": "more", "X-Other": "not stored"})
+    assert (answer.status_code, answer.json()) == (200, {"status": "applied"})
+    row = WebhookEvent.objects.get()
+    assert (row.sender, row.event_id, row.status, row.attempts) == ("now", "e1", "applied", 1)
+    assert bytes(row.body or b"").startswith(b'{"id": "e1", "zen": "\\u6536')
+    assert row.headers.keys() == {"X-Hub-Signature-256", "X-GitHub-Delivery", "X-Extra", "Content-Type"}
+    assert row.applied_at is not None
+    assert applied() == ["e1"]
+
+
+def test_a_copy_is_acknowledged() -> None:
+    answers = [send("now").json()["status"] for _ in range(3)]
+    assert answers == ["applied", "duplicate", "duplicate"]
+    assert applied() == ["e1"]
+
+
+@pytest.mark.parametrize("to", ["now", "later"])
+def test_copies_at_once_are_applied_once(to: str) -> None:
+    answers = at_once(*[lambda: send(to)] * 8)
+    assert {answer.status_code for answer in answers} == {200}
+    results = Counter(answer.json()["status"] for answer in answers)
+    assert results == {"duplicate": 7, "applied" if to == "now" else "stored": 1}
+    if to == "later":
+        at_once(*[apply_stored_events] * 4)
+    assert (applied(), WebhookEvent.objects.get().status) == (["e1"], "applied")
+
+
+@pytest.mark.parametrize("then", ["copy", "worker"])
+def test_a_process_that_dies_between_store_and_apply_loses_nothing(child_of: Starts, then: str) -> None:
+    child = child_of(f"{HOOKS}.send_and_die('e1')")
+    assert child.line() == "ready"
+    child.go()
+    assert child.result() is None
+    assert (applied(), status_of()) == ([], "stored")
+    if then == "copy":
+        assert send("now").json() == {"status": "applied"}
+    else:
+        assert apply_stored_events() == {"applied": 1}
+    assert (applied(), send("now").json()) == (["e1"], {"status": "duplicate"})
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"X-Hub-Signature-256": "sha256=" + "0" * 64}, 400, "signature_invalid"),
+        ({"X-Hub-Signature-256": ""}, 400, "signature_invalid"),
+        ({"X-GitHub-Delivery": ""}, 400, "malformed"),
+        ({"X-GitHub-Delivery": "x" * 256}, 400, "malformed"),
+        ({"X-GitHub-Delivery": "a\tb"}, 400, "malformed"),
+        ({"body": b"x" * 1001}, 413, "payload_too_large"),
+    ],
+)
+def test_what_is_refused_leaves_a_count_and_no_row(change: dict[str, Any], status: int, code: str) -> None:
+    before = counted("now", code)
+    answer = send("now", **change)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer["Content-Type"] == "application/problem+json"
+    assert (WebhookEvent.objects.count(), applied(), counted("now", code) - before) == (0, [], 1)
+
+
+@pytest.mark.parametrize(("length", "body"), [(b"1001", b"unread"), (b"", b"x" * 1001)])
+def test_a_body_is_too_large_by_its_length_or_by_itself(length: bytes, body: bytes) -> None:
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    if length:
+        scope["headers"] = [(b"content-length", length)]
+    assert now(ASGIRequest(scope, BytesIO(body))).status_code == 413
+
+
+@pytest.mark.parametrize("body", [b"[]", b"no json", b'{"id": 5}', b'{"id": "e1", "order": "o", "number": "1"}'])
+def test_wrong_content_is_malformed(body: bytes) -> None:
+    assert send("ordered", body=body).json()["code"] == "malformed"
+    assert not WebhookEvent.objects.exists()
+
+
+def test_another_method_is_not_allowed() -> None:
+    answer = Client().get("/now")
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+
+
+def test_a_failed_one_is_undone_and_the_senders_copy_applies_it() -> None:
+    PLAN["e1"] = RuntimeError("no \x00 such thing")
+    answer = send("now")
+    assert (answer.status_code, answer.json()["code"]) == (500, "webhook_failed")
+    row = WebhookEvent.objects.get()
+    assert (row.status, row.attempts, row.error) == ("failed", 1, "RuntimeError: no  such thing")
+    assert applied() == []
+    PLAN.clear()
+    assert send("now").json() == {"status": "applied"}
+    assert applied() == ["e1"]
+
+
+def test_a_fault_that_the_commit_finds_is_a_failure_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_the_commit() -> None:
+        raise RuntimeError("too late")
+
+    monkeypatch.setitem(PLAN, "e1", None)
+    monkeypatch.setattr("tests.integration.idempotency.webhooks.hooks.apply", lambda event: _reference_nothing())
+    assert send("now").status_code == 500
+    assert status_of() == "failed"
+    monkeypatch.setattr(
+        "tests.integration.idempotency.webhooks.hooks.apply", lambda event: transaction.on_commit(at_the_commit)
+    )
+    assert send("now").json() == {"status": "applied"}  # committed, whatever waited for it
+
+
+def _reference_nothing() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO auth_group_permissions (group_id, permission_id) VALUES (-1, -1)")
+
+
+def test_after_so_many_failures_it_is_quarantined_and_acknowledged() -> None:
+    PLAN["e1"] = RuntimeError("never")
+    answers = [send("now").status_code for _ in range(ATTEMPTS_MAX + 2)]
+    assert answers == [500] * (ATTEMPTS_MAX - 1) + [200] * 3
+    row = WebhookEvent.objects.get()
+    assert (row.status, row.attempts) == ("quarantined", ATTEMPTS_MAX)
+    PLAN.clear()
+    assert apply_stored_events() == {}
+    assert send("now").json() == {"status": "quarantined"}
+    assert applied() == []
+
+
+def test_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def go_away(event: Any) -> None:
+        monkeypatch.setitem(connection.settings_dict, "HOST", "/nowhere")
+        connection.connection.close()
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tests.integration.idempotency.webhooks.hooks.apply", go_away)
+        answer = send("now")
+    monkeypatch.undo()
+    assert (answer.status_code, answer["Retry-After"]) == (503, "1")
+    assert (status_of(), WebhookEvent.objects.get().attempts) == ("stored", 0)
+
+
+def test_a_secret_may_be_missing_until_it_is_set() -> None:
+    view = webhook("secretless", verify=GitHub(lambda: ""))(lambda event: None)
+    answer = view(RequestFactory().post("/", b"{}", content_type="application/json"))
+    assert answer.status_code == 503
+    assert not WebhookEvent.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"verify": SECRET}, TypeError, "needs a Verifier"),
+        ({"entity": str}, TypeError, "together"),
+        ({"sender": ""}, ValueError, "1 to 96"),
+        ({"sender": "now"}, ValueError, "hooks.now too"),
+    ],
+)
+def test_a_wrong_use_is_refused_with_what_to_write(given: Any, error: type[Exception], words: str) -> None:
+    options: dict[str, Any] = {"sender": "other", "verify": GitHub(SECRET), **given}
+    with pytest.raises(error, match=words):
+        webhook(options.pop("sender"), **options)(lambda event: None)
+
+
+def test_a_coroutine_function_is_refused() -> None:
+    async def handler(event: Any) -> None: ...
+
+    with pytest.raises(TypeError, match="Write `def`"):
+        webhook("other", verify=GitHub(SECRET))(handler)
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ({"event_id": "e2"}, "webhook_event_request"),
+        ({"body": b"other"}, "webhook_event_request"),
+        ({"status": "stored", "applied_at": None}, "webhook_event_step"),
+        ({"applied_at": None}, "webhook_event_is_whole"),
+    ],
+)
+def test_no_writer_changes_an_applied_event(change: dict[str, Any], constraint: str) -> None:
+    send("now")
+    with pytest.raises(IntegrityError) as refused, transaction.atomic():
+        WebhookEvent.objects.update(**change)
+    assert broken_constraint(refused.value) == constraint
+
+
+def test_reaping_removes_applied_requests_then_rows_and_nothing_that_waits() -> None:
+    send("later", "waits")
+    send("now", "done")
+    _applied_days_ago(2)
+    assert reap() | {"events": 0, "event bodies": 1} == reap() | {"event bodies": 1}
+    assert WebhookEvent.objects.get(event_id="done").body is None
+    _applied_days_ago(400)
+    call_command("idempotency", "reap", verbosity=0)
+    assert list(WebhookEvent.objects.values_list("event_id", flat=True)) == ["waits"]
+    with pytest.raises(IntegrityError, match="not applied yet"), transaction.atomic():
+        WebhookEvent.objects.all().delete()
+    assert EventStatus(status_of("waits")) == EventStatus.STORED
+
+
+def _applied_days_ago(days: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE idempotency_webhookevent SET applied_at = now() - %s * interval '1 day' "
+            "WHERE applied_at IS NOT NULL",
+            [days],
+        )

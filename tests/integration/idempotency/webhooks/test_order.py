@@ -1,0 +1,114 @@
+"""Events of one entity: early ones are held, and follow their predecessor."""
+
+from itertools import permutations
+from threading import Event
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from idempotency.maintenance import reap
+from idempotency.models import WebhookEvent
+from idempotency.webhooks import apply_stored_events, replay
+from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, PLAN, applied, step
+from tests.running import until
+from tests.threads import at_once
+
+IN_ORDER = ["o1-1", "o1-2", "o1-3"]
+
+
+@pytest.mark.parametrize("order", list(permutations([1, 2, 3])))
+def test_any_order_of_arrival_is_applied_in_order(order: tuple[int, ...]) -> None:
+    answers = [step(number).json()["status"] for number in order]
+    assert applied() == IN_ORDER
+    assert answers[0] == ("applied" if order[0] == 1 else "held")
+    assert [step(number).json()["status"] for number in order] == ["duplicate"] * 3
+
+
+def test_so_are_those_that_arrive_at_once() -> None:
+    at_once(*[lambda number=number: step(number) for number in [3, 2, 1, 3, 2, 1]])  # type: ignore[misc]
+    assert applied() == IN_ORDER
+
+
+def test_a_successor_waits_while_its_predecessor_is_applied() -> None:
+    """Held in that moment, it would miss that its predecessor's request looks for what is held."""
+    inside, go = Event(), Event()
+    answers: list[str] = []
+
+    def stand_still() -> None:
+        inside.set()
+        go.wait(30)
+
+    def follow() -> None:
+        inside.wait(30)
+        answers.append(step(2).json()["status"])
+
+    def release() -> None:
+        with connection.cursor() as cursor:
+            until(lambda: answers or _waiting(cursor))
+        go.set()
+
+    PLAN["o1-1"] = stand_still
+    at_once(lambda: step(1), follow, release)
+    assert (answers, applied()) == (["applied"], ["o1-1", "o1-2"])
+
+
+def _waiting(cursor: Any) -> bool:
+    cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    return bool(cursor.fetchone()[0])
+
+
+def test_another_entity_does_not_wait() -> None:
+    assert step(2).json() == {"status": "held"}
+    assert step(1, "o2").json() == {"status": "applied"}
+    assert apply_stored_events() == {}
+    assert applied() == ["o2-1"]
+
+
+def test_a_failed_one_holds_its_successors_up_and_a_copy_lets_them_go() -> None:
+    PLAN["o1-1"] = RuntimeError("not yet")
+    assert (step(1).status_code, step(2).json()) == (500, {"status": "held"})
+    PLAN.clear()
+    assert step(1).json() == {"status": "applied"}
+    assert applied() == ["o1-1", "o1-2"]
+
+
+@pytest.mark.parametrize("then", ["worker", "copy"])
+def test_those_go_too_whose_predecessors_process_died_after_its_commit(then: str) -> None:
+    step(2)
+    WebhookEvent.objects.bulk_create([_as_applied(1)])
+    if then == "worker":
+        assert apply_stored_events() == {"applied": 1}
+    else:
+        assert step(1).json() == {"status": "duplicate"}
+    assert applied() == ["o1-2"]
+
+
+def test_a_person_may_apply_what_is_held_and_nobody_else() -> None:
+    PLAN["o1-1"] = RuntimeError("never")
+    for _ in range(ATTEMPTS_MAX):
+        step(1)
+    step(2)
+    step(3)
+    with pytest.raises(IntegrityError, match="its predecessor is not applied"), transaction.atomic():
+        WebhookEvent.objects.filter(sequence=2).update(status="applied", applied_at=timezone.now())
+    held = WebhookEvent.objects.get(sequence=2)
+    assert replay(held.pk, operator="ann", note="the first was done by hand") == "applied"
+    assert applied() == ["o1-2", "o1-3"]
+
+
+def test_the_last_of_an_entity_is_remembered_for_its_successor() -> None:
+    for number in (1, 2):
+        step(number)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE idempotency_webhookevent SET applied_at = now() - interval '400 days'")
+    assert reap()["events"] == 1
+    assert step(3).json() == {"status": "applied"}
+
+
+def _as_applied(number: int) -> WebhookEvent:
+    named = {"sender": "ordered", "event_id": f"o1-{number}", "entity": "o1", "sequence": number}
+    return WebhookEvent(
+        **named, status="applied", applied_at=timezone.now(), body=b"{}", attempts=1, error="", note=""
+    )
