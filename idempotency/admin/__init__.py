@@ -7,6 +7,6 @@ Pages of `payments` and `shop` build on `pages`, `filters`, `searching`, `charts
 from django.apps import apps
 
 if apps.is_installed("django.contrib.admin"):  # the commands search the ledger also without it
-    from idempotency.admin import ledger
+    from idempotency.admin import ledger, webhooks
 
-    __all__ = ["ledger"]
+    __all__ = ["ledger", "webhooks"]

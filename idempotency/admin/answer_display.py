@@ -1,6 +1,7 @@
-"""Display of a stored answer: its headers, its body, or the reason for none."""
+"""Display of a stored answer or request: its headers, its body, or the reason for none."""
 
 import json
+from collections.abc import Mapping
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -16,7 +17,12 @@ SHOWN_MAX = 20_000  # characters
 
 def headers(entry: LedgerEntry) -> SafeString | str:
     """Write a line for each header."""
-    return format_html_join(mark_safe("<br>"), "{}: {}", entry.response_headers.items()) or "none"
+    return lines(entry.response_headers)
+
+
+def lines(headers: Mapping[str, str]) -> SafeString | str:
+    """Write a line for each header."""
+    return format_html_join(mark_safe("<br>"), "{}: {}", headers.items()) or "none"
 
 
 def body(entry: LedgerEntry) -> SafeString | str:
@@ -31,7 +37,14 @@ def body(entry: LedgerEntry) -> SafeString | str:
         plain = encryption.unseal(answer, digest=digest_of(scope=entry.scope, key=entry.key)).body or b""
     except encryption.EncryptionError as error:
         return f"cannot be shown: {error}"
-    remarks = [f"Encrypted in the database, under the key {entry.body_key_id}."] if entry.body_key_id else []
+    return content(
+        plain, f"Encrypted in the database, under the key {entry.body_key_id}." if entry.body_key_id else ""
+    )
+
+
+def content(plain: bytes, remark: str = "") -> SafeString:
+    """Show a body, indented if it is JSON, with a remark where something is cut off."""
+    remarks = [remark] if remark else []
     try:
         text = _indented(plain.decode())
     except UnicodeDecodeError:

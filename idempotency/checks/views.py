@@ -19,7 +19,7 @@ from idempotency.postgres import home
 def check_keyed_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Check that keyed views have one policy, and that all that ``KEYED`` names can be keyed."""
     messages: dict[str, CheckMessage] = {}
-    for path, view in _all_views():
+    for path, view in all_views():
         name, cls = _name(view), _class_of(view)
         messages.update(_of_options(view, name))
         if missing := [each for each in getattr(cls, "idempotent_handlers", ()) if not hasattr(cls, each)]:
@@ -86,7 +86,7 @@ def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     before = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)]
     known = SESSIONS in before or AUTHENTICATION in before
     messages: dict[str, CheckMessage] = {}
-    for path, view in _all_views():
+    for path, view in all_views():
         if not _is_keyed(path, view):
             continue
         if not known and not _authenticates(view):
@@ -133,11 +133,11 @@ def check_atomic_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
             "call non_atomic_requests(pattern.callback) for each pattern of api.urls[0].",
             id="idempotency.E005",
         )
-        for name in sorted({_name(view) for _, view in _all_views() if _keyed_inside_a_transaction(view)})
+        for name in sorted({_name(view) for _, view in all_views() if _keyed_inside_a_transaction(view)})
     ]
 
 
-def _all_views() -> list[tuple[str, Any]]:
+def all_views() -> list[tuple[str, Any]]:
     """List each view with its path; none where settings or addresses are missing."""
     if parsed() is None or not getattr(settings, "ROOT_URLCONF", None):
         return []

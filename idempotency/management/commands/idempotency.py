@@ -1,4 +1,4 @@
-"""Command ``manage.py idempotency show|reap|complete|resolve|abandon|rewrap|forget-redis|locks``."""
+"""Command ``manage.py idempotency show|reap|complete|apply|resolve|abandon|replay|rewrap|forget-redis|locks``."""
 
 import argparse
 import getpass
@@ -15,8 +15,9 @@ from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
 from idempotency.maintenance.reaper import BATCH, reap
 from idempotency.management.arguments import positive, seconds
-from idempotency.models import LedgerEntry
+from idempotency.models import EventStatus, LedgerEntry
 from idempotency.protocol.recovery import NotAbandonable
+from idempotency.webhooks import NotReplayable, apply_stored_events, replay
 
 FOUND_MAX = 20
 
@@ -38,13 +39,16 @@ class Command(BaseCommand):
         completing.add_argument(
             "--idle-seconds", type=seconds, default=IDLE_SECONDS, help="leave younger ones to their client"
         )
+        applying = actions.add_parser("apply", help="apply webhook events that are stored and due")
+        applying.add_argument("--limit", type=positive, default=1_000, help="events (%(default)s)")
         resolving = actions.add_parser("resolve", help="it happened: answer its key with this from now on")
         resolving.add_argument("--status", type=int, choices=RESOLVE_STATUSES, default=200)
         resolving.add_argument("--body", default='{"resolved": true}', help="JSON")
         resolving.add_argument("--location", default="")
         abandoning = actions.add_parser("abandon", help="it did not happen: answer its key with 409 from now on")
-        for decision in (resolving, abandoning):
-            decision.add_argument("entry", help="#number, as `show` prints it")
+        replaying = actions.add_parser("replay", help="apply a webhook event now, also one in quarantine")
+        for decision in (resolving, abandoning, replaying):
+            decision.add_argument("entry", help="#number, as `show` or the admin prints it")
             decision.add_argument("--note", required=True, help="why; recorded in the history")
             decision.add_argument("--operator", help="name of the operator (default: the login name)")
         actions.add_parser("rewrap", help="wrap the data keys of stored answers under the newest of BODY_KEYS")
@@ -85,10 +89,25 @@ class Command(BaseCommand):
             idle_seconds=options["idle_seconds"],
             on_progress=lambda done: self._progress("entries", done),
         )
-        found = ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
-        self.stdout.write(found or "nothing is stalled")
+        self.stdout.write(_counts(results) or "nothing is stalled")
         if failed := results.get("failed"):
             raise CommandError(f"{failed} could not be completed: the log says why. They are tried again later.")
+
+    def _apply(self, options: dict[str, Any]) -> None:
+        results = apply_stored_events(limit=options["limit"])
+        self.stdout.write(_counts(results) or "nothing is due")
+        if failed := results.get("failed", 0) + results.get("quarantined", 0):
+            raise CommandError(f"{failed} could not be applied: the log and the admin say why.")
+
+    def _replay(self, options: dict[str, Any]) -> None:
+        number = _number(options["entry"])
+        try:
+            result = replay(number, operator=_operator(options), note=options["note"])
+        except (NotReplayable, ValueError) as error:
+            raise CommandError(str(error)) from error
+        if result != EventStatus.APPLIED:
+            raise CommandError(f"Event #{number} is {result}: the log and the admin say why.")
+        self.stdout.write(f"#{number} is applied")
 
     def _resolve(self, options: dict[str, Any]) -> None:
         self._decide(
@@ -141,7 +160,7 @@ class Command(BaseCommand):
         decision = Decision(
             entry_id=entry.pk,
             fence=entry.fence,
-            operator=f"operator {options['operator'] or _login_name()}",
+            operator=_operator(options),
             note=options["note"],
         )
         try:
@@ -157,6 +176,14 @@ class Command(BaseCommand):
     def _progress(self, what: str, count: int) -> None:
         if self.stderr.isatty():
             self.stderr.write(f"\r{what}: {count}", ending="")
+
+
+def _counts(results: dict[str, int]) -> str:
+    return ", ".join(f"{count} {result}" for result, count in sorted(results.items()))
+
+
+def _operator(options: dict[str, Any]) -> str:
+    return f"operator {options['operator'] or _login_name()}"
 
 
 def _login_name() -> str:

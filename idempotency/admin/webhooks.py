@@ -1,0 +1,103 @@
+"""Webhook events in Django admin: what arrived, what became of it, and those that need a person.
+
+Nothing can be edited. An operator may only apply an event that is not applied, with a permission of its own
+(`idempotency.replay_webhookevent`) and a reason.
+"""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import path, reverse
+
+from idempotency.admin import answer_display, searching
+from idempotency.admin.filters import leading, newest
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column
+from idempotency.admin.searching import WholeTermSearch
+from idempotency.models import EventStatus, WebhookEvent
+from idempotency.webhooks import NotReplayable, replay
+
+
+class ReplayForm(forms.Form):
+    """Reason of an operator who applies an event by hand."""
+
+    note = forms.CharField(
+        label="Reason",
+        max_length=1000,
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
+        help_text="It is stored with the event under your name.",
+    )
+
+
+@admin.register(WebhookEvent)
+class WebhookEventAdmin(WholeTermSearch, ReadOnlyAdmin):
+    """One event of a sender, however many copies of it arrived."""
+
+    list_display = ("event_id", "status", "sender", "entity", "sequence", "received", "attempts")
+    list_filter = (newest("status", EventStatus.choices), leading("sender"))
+    search_fields = ("event_id",)
+    search_help_text = "A whole id of the sender's."
+    ordering = ("-pk",)
+    fieldsets = (
+        (None, {"fields": ("event_id", "sender", "entity", "sequence", "received")}),
+        ("Handling", {"fields": ("status", "attempts", "error", "due", "applied", "note")}),
+        ("As received", {"fields": ("headers_text", "body_text")}),
+    )
+    is_decided_about = True
+
+    received = time_column("received_at")
+    applied = time_column("applied_at")
+    due = time_column("due_at", "no worker before")
+    headers_text = column(lambda row: answer_display.lines(row.headers), "headers")
+    body_text = column(
+        lambda row: "removed" if row.body is None else answer_display.content(bytes(row.body)), "body"
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEvent]:
+        """Leave out what the list does not need."""
+        return super().get_queryset(request).defer("body", "headers")
+
+    def search(self, rows: QuerySet[WebhookEvent], term: str) -> QuerySet[WebhookEvent]:
+        """Search by all senders, because the unique index begins with them."""
+        senders = searching.values_of(WebhookEvent.objects.all(), "sender")
+        found = rows.filter(sender__in=senders, event_id=term)
+        return rows.filter(pk__in=searching.numbers_of(found, "sender", "event_id"))
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(self.replay_view)
+        return [path("<int:pk>/replay/", view, name="idempotency_replay"), *super().get_urls()]
+
+    def tools(self, request: HttpRequest, row: WebhookEvent) -> list[Tool]:
+        if row.status == EventStatus.APPLIED or not self._may_replay(request):
+            return []
+        return [Tool(address=reverse("admin:idempotency_replay", args=[row.pk]), words="Apply now")]
+
+    def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Apply an event: shown first, done on POST.
+
+        Not one of the admin's own views, because those run in a transaction.
+        """
+        if not self._may_replay(request):
+            raise PermissionDenied
+        row = get_object_or_404(WebhookEvent, pk=pk)
+        form = ReplayForm(request.POST or None)
+        if request.method != "POST" or not form.is_valid():
+            template = "admin/idempotency/webhookevent/replay.html"
+            return self.own_page(request, template, "Apply now", row=row, form=form)
+        note = form.cleaned_data["note"]
+        try:
+            result = replay(pk, operator=f"operator {request.user.get_username()}", note=note)
+        except NotReplayable as refused:
+            messages.error(request, str(refused))
+        else:
+            self.log_decision(request, row, f"{result}: {note}")
+            done = result == EventStatus.APPLIED
+            (messages.success if done else messages.error)(request, f"The event is {result}.")
+        return HttpResponseRedirect(reverse("admin:idempotency_webhookevent_change", args=[pk]))
+
+    def _may_replay(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request) and request.user.has_perm("idempotency.replay_webhookevent")

@@ -1,0 +1,197 @@
+"""Events that need a person or a timer: quarantine and replay, by worker, command and admin; and the check."""
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.core.checks import run_checks
+from django.core.management import CommandError, call_command
+from django.db.models import F
+from django.test import Client
+from django.urls import include, path
+
+from idempotency.models import WebhookEvent
+from idempotency.webhooks import (
+    GitHub,
+    NotReplayable,
+    StandardWebhooks,
+    apply_stored_events,
+    applying,
+    replay,
+    webhook,
+)
+from tests.integration.idempotency.functions.work import Starts
+from tests.integration.idempotency.webhooks.hooks import ATTEMPTS_MAX, HOOKS, PLAN, applied, send, step
+
+LIST = "/admin/idempotency/webhookevent/"
+
+
+def run(*words: str) -> str:
+    printed = StringIO()
+    call_command("idempotency", *words, stdout=printed)
+    return printed.getvalue()
+
+
+def quarantined(event_id: str = "e1") -> WebhookEvent:
+    PLAN[event_id] = RuntimeError("<never>")
+    for _ in range(ATTEMPTS_MAX):
+        send("now", event_id)
+    row = WebhookEvent.objects.get(event_id=event_id)
+    assert row.status == "quarantined"
+    return row
+
+
+def all_are_due() -> None:
+    WebhookEvent.objects.update(due_at=F("due_at") - timedelta(days=1))
+
+
+@pytest.fixture
+def operator(settings: Any, client: Client) -> Client:
+    settings.ROOT_URLCONF = "shop.urls"
+    names = ["view_webhookevent", "replay_webhookevent"]
+    user = User.objects.create_user("ann", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=names))
+    client.force_login(user)
+    return client
+
+
+class TestTheWorker:
+    def test_it_applies_what_is_deferred_bounded_and_in_the_order_of_arrival(self) -> None:
+        for number in range(5):
+            assert send("later", f"e{number}").json() == {"status": "stored"}
+        assert applied() == []
+        assert apply_stored_events(limit=2) == {"applied": 2}
+        assert apply_stored_events() == {"applied": 3}
+        assert applied() == [f"e{number}" for number in range(5)]
+
+    def test_a_failure_is_tried_again_later_and_at_last_quarantined(self) -> None:
+        send("later")
+        PLAN["e1"] = RuntimeError("never")
+        assert apply_stored_events() == {"failed": 1}
+        assert apply_stored_events() == {}  # not due yet
+        for result in ["failed", "quarantined"]:
+            all_are_due()
+            assert apply_stored_events() == {result: 1}
+        all_are_due()
+        assert apply_stored_events() == {}
+        assert send("later").json() == {"status": "duplicate"}
+        assert applied() == []
+
+    def test_an_event_that_ends_its_process_keeps_no_other_waiting(self, child_of: Starts) -> None:
+        send("later", "e1")
+        send("later", "e2")
+        child = child_of(f"{HOOKS}.work_and_die('e1')")
+        assert child.line() == "ready"
+        child.go()
+        assert child.result() is None
+        assert apply_stored_events() == {"applied": 1}
+        assert applied() == ["e2"]
+        all_are_due()
+        assert apply_stored_events() == {"applied": 1}
+
+    def test_a_sender_without_a_handler_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        send("later")
+        monkeypatch.delitem(applying.declared, "later")
+        assert apply_stored_events() == {}
+        with pytest.raises(NotReplayable):
+            replay(WebhookEvent.objects.get().pk, operator="ann", note="why")
+
+    def test_the_command(self) -> None:
+        assert run("apply") == "nothing is due\n"
+        send("later")
+        assert run("apply") == "1 applied\n"
+        PLAN["e2"] = RuntimeError("never")
+        send("later", "e2")
+        with pytest.raises(CommandError, match="1 could not be applied"):
+            run("apply", "--limit", "9")
+
+
+class TestReplay:
+    def test_the_command_applies_it_once_and_says_by_whom(self) -> None:
+        number = quarantined().pk
+        with pytest.raises(CommandError, match="is quarantined"):
+            run("replay", f"#{number}", "--note", "again", "--operator", "ann")
+        PLAN.clear()
+        assert run("replay", f"#{number}", "--note", "fixed", "--operator", "ann") == f"#{number} is applied\n"
+        assert WebhookEvent.objects.get().note.endswith("operator ann: fixed")
+        with pytest.raises(CommandError, match="is applied or missing"):
+            run("replay", f"#{number}", "--note", "again", "--operator", "ann")
+        with pytest.raises(ValueError, match="reason"):
+            replay(number, operator="ann", note=" ")
+        assert applied() == ["e1"]
+
+    def test_the_admin_applies_it_and_logs_who_and_why(self, settings: Any, operator: Client) -> None:
+        settings.ROOT_URLCONF = "tests.integration.idempotency.webhooks.hooks"
+        number = quarantined().pk
+        settings.ROOT_URLCONF = "shop.urls"
+        page = f"{LIST}{number}/change/"
+        shown = operator.get(page).content.decode()
+        assert "RuntimeError: &lt;never&gt;" in shown
+        assert "X-GitHub-Delivery: e1" in shown
+        assert f"{LIST}{number}/replay/" in shown
+        asked = operator.get(f"{LIST}{number}/replay/").content.decode()
+        assert "Its handler runs now, once" in asked
+        operator.post(f"{LIST}{number}/replay/", {"note": ""})
+        assert applied() == []
+        answer = operator.post(f"{LIST}{number}/replay/", {"note": "once more"}, follow=True)
+        assert "The event is quarantined." in answer.content.decode()
+        PLAN.clear()
+        answer = operator.post(f"{LIST}{number}/replay/", {"note": "repaired"}, follow=True)
+        assert "The event is applied." in answer.content.decode()
+        assert f"{LIST}{number}/replay/" not in answer.content.decode()
+        assert applied() == ["e1"]
+        logged = LogEntry.objects.order_by("pk").values_list("user__username", "change_message")
+        assert list(logged) == [("ann", "quarantined: once more"), ("ann", "applied: repaired")]
+        assert (
+            "is applied or missing"
+            in operator.post(f"{LIST}{number}/replay/", {"note": "again"}, follow=True).content.decode()
+        )
+
+    def test_who_may_only_look_may_not_apply(self, settings: Any, operator: Client) -> None:
+        settings.ROOT_URLCONF = "tests.integration.idempotency.webhooks.hooks"
+        number = quarantined().pk
+        settings.ROOT_URLCONF = "shop.urls"
+        User.objects.get().user_permissions.remove(Permission.objects.get(codename="replay_webhookevent"))
+        assert "replay" not in operator.get(f"{LIST}{number}/change/").content.decode()
+        assert operator.post(f"{LIST}{number}/replay/", {"note": "why"}).status_code == 403
+        assert applied() == []
+
+    def test_the_list_is_filtered_and_searched(self, settings: Any, operator: Client) -> None:
+        settings.ROOT_URLCONF = "tests.integration.idempotency.webhooks.hooks"
+        quarantined("bad")
+        send("later", "waits")
+        step(2)
+        settings.ROOT_URLCONF = "shop.urls"
+        for query, found in [
+            ("status=quarantined", {"bad"}),
+            ("sender=later", {"waits"}),
+            ("q=o1-2", {"o1-2"}),
+            ("", {"bad", "waits", "o1-2"}),
+        ]:
+            page = operator.get(f"{LIST}?{query}").content.decode()
+            assert {name for name in ("bad", "waits", "o1-2") if f">{name}</a>" in page} == found
+
+
+class TestTheCheck:
+    def test_a_missing_or_unusable_secret_is_named_with_what_to_write(self, settings: Any) -> None:
+        class Addresses:
+            urlpatterns = [
+                path("a", webhook("no-secret", verify=GitHub(lambda: ""))(lambda event: None)),
+                path("b", webhook("bad-secret", verify=StandardWebhooks("whsec_?"))(lambda event: None)),
+                path("", include("tests.integration.idempotency.webhooks.hooks")),
+            ]
+
+        settings.ROOT_URLCONF = Addresses
+        found = [message for message in run_checks() if message.id == "idempotency.E017"]
+        assert [message.msg.split(" answers")[0] for message in found] == [
+            "@webhook('bad-secret')",
+            "@webhook('no-secret')",
+        ]
+        assert "Write verify=GitHub(…)" in str(found[1].hint)
+
+    def test_the_setting_that_keys_all_views_leaves_webhooks_out(self, settings: Any) -> None:
+        settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "KEYED": "unsafe"}
+        assert send("now").json() == {"status": "applied"}
