@@ -21,6 +21,7 @@ MODULE = re.compile(r"`((?:idempotency|payments|shop|tests|bench)(?:\.[a-z_]\w*)
 # dotted names that are no modules: permissions, and attributes of spans
 NO_MODULES = {
     "idempotency.close_ledgerentry",
+    "idempotency.replay_webhookevent",
     "payments.tell_outcome",
     "idempotency.mode",
     "idempotency.protocol.exchange",
