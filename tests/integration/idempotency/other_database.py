@@ -4,6 +4,7 @@
 REDIS (an address) or none; an assertion that fails is the end of it.
 """
 
+import hmac
 import os
 import sys
 from typing import Any
@@ -44,12 +45,13 @@ if __name__ == "__main__":
     from django.core.management.base import SystemCheckError
     from django.db import DatabaseError, connections, transaction
     from django.db.models import Model
-    from django.test import Client
+    from django.test import Client, RequestFactory
 
     from idempotency import KeyedCall, Problem, consume_once, idempotent, once
     from idempotency.checks import check_settings
     from idempotency.models import LedgerEntry
     from idempotency.modes import PHASED
+    from idempotency.webhooks import GitHub, apply_stored_events, webhook
     from tests.threads import at_once
 
     def place(text: str) -> int:
@@ -116,6 +118,16 @@ if __name__ == "__main__":
                 return consume_once("message 1", consumer="stock")
 
         assert sorted(at_once(*[applied] * COPIES)) == [False] * (COPIES - 1) + [True]
+
+    def a_webhook_counts_once() -> None:
+        raw = b'{"id": "e1"}'
+        signature = f"sha256={hmac.digest(b's', raw, 'sha256').hex()}"
+        view = webhook("there", verify=GitHub("s"), id="X-Number", defer=True)(lambda event: place(event.id))
+        headers = {"X-Hub-Signature-256": signature, "X-Number": "e1"}
+        for _ in range(2):
+            sent = RequestFactory().post("/", raw, content_type="application/json", headers=headers)
+            assert view(sent).status_code == 200
+        assert (apply_stored_events(), apply_stored_events(), count("e1")) == ({"applied": 1}, {}, 1)
 
     def commands_and_checks_look_there() -> None:
         assert post("/order", "reaped").status_code == 201

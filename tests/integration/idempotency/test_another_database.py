@@ -15,6 +15,7 @@ SCENARIOS = (
     "writes_and_entry_commit_together",
     "a_function_counts_once",
     "a_message_counts_once",
+    "a_webhook_counts_once",
     "commands_and_checks_look_there",
     "the_default_database_has_no_ledger",
 )
