@@ -82,9 +82,11 @@ def replay(number: int, *, operator: str, note: str) -> str:
         raise ValueError("A replay needs a reason.")
     row = WebhookEvent.objects.using(home.alias()).filter(pk=number).exclude(status=EventStatus.APPLIED).first()
     hook = _known().get(row.sender) if row else None
-    if row is None or hook is None:
+    by = f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}"
+    result = apply(hook, row, note=by) if row and hook else DUPLICATE
+    if result == DUPLICATE:
         raise NotReplayable(f"Event #{number} is applied or missing, or @webhook is on no handler of its sender.")
-    return apply(hook, row, note=f"{datetime.now(UTC):%Y-%m-%d %H:%M} {operator}: {note.strip()}")
+    return result
 
 
 def apply(hook: Hook, row: WebhookEvent, *, note: str = "") -> str:

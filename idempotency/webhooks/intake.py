@@ -123,7 +123,10 @@ class webhook:  # noqa: N801  a verb where it is used, as `once`
             problem = problem_of(error)
             if problem is None:
                 raise
-            return problem_response(problem, request)
+            response = problem_response(problem, request)
+            # else Django writes a line for each forgery
+            response._has_been_logged = True  # type: ignore[attr-defined]
+            return response
         return JsonResponse({"status": result})
 
     def _verified(self, request: HttpRequest) -> Event:
