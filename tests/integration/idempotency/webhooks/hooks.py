@@ -9,7 +9,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.test import Client, RequestFactory
-from django.urls import path
+from django.urls import include, path
 
 from idempotency.webhooks import Event, GitHub, apply_stored_events, webhook
 
@@ -55,7 +55,7 @@ def ordered(event: Event) -> None:
     apply(event)
 
 
-urlpatterns = [path("now", now), path("later", later), path("ordered", ordered)]
+urlpatterns = [path("now", now), path("later", later), path("ordered", ordered), path("", include("shop.urls"))]
 
 
 def signed(event_id: str, body: Any = None) -> tuple[bytes, dict[str, str]]:
