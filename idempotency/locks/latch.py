@@ -62,6 +62,11 @@ class Latch(Resource):
         return int((yield from self._insist("look", "")))
 
     @operation
+    def delete(self) -> Steps[bool]:
+        """Close it, and wake the waiters, for whom nothing is left; return whether it was open."""
+        return bool((yield from self._insist("delete", self.hub().new_request())))
+
+    @operation
     def wait(self, *, wait_seconds: float | None = None) -> Steps[bool]:
         """Wait until nothing is left; return False when the time was over.
 

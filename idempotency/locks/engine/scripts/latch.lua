@@ -1,9 +1,10 @@
 -- Count down to zero once, and wake the waiters.
 -- KEYS[1] the latch: 'count'   KEYS[2] waiters: "channel request"
 -- KEYS[3] requests that opened it or counted down: request -> "reply second"
--- ARGV[1] what to do: open, down, look or leave
+-- ARGV[1] what to do: open, down, delete, look or leave
 --   open: [2] request   [3] count   [4] life in milliseconds   returns 1, or 0 if it is open already
 --   down: [2] request                                          returns what is left
+--   delete: [2] request                                        returns 1, or 0 if it is not open
 --   look: [2] "channel request", or '' not to wait             returns what is left
 --   leave: [2] "channel request"                               returns 0
 -- A latch that was never opened, or has reached zero, does not exist: what is left is 0.
@@ -52,7 +53,7 @@ if what == 'open' then
 end
 
 if left == 0 then return 0 end
-left = redis.call('HINCRBY', KEYS[1], 'count', -1)
+left = what == 'delete' and 0 or redis.call('HINCRBY', KEYS[1], 'count', -1)
 if left == 0 then
     for _, waiter in ipairs(redis.call('SMEMBERS', KEYS[2])) do
         local channel, waiting = string.match(waiter, '^(%S+) (%S+)$')
@@ -60,4 +61,4 @@ if left == 0 then
     end
     redis.call('DEL', KEYS[1], KEYS[2])
 end
-return remember(left)
+return remember(what == 'delete' and 1 or left)

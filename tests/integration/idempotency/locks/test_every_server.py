@@ -3,6 +3,7 @@
 import pytest
 
 from idempotency.locks import LockLost, LockTimeout, NotHeld, RateExceeded, UpgradeRefused
+from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench
 
 MUTEXES = ["Lock", "FairLock"]
@@ -192,6 +193,14 @@ class TestOthers:
         assert two.do(latch.count_down) == 0
         assert waiting.result(30) is True
         assert two.do(latch.count_down) == 0
+        assert two.do(latch.delete) is False
+        assert one.do(lambda: latch.open(2)) is True
+        waiting = one.begin(latch.wait)
+        until(lambda: bench.plain.exists(latch._keys[1]), "it waits")
+        assert two.do(latch.delete) is True
+        assert waiting.result(30) is True
+        assert (two.do(latch.count), two.do(latch.count_down)) == (0, 0)
+        assert one.do(lambda: latch.open(2)) is True
 
     def test_rate(self, bench: Bench) -> None:
         limiter = bench.make("RateLimiter", permits=3, interval_seconds=60, permits_per_client=2)
@@ -247,8 +256,6 @@ class TestOthers:
 
 
 def _until_new(actor: object, short: object) -> None:
-    from tests.integration.idempotency.locks.actors import until
-
     until(lambda: actor.do(lambda: short.add("a")))
 
 
