@@ -1,82 +1,128 @@
 """`Semaphore` and `PermitExpirableSemaphore`: at most so many at once, in the order of arrival.
 
-The number of permits is an argument of each use, not a value on the server: a deployment that changes it needs no
-migration, and while two versions run, each goes by its own number.
+The number of permits is an argument of each use: a deployment that changes it needs no migration, and while two
+versions run, each goes by its own number. A total that the server stores (`set_total`) counts for all instead.
 """
 
 import threading
 import weakref
 from typing import Any, Unpack
 
+from django.utils.encoding import force_str
+
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import Hold, bounded
-from idempotency.locks.engine.hub import Hub, Resource, renewal
+from idempotency.locks.engine.hub import Hub, renewal
 from idempotency.locks.engine.owned import Owned, Settings
-from idempotency.locks.engine.places import RELEASE_SECONDS, Places
-from idempotency.locks.engine.steps import Steps, insist, operation
+from idempotency.locks.engine.places import RELEASE_SECONDS
+from idempotency.locks.engine.steps import Finish, Steps, insist, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
+from idempotency.locks.engine.totals import Permitted, Totals, checked
 from idempotency.locks.errors import NotHeld
 
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last
 
 
-class Permits(Owned):
+class Permits(Owned, Totals):
     """Source of both faces of `Semaphore`.
 
     Args:
         name: any text; the same name is the same semaphore everywhere.
-        permits: their number.
-        settings: as of `Lock`, but an owner's permits are known to its process alone. A permit is renewed while
-            its holder lives, so a killed process gives its permits back.
+        permits: their number, where the server has no total, and the most of one acquire. None: 0, and any.
+        settings: as of `Lock`. A permit is renewed while its holder lives, so a killed process gives its permits
+            back; other processes know an owner's permits only to release them.
     """
 
     _kind = "semaphore"
+    _places_type = Permitted
+    _places: Permitted
 
-    def __init__(self, name: str, *, permits: int, **settings: Unpack[Settings]) -> None:
-        self.permits = self._capacity = _at_least_one(permits)
+    def __init__(self, name: str, *, permits: int | None = None, **settings: Unpack[Settings]) -> None:
+        self.permits, self._capacity = permits, 0 if permits is None else checked(permits)
         super().__init__(name, **settings)
+        if self._owner is not None:
+            self._places.end = f" {self._owner.name}".encode()
 
     @operation
     def acquire(
         self, permits: int = 1, *, wait_seconds: float | None = DEFAULT, lease_seconds: float | None = DEFAULT
     ) -> Steps[bool]:
         """Take `permits` at once; return False when the time was over. Every acquire wants a release."""
-        if not 1 <= permits <= self.permits:
-            raise ValueError(f"permits must be 1 to {self.permits}, not {permits}")
+        checked(permits, self.permits)
+        return (yield from self._take(permits, wait_seconds, lease_seconds)) > 0
+
+    @operation
+    def drain(self, *, lease_seconds: float | None = DEFAULT) -> Steps[int]:
+        """Take all permits that are free, as one acquire, and return how many; 0 while somebody waits for them."""
+        return self._take(0, 0, lease_seconds)
+
+    def _take(self, permits: int, wait_seconds: float | None, lease_seconds: float | None) -> Steps[int]:
         hub, own = self.hub(), self._holder()
         slots = _slots_of(hub)
         slot = Holder(slots.name(hub), own.alive)
+        wait_seconds, lease_seconds = self._limit(wait_seconds), self._lease(lease_seconds)
         hold = yield from self._places.take(
-            hub,
-            slot,
-            shared=permits,
-            exclusive=0,
-            wait_seconds=self._limit(wait_seconds),
-            lease_seconds=self._lease(lease_seconds),
+            hub, slot, shared=permits, exclusive=0, wait_seconds=wait_seconds, lease_seconds=lease_seconds
         )
         if hold is None:
             slots.free(slot.name)
         else:
             slots.add(hub, own.name, hold)
-        return hold is not None
+        return 0 if hold is None else hold.shared
 
     @operation
-    def release(self) -> Steps[None]:
-        """Give back the permits of the caller's last acquire.
+    def release(self, permits: int | None = None) -> Steps[None]:
+        """Give permits back, those of the newest acquire first.
+
+        Args:
+            permits: None: those of the last acquire. With `owner=` also what other processes acquired.
 
         Raises:
-            NotHeld: the caller has no permit.
-            LockLost: it had, but the lease ended before.
+            NotHeld: the caller has not so many; nothing changed.
+            LockLost: it had, but a lease ended before.
             LockUnavailable: Redis did not reply; the lease ends it.
         """
+        what: list[Any] = ["give"]
         holds = self._holds()
-        if not holds:
-            raise NotHeld(f"The caller has no permit of {self.name!r}.")
-        hold = holds[-1]
-        yield from self._places.give(self.hub(), hold.holder, shared=hold.shared, exclusive=0, token=hold.token)
-        _slots_of(self.hub()).free(hold.owner)
+        if permits is None and holds:
+            hub, hold = self.hub(), holds[-1]
+            yield from self._places.give(hub, hold.holder, shared=hold.shared, exclusive=0, token=hold.token)
+            return _slots_of(hub).free(hold.owner)
+        left = checked(permits or 1)
+        if self._owner is not None:
+            what = ["named", self._places.end, permits or 0]
+        elif left > sum(hold.shared for hold in holds):
+            raise self._places.not_held()
+        else:
+            for hold in reversed(holds):
+                if count := min(left, hold.shared):
+                    what += [hold.owner, hold.token, count]
+                    left -= count
+            holds = [hold for hold in holds if hold.owner in what]
+        yield Finish(self._give(holds, what))
+
+    def _give(self, holds: list[Hold], what: list[Any]) -> Steps[None]:
+        hub = self.hub()
+        try:
+            reply = yield from self._places.ask(hub, *what)
+        except BaseException:  # an interrupt too: what may be given back must not be renewed
+            for hold in holds:
+                hub.holds.remove(hold)
+            raise
+        if not reply:
+            raise self._places.not_held()
+        left = {force_str(slot): count for slot, count in zip(reply[::2], reply[1::2], strict=True)}
+        for hold in holds:
+            hold.shared = max(left.get(hold.owner, hold.shared), 0)
+            if not hold.shared:
+                hub.holds.remove(hold)
+                if released := left[hold.owner] == 0:
+                    _slots_of(hub).free(hold.owner)
+                hold.over(released=released)
+        if min(left.values()) < 0:
+            raise self._places.lost()
 
     @property
     def held(self) -> int:
@@ -150,23 +196,29 @@ class AsyncSemaphore(OnTasks, AsyncWithStatement, Permits):
     """`Semaphore` for asyncio."""
 
 
-class ExpirablePermits(Resource):
+class ExpirablePermits(Totals):
     """Source of both faces of `PermitExpirableSemaphore`.
 
     Args:
         name: any text; another kind of resource than a `Semaphore` of that name.
-        permits: their number.
+        permits: as of `Semaphore`.
         client, release_seconds: as of `Lock`.
     """
 
     _kind = "permits"
 
     def __init__(
-        self, name: str, *, permits: int, client: Any = None, release_seconds: float = RELEASE_SECONDS
+        self,
+        name: str,
+        *,
+        permits: int | None = None,
+        client: Any = None,
+        release_seconds: float = RELEASE_SECONDS,
     ) -> None:
         super().__init__(name, client=client)
-        self.permits = _at_least_one(permits)
-        self._places = Places(kind=self._kind, name=name, capacity=permits, release_seconds=release_seconds)
+        self.permits, capacity = permits, 0 if permits is None else checked(permits)
+        self._places = Permitted(kind=self._kind, name=name, capacity=capacity, release_seconds=release_seconds)
+        self._places.end = b"/"
 
     @operation
     def acquire(self, *, lease_seconds: float, wait_seconds: float | None = None) -> Steps[str | None]:
@@ -175,29 +227,46 @@ class ExpirablePermits(Resource):
         Returns:
             Its name, with which anyone may give it back or prolong it; None when the time was over.
         """
-        hub = self.hub()
-        permit = Holder(hub.new_request(), lambda: True)
-        hold = yield from self._places.take(
-            hub,
-            permit,
-            shared=1,
-            exclusive=0,
-            wait_seconds=wait_seconds,
-            lease_seconds=lease_seconds,
-            watched=False,
-        )
-        return None if hold is None else f"{permit.name}@{hold.token}"
+        many = type(self).acquire_many.steps(self, 1, lease_seconds=lease_seconds, wait_seconds=wait_seconds)
+        return next(iter((yield from many)), None)
 
     @operation
-    def release(self, permit: str) -> Steps[None]:
-        """Give a permit back.
+    def acquire_many(
+        self, permits: int, *, lease_seconds: float, wait_seconds: float | None = None
+    ) -> Steps[list[str]]:
+        """Take several permits, all or none, as `acquire` takes one; return their names."""
+        checked(permits, self.permits)
+        hub = self.hub()
+        one = Holder(hub.new_request(), lambda: True)
+        hold = yield from self._places.take(
+            hub,
+            one,
+            shared=permits,
+            exclusive=0,
+            watched=False,
+            wait_seconds=wait_seconds,
+            lease_seconds=lease_seconds,
+        )
+        names = [one.name, *(f"{one.name}/{number}" for number in range(2, permits + 1))]
+        return [] if hold is None else [f"{name}@{hold.token}" for name in names]
+
+    @operation
+    def release(self, permit: str, *more: str) -> Steps[None]:
+        """Give a permit back, or several in one command.
 
         Raises:
-            NotHeld: it has ended, or never was.
+            NotHeld: one has ended, or never was; the others are given back.
             LockUnavailable: Redis did not reply; the lease ends it.
         """
-        owner, token = _parsed(permit)
-        yield from self._places.give(self.hub(), Holder(owner, lambda: True), shared=1, exclusive=0, token=token)
+        if not more:
+            owner, token = _parsed(permit)
+            holder = Holder(owner, lambda: True)
+            yield from self._places.give(self.hub(), holder, shared=1, exclusive=0, token=token)
+            return
+        every = [part for each in (permit, *more) for part in (*_parsed(each), 1)]
+        reply = yield Finish(self._places.ask(self.hub(), "give", *every))
+        if min(reply[1::2]) < 0:
+            raise NotHeld(f"A permit of {self.name!r} has ended.")
 
     @operation
     def prolong(self, permit: str, *, lease_seconds: float) -> Steps[None]:
@@ -219,12 +288,6 @@ class PermitExpirableSemaphore(OnThreads, ExpirablePermits):
 
 class AsyncPermitExpirableSemaphore(OnTasks, ExpirablePermits):
     """`PermitExpirableSemaphore` for asyncio."""
-
-
-def _at_least_one(permits: int) -> int:
-    if permits < 1:
-        raise ValueError(f"permits must be at least 1, not {permits}")
-    return permits
 
 
 def _parsed(permit: str) -> tuple[str, int]:

@@ -48,6 +48,7 @@ class Owned(Entered, Resource):
     __repr__ = Resource.__repr__
     _capacity: int
     _fair = True
+    _places_type = Places
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Owned(Entered, Resource):
         self._wait_seconds = wait_seconds
         self._lease_seconds = lease_seconds
         self._raise_on_lost = raise_on_lost
-        self._places = Places(
+        self._places = self._places_type(
             kind=self._kind,
             name=name,
             capacity=self._capacity,

@@ -98,7 +98,7 @@ class Places:
         watched: bool = True,
         within: bool = False,
     ) -> Steps[Hold | None]:
-        """Take places: `shared` of them, or with `exclusive` all.
+        """Take places: `shared` of them, or with `exclusive` all; with neither those that are free now.
 
         Args:
             wait_seconds: None waits for ever, 0 asks once.
@@ -317,7 +317,8 @@ class _Asking:
                 continue
             failures, failing_since, again = 0, None, True
             if answer[0] == 1:
-                _, token, now, end = answer
+                _, token, now, end, *drained = answer
+                self.shared = sum(drained) or self.shared
                 return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
             if answer[0] == -2:
                 raise LockUnavailable(f"{self.places.name!r}: its holder has sent a later request meanwhile.")

@@ -4,6 +4,7 @@
 
 local request, token = ARGV[1], tonumber(ARGV[3])
 local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[2])
+capacity = places_of(capacity)
 
 local owner = 'force ' .. request  -- no holder's name: it has a record as one without places has
 local before = open(owner, capacity)

@@ -3,7 +3,8 @@
 -- A lock is one place; a semaphore has n; of a read/write lock a reader takes one of very many and a writer all.
 -- KEYS[1] holders: '#' -> used, next, expires, fence, forget; owner -> shared, exclusive, ends, token, request
 -- KEYS[2] queue:   owner, scored by arrival
--- KEYS[3] waiters: owner -> "shared exclusive alive_until channel request"
+-- KEYS[3] waiters: owner -> "shared exclusive alive_until channel request name"
+-- KEYS[4] number of a semaphore's permits, where the server stores it; other resources have no such key
 -- All times are microseconds of this server's clock. `next` is no later than the first end of a lease, `expires` is
 -- when the key itself goes. `fence` is the newest token: the time, or one more than the last if that is higher, so
 -- it grows through a loss of all data and through a clock that steps back, and only both together defeat it.
@@ -28,10 +29,15 @@ local renewed_expiry = false
 local denied  -- what the server said where this user may not PUBLISH
 
 -- records are doubles in a row, big-endian, which hold every whole number that occurs; a holder's request follows
+-- and, after a space, the name of the caller that a semaphore's permits are for
 local function read_holder(text)
     local shared, exclusive, ends, token = struct.unpack('>dddd', text)
-    return {shared = shared, exclusive = exclusive, ends = ends, token = token, request = string.sub(text, 33)}
+    local request, name = string.match(text, '^(%S*)(.*)$', 33)
+    return {shared = shared, exclusive = exclusive, ends = ends, token = token, request = request, name = name}
 end
+
+-- how many places there are, where the caller says `capacity`
+local function places_of(capacity) return tonumber(KEYS[4] and redis.call('GET', KEYS[4]) or capacity) end
 
 local function written(holder)
     if holder.shared + holder.exclusive > 0 then
@@ -43,7 +49,8 @@ local function written(holder)
         expires = holder.ends + 2 * RETAIN
         renewed_expiry = true
     end
-    return struct.pack('>dddd', holder.shared, holder.exclusive, holder.ends, holder.token) .. holder.request
+    return struct.pack('>dddd', holder.shared, holder.exclusive, holder.ends, holder.token)
+        .. holder.request .. (holder.name or '')
 end
 
 -- whether `owner` is one thread or task, or one permit
@@ -103,11 +110,11 @@ local function open(owner, capacity)
     return holder or nil
 end
 
--- write the state, and the record of `owner`
+-- write the state, and the record of `owner`, if it is given
 local function close(owner, holder)
-    local record = written(holder)
+    local record = holder and written(holder)
     local state = struct.pack('>ddddd', used, next_end, expires, fence, forget)
-    redis.call('HSET', KEYS[1], owner, record, '#', state)
+    if holder then redis.call('HSET', KEYS[1], owner, record, '#', state) else redis.call('HSET', KEYS[1], '#', state) end
     if renewed_expiry then redis.call('PEXPIRE', KEYS[1], math.ceil((expires - now) / 1000)) end
 end
 
@@ -122,9 +129,10 @@ local function leave_queue(owner)
 end
 
 local function read_waiter(text)
-    local shared, exclusive, alive, channel, request = string.match(text, '^(%d+) (%d+) (%d+) (%S+) (%S+)$')
+    local shared, exclusive, alive, channel, request, name =
+        string.match(text, '^(%d+) (%d+) (%d+) (%S+) (%S+)(.*)$')
     return {shared = tonumber(shared), exclusive = tonumber(exclusive), channel = channel, request = request,
-            alive = tonumber(alive)}
+            name = name, alive = tonumber(alive)}
 end
 
 -- Give free places to the queue's head, and on, in order. Each is notified on its process's channel and has `claim`
@@ -142,7 +150,7 @@ local function grant(capacity, claim, lease, fair, counted, asker)
             leave_queue(owner)
         else
             local holder = {shared = waiter.shared, exclusive = waiter.exclusive, ends = now + claim,
-                            token = math.max(now, fence + 1), request = waiter.request}
+                            token = math.max(now, fence + 1), request = waiter.request, name = waiter.name}
             local fits, heard = used + weight(waiter, capacity) <= capacity, 1
             if owner == asker then
                 holder.ends = now + lease

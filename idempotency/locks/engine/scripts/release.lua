@@ -7,6 +7,7 @@
 
 local owner, request, token, undone = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[5]
 local shared, exclusive, capacity, lease, claim, patience, fair, counted = struct.unpack('>dddddddd', ARGV[3])
+capacity = places_of(capacity)
 
 local mine = open(owner, capacity)
 
@@ -31,6 +32,15 @@ elseif mine.request == request then
     return {1, mine.shared + mine.exclusive}
 end
 
+if undone ~= '' and string.sub(ARGV[3], 65) == '/' then
+    for number = 2, shared do  -- the other permits of an acquire
+        local text = redis.call('HGET', KEYS[1], owner .. '/' .. number)
+        if text then used = used - read_holder(text).shared end
+        redis.call('HDEL', KEYS[1], owner .. '/' .. number)
+    end
+    shared = mine.shared
+end
+if shared + exclusive == 0 then shared = mine.shared end
 local before = weight(mine, capacity)
 mine.shared, mine.exclusive, mine.request = mine.shared - shared, mine.exclusive - exclusive, request
 if mine.shared < 0 or mine.exclusive < 0 then return {0} end

@@ -1,0 +1,83 @@
+"""Totals of both semaphores: the number of their permits, asked for and changed on the server."""
+
+from typing import Any
+
+from idempotency.locks.engine.hub import Hub, Resource, script
+from idempotency.locks.engine.places import LEASE_SECONDS, Places
+from idempotency.locks.engine.steps import Ask, Steps, insist, operation
+
+_PERMITS = script("places", "permits")
+
+
+class Permitted(Places):
+    """Places whose number the server may store."""
+
+    end = b""  # of the terms, as acquire.lua reads it
+
+    @property
+    def keys(self) -> list[str]:
+        keys = super().keys
+        return [*keys, f"{keys[0]}:total"]
+
+    def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
+        return super().terms(hub, shared=shared, exclusive=exclusive, lease_seconds=lease_seconds) + self.end
+
+    def ask(self, hub: Hub, *what: Any) -> Steps[list[Any]]:
+        """Run permits.lua, with its arguments from the second."""
+        keys = self.keys
+        terms = super().terms(hub, shared=0, exclusive=0, lease_seconds=LEASE_SECONDS)
+        ask = Ask(_PERMITS, [*keys, f"{keys[0]}:done:{hub.new_request()}"], [terms, *what])
+        return (yield from insist(ask, seconds=self._release_seconds))  # type: ignore[no-any-return]
+
+
+def checked(permits: int, most: int | None = None) -> int:
+    """Return `permits`, or raise `ValueError` where it is not 1 to `most`."""
+    if permits < 1 or (most is not None and permits > most):
+        raise ValueError(f"permits must be {'at least 1' if most is None else f'1 to {most}'}, not {permits}")
+    return permits
+
+
+class Totals(Resource):
+    """Verbs of both semaphores. Without a total on the server the caller's `permits` is the number."""
+
+    _places: Any
+
+    @operation
+    def total(self) -> Steps[int]:
+        """Return the number of permits."""
+        return (yield from self._asked("look"))[0]
+
+    @operation
+    def acquired(self) -> Steps[int]:
+        """Return how many permits are out."""
+        return (yield from self._asked("look"))[1]
+
+    @operation
+    def available(self) -> Steps[int]:
+        """Return how many permits are free; below 0 where more are out than there are now."""
+        total, out, *_ = yield from self._asked("look")
+        return total - out
+
+    @operation
+    def set_total(self, permits: int | None, *, if_absent: bool = False) -> Steps[bool]:
+        """Store the number of permits on the server, for good and for every caller; return whether it was stored.
+
+        Args:
+            permits: may be less than are out. None: each caller's own number counts again.
+            if_absent: leave one that is stored as it is.
+        """
+        what = ["clear"] if permits is None else ["init" if if_absent else "set", permits]
+        return bool((yield from self._asked(*what))[2])
+
+    @operation
+    def add(self, permits: int) -> Steps[int]:
+        """Add to the number of permits, and store it; return what it is then."""
+        return (yield from self._asked("add", permits))[0]
+
+    @operation
+    def reduce(self, permits: int) -> Steps[int]:
+        """Take from the number of permits, and return what it is then. No permit that is out ends."""
+        return (yield from self._asked("add", -permits))[0]
+
+    def _asked(self, *what: Any) -> Steps[list[int]]:
+        return self._places.ask(self.hub(), *what)  # type: ignore[no-any-return]
