@@ -17,7 +17,7 @@ from idempotency.locks.latch import CountDownLatch
 from idempotency.locks.multi import MultiLock
 from idempotency.locks.mutex import FairLock, Lock
 from idempotency.locks.onehost import HostSemaphore
-from idempotency.locks.ratelimit import RateExceeded, RateLimiter
+from idempotency.locks.ratelimit import Rate, RateExceeded, RateLimiter, TokenBucket
 from idempotency.locks.readwrite import ReadWriteLock
 from idempotency.locks.redlock import RedLock
 from idempotency.locks.semaphore import PermitExpirableSemaphore, Semaphore
@@ -38,12 +38,14 @@ __all__ = [
     "NotHeld",
     "Owner",
     "PermitExpirableSemaphore",
+    "Rate",
     "RateExceeded",
     "RateLimiter",
     "ReadWriteLock",
     "RedLock",
     "Semaphore",
     "State",
+    "TokenBucket",
     "Topic",
     "UpgradeRefused",
 ]

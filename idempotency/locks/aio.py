@@ -11,6 +11,7 @@ from idempotency.locks.mutex import AsyncFairLock as FairLock
 from idempotency.locks.mutex import AsyncLock as Lock
 from idempotency.locks.onehost import AsyncHostSemaphore as HostSemaphore
 from idempotency.locks.ratelimit import AsyncRateLimiter as RateLimiter
+from idempotency.locks.ratelimit import AsyncTokenBucket as TokenBucket
 from idempotency.locks.readwrite import AsyncReadWriteLock as ReadWriteLock
 from idempotency.locks.redlock import AsyncRedLock as RedLock
 from idempotency.locks.semaphore import AsyncPermitExpirableSemaphore as PermitExpirableSemaphore
@@ -29,6 +30,7 @@ __all__ = [
     "ReadWriteLock",
     "RedLock",
     "Semaphore",
+    "TokenBucket",
     "Topic",
     "close",
 ]

@@ -1,19 +1,21 @@
-"""`RateLimiter`: n permits an interval over all processes, overall and for each client; exact, in one command.
+"""`RateLimiter` and `TokenBucket`: n permits an interval over all processes, overall and for each client.
 
-In no span of the interval's length more than n permits are given. A caller that waits gets its time at once and
+A `RateLimiter` is exact: in no span of the interval's length more than n permits are given. A `TokenBucket` gives
+n at once, fills evenly within the interval, and stores two numbers. A caller that waits gets its time at once and
 sleeps until then: nobody polls, and no later caller passes.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from idempotency.locks.engine.holds import MICROSECONDS, bounded
 from idempotency.locks.engine.hub import Resource, script
 from idempotency.locks.engine.steps import Ask, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
+from idempotency.locks.engine.totals import checked
 from idempotency.locks.errors import LockTimeout
 
-_LIMIT, _GIVE_BACK = script("ratelimit"), script("giveback")
+_LIMIT = script("ratelimit")
 FOR_EVER = 2**53 - 1  # microseconds; the script's numbers are doubles
 
 
@@ -29,14 +31,27 @@ class RateExceeded(LockTimeout):
         self.retry_after_seconds = retry_after_seconds
 
 
+class Rate(NamedTuple):
+    """Permits an interval (at most 1e9 seconds, which is 31 years), and the share of one caller; None: all."""
+
+    permits: int
+    interval_seconds: float
+    permits_per_client: int | None = None
+
+    def checked(self) -> list[int]:
+        """Return it as ratelimit.lua reads it, or raise `ValueError`."""
+        if self.permits < 1 or (self.permits_per_client is not None and self.permits_per_client < 1):
+            raise ValueError("permits and permits_per_client must be at least 1")
+        interval = max(1, round(bounded("interval_seconds", self.interval_seconds) * MICROSECONDS))
+        return [self.permits, interval, self.permits_per_client or 0]
+
+
 class Limiter(Resource):
     """Source of both faces.
 
     Args:
         name, client: as of `Resource`.
-        permits: number of permits an interval.
-        interval_seconds: its length; at most 1e9, which is 31 years.
-        permits_per_client: share of one caller; None: all of them.
+        permits, interval_seconds, permits_per_client: as of `Rate`, while the server has none; None: no permits.
     """
 
     _kind = "rate"
@@ -45,17 +60,15 @@ class Limiter(Resource):
         self,
         name: str,
         *,
-        permits: int,
-        interval_seconds: float,
+        permits: int | None = None,
+        interval_seconds: float = 1.0,
         permits_per_client: int | None = None,
         client: Any = None,
     ) -> None:
-        if permits < 1 or (permits_per_client is not None and permits_per_client < 1):
-            raise ValueError("permits and permits_per_client must be at least 1")
         super().__init__(name, client=client)
-        self._permits = permits
-        self._per_client = permits_per_client
-        self._interval = round(bounded("interval_seconds", interval_seconds) * MICROSECONDS)
+        self._rate = Rate(1 if permits is None else permits, interval_seconds, permits_per_client).checked()
+        if permits is None:
+            self._rate[0] = 0
 
     @operation
     def acquire(
@@ -71,37 +84,57 @@ class Limiter(Resource):
         Raises:
             RateExceeded: it would be longer; nothing was taken.
             LockUnavailable: Redis did not reply; the caller decides what that means.
+            ValueError: the rate never gives so many.
         """
-        limits = self._limits(caller)
-        if not 1 <= permits <= min(limits.values()):
-            raise ValueError(f"permits must be 1 to {min(limits.values())}, not {permits}")
         longest = FOR_EVER if wait_seconds is None else round(min(wait_seconds * MICROSECONDS, FOR_EVER))
-        arguments = [permits, self._interval, longest, self.hub().new_request(), *limits.values()]
-        given, wait = yield Ask(_LIMIT, list(limits), arguments)
+        reply = yield self._ask("acquire", checked(permits), longest, caller=caller)
+        given, wait = reply[0]
+        if given < 0:
+            raise ValueError(f"permits must be 1 to {wait}, not {permits}")
         if not given:
             raise RateExceeded(self.name, wait / MICROSECONDS)
         if wait:
             yield Pause(wait / MICROSECONDS)
 
     @operation
-    def give_back(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:
-        """Return the newest permits, because their use does not count after all.
+    def release(self, permits: int = 1, *, caller: str | None = None) -> Steps[None]:
+        """Return the newest permits, because their use does not count after all; arguments as of `acquire`."""
+        yield self._ask("release", permits, caller=caller)
+
+    give_back = release
+
+    @operation
+    def available(self, *, caller: str | None = None) -> Steps[int]:
+        """Return how many permits there are now, for all or for `caller`."""
+        return int((yield self._ask("available", caller=caller))[0])
+
+    @operation
+    def rate(self) -> Steps[Rate]:
+        """Return the rate that counts: the server's, or else the constructor's."""
+        permits, interval, share = (yield self._ask("rate"))[0]
+        return Rate(permits, interval / MICROSECONDS, share or None)
+
+    @operation
+    def set_rate(self, rate: Rate, *, clear: bool = False, if_absent: bool = False) -> Steps[bool]:
+        """Store a rate on the server, for every caller; return whether it was stored.
 
         Args:
-            permits, caller: as of `acquire`.
-
-        Raises:
-            LockUnavailable: Redis did not reply; they count until their interval is over.
+            clear: forget what was used, but not what callers wait for.
+            if_absent: leave one that is stored as it is.
         """
-        yield Ask(_GIVE_BACK, list(self._limits(caller)), [permits])
+        return bool((yield self._ask("init" if if_absent else "set", *rate.checked(), int(clear)))[0])
 
-    def _limits(self, caller: str | None) -> dict[str, int]:
-        """Return permits an interval by key, of everybody and of this caller."""
-        key = self._key
-        limits = {key: self._permits}
-        if caller is not None and self._per_client is not None:
-            limits[f"{key}:{caller}"] = self._per_client
-        return limits
+    @operation
+    def delete(self) -> Steps[bool]:
+        """Forget what was used, and the server's rate; return whether it had one. Now the constructor's counts."""
+        return bool((yield self._ask("delete"))[0])
+
+    def _ask(self, *what: Any, caller: str | None = None) -> Ask:
+        key, request = self._key, self.hub().new_request()
+        keys = [f"{key}#rate", f"{key}#{request}", key]  # a caller's begin with another character after the name
+        if caller is not None:
+            keys.append(f"{key}:{caller}")
+        return Ask(_LIMIT, keys, [self._kind, request, *self._rate, *what])
 
 
 class RateLimiter(OnThreads, Limiter):
@@ -110,3 +143,15 @@ class RateLimiter(OnThreads, Limiter):
 
 class AsyncRateLimiter(OnTasks, Limiter):
     """`RateLimiter` for asyncio."""
+
+
+class TokenBucket(RateLimiter):
+    """Limit by a bucket; see `Limiter` for its arguments."""
+
+    _kind = "bucket"
+
+
+class AsyncTokenBucket(AsyncRateLimiter):
+    """`TokenBucket` for asyncio."""
+
+    _kind = "bucket"

@@ -16,7 +16,7 @@ import redis
 from asgiref.sync import sync_to_async
 
 from idempotency import locks
-from idempotency.locks import LockLost, LockUnavailable, NotHeld, RateExceeded, ratelimit, semaphore
+from idempotency.locks import LockLost, LockUnavailable, NotHeld, Rate, RateExceeded, ratelimit, semaphore
 from idempotency.locks.engine import places
 from idempotency.locks.engine.holder import Holder, named
 from idempotency.locks.engine.holds import LONGEST_SECONDS
@@ -129,14 +129,40 @@ class TestEveryCommandRunsTwice:
         assert [actor.do(lambda: semaphore.acquire(wait_seconds=0)) for _ in range(3)] == [True, True, False]
         actor.do(semaphore.release)
         assert [actor.do(lambda: semaphore.acquire(wait_seconds=0)) for _ in range(2)] == [True, False]
+        actor.do(lambda: semaphore.release(2))
+        assert [actor.do(lambda: semaphore.add(3)), actor.do(semaphore.drain), actor.do(semaphore.drain)] == [
+            5,
+            5,
+            0,
+        ]
+        assert actor.do(lambda: semaphore.set_total(9, if_absent=True)) is False
+        assert actor.do(lambda: semaphore.set_total(None)) is True
+        actor.do(lambda: semaphore.release(2))
+        named = one.make("Semaphore", "named", permits=3, owner="order 17")
+        assert [actor.do(lambda: named.acquire(wait_seconds=0)) for _ in range(3)] == [True] * 3
+        actor.do(lambda: named.release(2))
+        assert (actor.do(semaphore.acquired), actor.do(named.acquired)) == (3, 1)
+        several = one.make("PermitExpirableSemaphore", permits=3)
+        names = actor.do(lambda: several.acquire_many(3, lease_seconds=60))
+        actor.do(lambda: several.release(*names[1:]))
+        assert actor.do(several.available) == 2
         latch = one.make("CountDownLatch")
         assert actor.do(lambda: latch.open(3)) is True
         assert [actor.do(latch.count_down) for _ in range(3)] == [2, 1, 0]
+        assert actor.do(lambda: latch.open(1)) is True
+        assert [actor.do(latch.delete) for _ in range(2)] == [True, False]
         limiter = one.make("RateLimiter", permits=2, interval_seconds=60)
         actor.do(limiter.acquire)
         actor.do(limiter.acquire)
         with pytest.raises(RateExceeded):
             actor.do(limiter.acquire)
+        for kind in ("RateLimiter", "TokenBucket"):
+            limiter = one.make(kind, f"{kind}s", permits=4, interval_seconds=600)
+            actor.do(lambda limiter=limiter: limiter.acquire(3))
+            actor.do(limiter.release)
+            assert actor.do(limiter.available) == 2
+            assert [actor.do(lambda limiter=limiter: limiter.set_rate(Rate(3, 600), if_absent=True))] == [True]
+            assert [actor.do(limiter.delete), actor.do(limiter.delete)] == [True, False]
         seen = one.make("ExpiringSet", ttl_seconds=60)
         assert [actor.do(lambda: seen.add("a")) for _ in range(2)] == [True, False]
 
@@ -398,11 +424,9 @@ def test_an_inner_acquire_without_a_lease_is_renewed(one: Bench, short_leases: f
 
 def test_what_is_given_for_later_is_not_forgotten_for_what_is_given_now(desk: Bench) -> None:
     def give(caller: str) -> None:
-        keys = [tagged("rate", "thing"), f"{tagged('rate', 'thing')}:{caller}"]
-        request = hub_of(desk.client).new_request()
-        assert (
-            ratelimit._LIMIT.run(ClientConnection(desk.plain), keys, [1, 60_000_000, 10**9, request, 9, 1])[0] == 1
-        )
+        limiter = desk.make("RateLimiter", permits=9, interval_seconds=60, permits_per_client=1)
+        ask = limiter._ask("acquire", 1, 10**9, caller=caller)
+        assert ratelimit._LIMIT.run(ClientConnection(desk.plain), ask.keys, ask.arguments)[0][0] == 1
 
     for caller in ("one", "one", "two"):
         give(caller)
