@@ -22,6 +22,7 @@ from idempotency.locks.readwrite import ReadWriteLock
 from idempotency.locks.redlock import RedLock
 from idempotency.locks.semaphore import PermitExpirableSemaphore, Semaphore
 from idempotency.locks.state import Owner, State
+from idempotency.locks.synchronized import synchronized
 from idempotency.locks.topic import Topic
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "TokenBucket",
     "Topic",
     "UpgradeRefused",
+    "synchronized",
 ]
