@@ -1,0 +1,90 @@
+"""Copies of a map's values in one process: they end with a message, by their age, or as least recently used."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+MISSING: Any = object()
+
+
+@dataclass(slots=True)
+class Copy:
+    """Value in this process. Times are of the monotonic clock."""
+
+    value: Any
+    ends_at: float
+    idle_seconds: float
+    used_at: float
+
+
+class Copies:
+    """Copies of a map's values in one process, for one tenant, and the messages that end them. Thread-safe."""
+
+    def __init__(self, most: int) -> None:
+        self.lock = threading.Lock()
+        self.flights: dict[str, list[Any]] = {}  # a lock and the number of its callers, by key
+        self.changes = 0
+        self.messages: Any = None
+        self.listening = ExitStack()
+        self._most = most
+        self._copies: OrderedDict[str, Copy] = OrderedDict()
+
+    def get(self, key: str) -> Any:
+        """Return the value, or `MISSING`."""
+        with self.lock:
+            self._hear()
+            copy, now = self._copies.get(key), time.monotonic()
+            if copy is None or now >= min(copy.ends_at, copy.used_at + copy.idle_seconds):
+                self._copies.pop(key, None)
+                return MISSING
+            copy.used_at = now
+            self._copies.move_to_end(key)
+            return copy.value
+
+    def put(self, key: str, value: Any, *, seconds: float, idle_seconds: float, changes: int) -> None:
+        """Store a value, unless there was a change since there were `changes`: it may be older than that."""
+        with self.lock:
+            self._hear()
+            if changes == self.changes and seconds > 0:
+                now = time.monotonic()
+                self._copies[key] = Copy(value, now + seconds, idle_seconds, now)
+                self._copies.move_to_end(key)
+                if len(self._copies) > self._most:
+                    self._copies.popitem(last=False)
+
+    def drop(self, key: str | None = None) -> None:
+        """Forget a value, or all; also one that is being read."""
+        with self.lock:
+            self._drop(key)
+
+    def _drop(self, key: str | None) -> None:
+        self.changes += 1
+        if key is None:
+            self._copies.clear()
+        else:
+            self._copies.pop(key, None)
+
+    def _hear(self) -> None:
+        with suppress(TimeoutError):
+            while self.messages is not None:
+                message = self.messages.take(wait_seconds=0)
+                self._drop(message[1:] if message and message[0] == "=" else None)  # None: some may be missed
+
+    @contextmanager
+    def flight(self, key: str) -> Iterator[None]:
+        """Let one thread at a time read `key`."""
+        with self.lock:
+            flight = self.flights.setdefault(key, [threading.Lock(), 0])
+            flight[1] += 1
+        try:
+            with flight[0]:
+                yield
+        finally:
+            with self.lock:
+                flight[1] -= 1
+                if not flight[1]:
+                    del self.flights[key]

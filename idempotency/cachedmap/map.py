@@ -1,0 +1,276 @@
+"""`CachedMap`: values by key, for what is read often and may be a moment old.
+
+    names = CachedMap("names", read=name_of, ttl_seconds=600)
+    names.get("17")
+
+A value that is missing is read by one process, and the others get it. A change reaches the copies of all processes
+at once, by the one subscriber of each; a copy ends by itself where a message is lost. Nothing may be decided on a
+copy. Without Redis every process goes by its own copies.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from idempotency.cachedmap.copies import MISSING, Copies
+from idempotency.locks import Lock, LockError, Topic
+from idempotency.names import prefix
+from idempotency.redis import fastpath
+from idempotency.redis.script import Script
+
+V = TypeVar("V")
+
+FLIGHT_SECONDS = 10.0  # for which a caller waits while another process reads the value; then it reads too
+MICROSECONDS = 1_000_000
+LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much
+
+_MAP = Script("cachedmap", package="idempotency.redis")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[V]):
+    """Value that lives for other times than its map's. `read` may return one."""
+
+    value: V
+    ttl_seconds: float | None = None
+    idle_seconds: float | None = None
+
+
+class CachedMap(Generic[V]):
+    """Map for threads and processes; `aget`, `aset` and so on for asyncio.
+
+    Args:
+        name: any text; the same name is the same map everywhere. Empty: a map of this process alone.
+        read: gives the value of a key that is missing, or an `Entry`; None: it has none.
+        write: called before a change with the key and its value, None for one that is removed.
+        ttl_seconds: life of an entry; None: for ever.
+        idle_seconds: after which an entry ends that nobody gets; None: never.
+        entries_max: beyond it the least recently used go: in Redis, and in each process.
+        copy_seconds: life of a process's copy, at most; 0: no copies.
+        stored: False: Redis has no values, and only carries changes from process to process.
+        dumps, loads: of a value, to and from what Redis stores.
+        client: a redis-py client; None takes the one of the settings, behind the package's breaker.
+
+    Attributes:
+        alone: Redis did not reply to the last command: this process reads and changes its own copies only. What
+            changed meanwhile is cleared there when it replies again; if this process ends before, it lives on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        read: Callable[[str], V | Entry[V] | None] | None = None,
+        write: Callable[[str, V | None], None] | None = None,
+        ttl_seconds: float | None = None,
+        idle_seconds: float | None = None,
+        entries_max: int = 1000,
+        copy_seconds: float = 60.0,
+        stored: bool = True,
+        dumps: Callable[[V], str | bytes] = json.dumps,
+        loads: Callable[[bytes], V] = json.loads,
+        client: Any = None,
+    ) -> None:
+        if name and not stored and read is None:
+            raise TypeError(f"The map {name!r} stores nothing in Redis: give it read= for what a change ends.")
+        self.name = name
+        self.alone = False
+        self._read, self._write, self._dumps, self._loads = read, write, dumps, loads
+        self._ttl_seconds, self._idle_seconds = ttl_seconds, idle_seconds
+        self._entries_max, self._copy_seconds = entries_max, copy_seconds
+        self._stored, self._client = stored and bool(name), client
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._of_tenant: dict[str, Copies] = {}  # a fork may have copied a lock while it was held
+        self._behind: set[str] = set()  # prefixes of maps that have missed a change
+
+    def close(self) -> None:
+        """Forget the copies, and stop listening until the next `get`."""
+        for copies in self._of_tenant.values():
+            copies.listening.close()
+        self._begin()
+
+    def get(self, key: str, default: Any = None) -> V | Any:
+        """Return the value of `key`, read if it is missing; `default` where there is none."""
+        copies = self._copies()
+        value = copies.get(key)
+        if value is MISSING:
+            with copies.flight(key):
+                value = copies.get(key)
+                if value is MISSING:
+                    value = self._fetch(copies, key)
+        return default if value is MISSING else value
+
+    def set(
+        self, key: str, value: V, *, ttl_seconds: float | None = None, idle_seconds: float | None = None
+    ) -> None:
+        """Store a value, written through; in this process alone while Redis is away.
+
+        Args:
+            ttl_seconds, idle_seconds: of this entry, in place of the map's.
+        """
+        if self._write is not None:
+            self._write(key, value)
+        copies, entry = self._copies(), Entry(value, ttl_seconds, idle_seconds)
+        if self._stored:
+            self._change(copies, key, "set", key, *self._packed(entry))
+        else:
+            self._change(copies, key, "remove", key)
+        if not self._stored or self.alone:
+            self._keep(copies, key, entry, changes=copies.changes)
+
+    def delete(self, key: str) -> None:
+        """Remove an entry, written through."""
+        if self._write is not None:
+            self._write(key, None)
+        self._change(self._copies(), key, "remove", key)
+
+    def clear(self) -> bool:
+        """Have every process read again; call it after the commit. Return whether Redis has it."""
+        return self._change(self._copies(), None, "clear")
+
+    def forget(self) -> None:
+        """Have this process read again, for every tenant, without waiting for a read under way."""
+        for copies in list(self._of_tenant.values()):
+            copies.drop()
+
+    async def aget(self, key: str, default: Any = None) -> V | Any:
+        """Return what `get` does; a copy costs no thread."""
+        value = self._copies(listen=False).get(key)
+        return await sync_to_async(self.get)(key, default) if value is MISSING else value
+
+    async def aset(self, key: str, value: V, **seconds: float | None) -> None:
+        """Store a value as `set` does."""
+        await sync_to_async(self.set)(key, value, **seconds)
+
+    async def adelete(self, key: str) -> None:
+        """Remove an entry as `delete` does."""
+        await sync_to_async(self.delete)(key)
+
+    async def aclear(self) -> bool:
+        """Have every process read again, as `clear` does."""
+        return await sync_to_async(self.clear)()
+
+    def _copies(self, *, listen: bool = True) -> Copies:
+        tenant = prefix()
+        copies = self._of_tenant.get(tenant)
+        if copies is None:
+            copies = self._of_tenant.setdefault(tenant, Copies(self._entries_max))
+        if self.name and listen and copies.messages is None and (client := self._client_to_listen()) is not None:
+            with copies.lock:
+                if copies.messages is None:
+                    topic = Topic(f"map:{self.name}", client=client)
+                    copies.messages = copies.listening.enter_context(topic.listen())
+        return copies
+
+    def _client_to_listen(self) -> Any:
+        """Return a client for the subscriber, which reconnects by itself; None while there is none."""
+        if self._client is not None or not fastpath.may_ask():
+            return self._client
+        try:
+            return fastpath.client()
+        except fastpath.FAILURES as error:
+            fastpath.failed(error)
+            return None
+
+    def _fetch(self, copies: Copies, key: str) -> Any:
+        """Return the value from Redis, or else read it; `MISSING` where there is none."""
+        changes = copies.changes
+        found = self._ask("get", key) if self._stored else None
+        if found is None or (found[1] is None and self._read is None):
+            return self._load(copies, key, changes=changes)
+        if found[1] is not None:
+            return self._copied(copies, key, found, changes=changes)
+        with self._flight(key):
+            changes = copies.changes
+            found = self._ask("get", key)  # another process may have read it meanwhile
+            if found is None or found[1] is None:
+                return self._load(copies, key, changes=changes, filled_at=found and found[0])
+            return self._copied(copies, key, found, changes=changes)
+
+    def _copied(self, copies: Copies, key: str, found: list[Any], *, changes: int) -> V:
+        value = self._loads(found[1])
+        seconds = min(found[2] / MICROSECONDS / 2, self._copy_seconds)  # half: Redis must see that it is used
+        copies.put(key, value, seconds=seconds, idle_seconds=math.inf, changes=changes)
+        return value
+
+    def _load(self, copies: Copies, key: str, *, changes: int, filled_at: Any = None) -> Any:
+        found = None if self._read is None else self._read(key)
+        if found is None:
+            return MISSING
+        entry = found if isinstance(found, Entry) else Entry(found)
+        if filled_at is not None:
+            self._ask("fill", key, *self._packed(entry), filled_at)
+        self._keep(copies, key, entry, changes=changes)
+        return entry.value
+
+    def _keep(self, copies: Copies, key: str, entry: Entry[V], *, changes: int) -> None:
+        ttl, idle = self._times(entry)
+        if self._stored and (self._read is not None or not self.alone):  # else there is no other place for it
+            ttl = min(ttl, idle / 2, self._copy_seconds)
+        copies.put(key, entry.value, seconds=ttl, idle_seconds=idle, changes=changes)
+
+    def _times(self, entry: Entry[V]) -> tuple[float, float]:
+        ttl = self._ttl_seconds if entry.ttl_seconds is None else entry.ttl_seconds
+        idle = self._idle_seconds if entry.idle_seconds is None else entry.idle_seconds
+        return math.inf if ttl is None else ttl, math.inf if idle is None else idle
+
+    def _packed(self, entry: Entry[V]) -> list[Any]:
+        return [self._dumps(entry.value), *map(_microseconds, self._times(entry)), self._entries_max]
+
+    @contextmanager
+    def _flight(self, key: str) -> Iterator[None]:
+        """Let one process at a time read `key`; a process that waits for long reads too."""
+        held, lock = False, Lock(f"map:{self.name}:{key}", client=self._client)
+        with suppress(LockError):
+            held = lock.acquire(wait_seconds=FLIGHT_SECONDS)
+        try:
+            yield
+        finally:
+            if held:
+                with suppress(LockError):
+                    lock.release()
+
+    def _change(self, copies: Copies, key: str | None, *what: Any) -> bool:
+        try:
+            reached = not self.name or self._ask(*what) is not None
+        finally:
+            copies.drop(key)
+        if not reached:
+            self._behind.add(prefix())
+        return reached
+
+    def _ask(self, *what: Any) -> list[Any] | None:
+        """Run the script; None without Redis."""
+        root = f"{prefix()}:map:{{map:{self.name}}}"
+        keys = [root, f"{root}:used", f"{root}:changes", Topic(f"map:{self.name}").channel]
+
+        def ask(redis: Any) -> Any:
+            if prefix() in self._behind and what[0] != "clear":
+                _MAP(redis, keys, ["clear"])
+            reply = _MAP(redis, keys, list(what))
+            self._behind.discard(prefix())
+            return reply
+
+        if self._client is None:
+            reply = fastpath.attempt(ask)
+        else:
+            try:
+                reply = ask(self._client)
+            except fastpath.FAILURES:
+                reply = None
+        self.alone = reply is None
+        return reply
+
+
+def _microseconds(seconds: float) -> int:
+    """Convert a time for the script; 0 is for ever."""
+    return 0 if math.isinf(seconds) else max(1, round(min(seconds, LONGEST_SECONDS) * MICROSECONDS))

@@ -1,0 +1,62 @@
+-- Entries that end by themselves, of which the least recently used go first.
+-- KEYS[1] values: key -> when it ends, for how long it may be unused, value   KEYS[2] keys, scored by their last use
+-- KEYS[3] number of changes so far   KEYS[4] channel on which a change is published
+-- ARGV[1] what to do:
+--   get: [2] key                 returns {changes, value or nil, how long it lasts if it is not used}
+--   fill: [2] key [3] value [4] life [5] longest time unused [6] most entries [7] changes when its reading began
+--                                returns {1}, or {0} if there was one since: nothing is stored
+--   set: as fill, at any time; it is a change       remove: [2] key       clear
+-- Times are microseconds of this server's clock; 0 is for ever.
+
+local NEVER = 9007199254740991
+local REMEMBER = 3600000  -- milliseconds for which changes are counted: no reading lasts for longer
+local what, key = ARGV[1], ARGV[2]
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+local function drop(each)
+    redis.call('HDEL', KEYS[1], each)
+    redis.call('ZREM', KEYS[2], each)
+end
+
+-- the value of an entry, when it ends and how long it may be unused; nil, and it is gone, if it has ended
+local function open(each)
+    local text = redis.call('HGET', KEYS[1], each)
+    if not text then return drop(each) end
+    local ends, idle, value_at = struct.unpack('>dd', text)
+    if now >= math.min(ends, (redis.call('ZSCORE', KEYS[2], each) or 0) + idle) then return drop(each) end
+    return string.sub(text, value_at), ends, idle
+end
+
+if what == 'get' then
+    local changes, value, ends, idle = redis.call('GET', KEYS[3]) or '0', open(key)
+    if not value then return {changes, false, 0} end
+    redis.call('ZADD', KEYS[2], now, key)
+    return {changes, value, math.min(ends - now, idle)}
+end
+
+if what == 'fill' then
+    if (redis.call('GET', KEYS[3]) or '0') ~= ARGV[7] then return {0} end
+else
+    redis.call('INCR', KEYS[3])
+    redis.call('PEXPIRE', KEYS[3], REMEMBER)
+    redis.call('PUBLISH', KEYS[4], what == 'clear' and '*' or '=' .. key)
+end
+if what == 'clear' then redis.call('DEL', KEYS[1], KEYS[2]) end
+if what == 'remove' then drop(key) end
+if what == 'clear' or what == 'remove' then return {1} end
+
+local life, idle, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local left = redis.call('PTTL', KEYS[1])
+redis.call('HSET', KEYS[1], key, struct.pack('>dd', life > 0 and now + life or NEVER, idle > 0 and idle or NEVER) .. ARGV[3])
+redis.call('ZADD', KEYS[2], now, key)
+for _, oldest in ipairs(redis.call('ZRANGE', KEYS[2], 0, 9)) do open(oldest) end
+local over = redis.call('ZCARD', KEYS[2]) - most
+if over > 0 then
+    for _, oldest in ipairs(redis.call('ZRANGE', KEYS[2], 0, over - 1)) do drop(oldest) end
+end
+for _, each in ipairs({KEYS[1], KEYS[2]}) do  -- as long as the entry that lasts longest
+    if life == 0 then redis.call('PERSIST', each)
+    elseif left ~= -1 then redis.call('PEXPIRE', each, math.max(left, math.ceil(life / 1000))) end
+end
+return {1}

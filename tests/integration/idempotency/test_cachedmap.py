@@ -1,0 +1,251 @@
+"""`CachedMap`: what Redis and the copies of each process promise, on every kind of server."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from idempotency.cachedmap import CachedMap, Entry
+from idempotency.redis import fastpath
+from tests.conftest import hanging
+from tests.integration.idempotency.locks.actors import Actor
+from tests.integration.idempotency.locks.conftest import KINDS, servers
+from tests.running import until
+
+__all__ = ["servers"]
+LONG = 600.0
+
+
+@pytest.fixture
+def maps() -> Iterator[Callable[..., CachedMap[Any]]]:
+    """Makes maps; two of one name are as those of two processes."""
+    made: list[CachedMap[Any]] = []
+
+    def make(name: str = "names", **settings: Any) -> CachedMap[Any]:
+        made.append(CachedMap(name, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(params=KINDS)
+def client(request: pytest.FixtureRequest, servers: Callable[[str], Any]) -> Any:
+    """Every kind of server."""
+    one = servers(request.param)
+    one.flush()
+    return one.client
+
+
+@pytest.fixture
+def single(servers: Callable[[str], Any]) -> Any:
+    """A single Redis."""
+    one = servers("Redis")
+    one.flush()
+    return one.client
+
+
+class Source:
+    """What a map reads and writes through, with the number of both."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values, self.reads, self.writes = values, 0, 0
+
+    def read(self, key: str) -> Any:
+        self.reads += 1
+        return self.values.get(key)
+
+    def write(self, key: str, value: Any) -> None:
+        self.writes += 1
+        if value is None:
+            self.values.pop(key, None)
+        else:
+            self.values[key] = value
+
+
+def test_a_missing_value_is_read_once_for_all_and_changes_reach_all(client: Any, maps: Any) -> None:
+    source = Source(a=1)
+    one, two = (maps(client=client, read=source.read, write=source.write) for _ in range(2))
+    assert [one.get("a"), two.get("a"), one.get("b", "none"), source.reads] == [1, 1, "none", 2]
+    two.set("a", {"n": 2})
+    until(lambda: one.get("a") == {"n": 2})
+    assert (two.get("a"), source.values, source.writes) == ({"n": 2}, {"a": {"n": 2}}, 1)
+    two.delete("a")
+    until(lambda: one.get("a") is None)
+    source.values["a"] = 3
+    assert one.get("a") == two.get("a") == 3
+    source.values["a"] = 4
+    assert one.clear() is True
+    until(lambda: two.get("a") == 4)
+    assert one.alone is False
+
+
+def test_a_copy_costs_no_command(single: Any, maps: Any) -> None:
+    source = Source(a=1)
+    one = maps(client=single, read=source.read)
+    until(lambda: one.get("a") == 1 and not _commands(single, lambda: one.get("a")))
+    without = maps(client=single, read=source.read, copy_seconds=0)
+    without.get("a")
+    assert _commands(single, lambda: without.get("a")) == 1
+    assert source.reads == 1
+
+
+def _commands(client: Any, what: Callable[[], Any]) -> int:
+    client.config_resetstat()
+    what()
+    stats = client.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
+
+
+def test_entries_end_by_their_life_or_unused(client: Any, maps: Any) -> None:
+    one = maps(client=client, copy_seconds=0)
+    one.set("short", 1, ttl_seconds=0.05)
+    one.set("unused", 2, idle_seconds=0.05)
+    one.set("long", 3, ttl_seconds=LONG, idle_seconds=1e300)
+    until(lambda: one.get("short") is None)
+    until(lambda: threading.Event().wait(0.1) or one.get("unused") is None)
+    assert one.get("long") == 3
+    alone = maps("", read=lambda _: None)
+    alone.set("short", 1, ttl_seconds=0.01)
+    alone.set("unused", 2, idle_seconds=0.01)
+    alone.set("long", 3)
+    until(lambda: alone.get("short") is None)
+    until(lambda: threading.Event().wait(0.05) or alone.get("unused") is None)
+    assert alone.get("long") == 3
+
+
+@pytest.mark.parametrize("name", ["names", ""])
+def test_the_least_recently_used_go_first(single: Any, maps: Any, name: str) -> None:
+    one = maps(name, client=single, entries_max=3, copy_seconds=0)
+    for key in ("a", "b", "c"):
+        one.set(key, key)
+    assert one.get("a") == "a"
+    one.set("d", "d")
+    assert [one.get(key) for key in ("a", "b", "c", "d")] == ["a", None, "c", "d"]
+
+
+def test_nothing_is_left_in_redis_for_ever_unless_asked(client: Any, maps: Any) -> None:
+    one = maps(client=client, ttl_seconds=LONG, idle_seconds=LONG)
+    one.set("a", 1)
+    keys = [key for node in _nodes(client) for key in node.keys("*map:{map:names}*")]
+    assert len(keys) == 3
+    assert all(client.pttl(key) > 0 for key in keys)
+    one.set("b", 1, ttl_seconds=float("inf"))
+    assert sorted(client.pttl(key) > 0 for key in keys) == [False, False, True]
+
+
+def _nodes(client: Any) -> list[Any]:
+    if not isinstance(client, redis.RedisCluster):
+        return [client]
+    return [client.get_redis_connection(node) for node in client.get_primaries()]
+
+
+def test_one_of_many_processes_and_threads_reads(single: Any, maps: Any) -> None:
+    reading, go_on = threading.Semaphore(0), threading.Event()
+    reads: list[str] = []
+
+    def read(key: str) -> str:
+        reads.append(key)
+        reading.release()
+        assert go_on.wait(30)
+        return key.upper()
+
+    one, two = (maps(client=single, read=read) for _ in range(2))
+    actors = [Actor() for _ in range(6)]
+    answers = [
+        actor.begin(lambda each=each: each.get("a")) for actor, each in zip(actors, [one, two] * 3, strict=True)
+    ]
+    assert reading.acquire(timeout=30)
+    go_on.set()
+    assert [answer.result(30) for answer in answers] == ["A"] * 6
+    assert reads == ["a"]
+    for actor in actors:
+        actor.end()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_what_was_read_before_a_change_is_stored_nowhere(single: Any, maps: Any, stored: bool) -> None:
+    values = iter(["old", "new", "newer"])
+    two = maps(client=single)
+
+    def read(key: str) -> str:
+        value = next(values)
+        if value == "old":
+            two.delete(key)
+        return value
+
+    one = maps(client=single, read=read, stored=stored)
+    assert one.get("a") == "old"
+    until(lambda: one.get("a") == "new")
+    assert one.get("a") == "new"
+
+
+def test_who_cannot_read_stores_nothing_and_the_next_reads(single: Any, maps: Any) -> None:
+    values = iter([ZeroDivisionError(), Entry(1, ttl_seconds=LONG)])
+
+    def read(_: str) -> Any:
+        if isinstance(value := next(values), Exception):
+            raise value
+        return value
+
+    one = maps(client=single, read=read)
+    with pytest.raises(ZeroDivisionError):
+        one.get("a")
+    assert [one.get("a"), one.get("a")] == [1, 1]
+
+
+@pytest.mark.django_db
+def test_with_redis_away_a_process_goes_by_its_own_copies_and_says_so(
+    redis_server: redis.Redis, maps: Any, settings: Any
+) -> None:
+    settings.IDEMPOTENCY = {"BREAKER_SECONDS": 0.05}
+    source = Source(a=1)
+    one, without = maps(read=source.read, write=source.write), maps("values")
+    assert (one.get("a"), one.alone) == (1, False)
+    with hanging(redis_server):
+        one.set("a", 2)
+        assert (one.get("a"), one.alone, one.clear()) == (2, True, False)
+        without.set("b", 3)
+        assert (without.get("b"), without.alone) == (3, True)
+    until(lambda: (fastpath.ping(), one.get("a"), maps(read=source.read).get("a"))[2] == 2)
+    until(lambda: (one.get("missing"), one.alone)[1] is False)
+    assert maps(copy_seconds=0).get("a") in {2, None}  # what was there before is gone
+
+
+@pytest.mark.django_db
+def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server: redis.Redis, maps: Any) -> None:
+    settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
+    fastpath.breaker.failed(open_seconds=0)  # the next who asks finds out whether it is back
+    with hanging(redis_server):
+        assert maps(read=lambda _: 1, stored=False).get("a") == 1
+    assert not fastpath.breaker.allows(open_seconds=LONG)
+
+
+def test_asyncio(single: Any, maps: Any) -> None:
+    source = Source(a=1)
+    one = maps(client=single, read=source.read)
+
+    async def story() -> list[Any]:
+        found = [await one.aget("a"), await one.aget("a")]
+        await one.aset("a", 2, ttl_seconds=LONG)
+        found.append(await one.aget("a"))
+        await one.adelete("a")
+        return [*found, await one.aget("b", "none"), await one.aclear()]
+
+    assert asyncio.run(story()) == [1, 1, 2, "none", True]
+
+
+def test_a_map_that_could_lose_its_values_is_refused() -> None:
+    with pytest.raises(TypeError, match="give it read="):
+        CachedMap("names", stored=False)
+
+
+def test_a_fork_begins_with_no_copy(maps: Any) -> None:
+    one = maps("", read=lambda _: 1)
+    assert one.get("a") == 1
+    one._begin()
+    assert one._of_tenant == {}
