@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from django.utils import timezone
 
+from idempotency.cachedmap import CachedMap, Entry
 from shop import stock
-from shop.catalog.cache import Cache
 from shop.errors import FlashSaleNotFound
 from shop.models import FlashSale
 from shop.sales import gate
@@ -74,7 +74,7 @@ def look(*, sku: str, user_id: int | None) -> Look:
             bought=bool(bought),
         )
     if found is None:
-        seen = _copies.get(sku, lambda: _read(sku, load=False))
+        seen = _copies.get(sku)
     else:
         seen, _ = _read(sku, load=True)
     if seen.phase is not Phase.RUNNING or user_id is None:
@@ -118,4 +118,4 @@ def _read(sku: str, *, load: bool) -> tuple[Look, float]:
     return Look(phase=Phase.ENDED, sale=sale.pk, units=sale.units, left=0), SNAPSHOT_SECONDS
 
 
-_copies: Cache[Look] = Cache()
+_copies: CachedMap[Look] = CachedMap("", read=lambda sku: Entry(*_read(sku, load=False)), entries_max=100)

@@ -1,6 +1,5 @@
 """The catalogue's page from memory, in one process: when it ends, and what never reads it."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,19 +10,16 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from idempotency.redis import fastpath
 from payments.channels.sharing import UNSHARED
 from shop import stock
 from shop.catalog import cache
 from shop.catalog import products as catalog
-from shop.catalog.cache import Cache
 from shop.catalog.listings import Listing
 from shop.models import Like, Product
 from shop.orders import placing as orders
 from tests.conftest import hanging
 from tests.integration.shop.conftest import Caller
 from tests.running import until
-from tests.threads import at_once
 
 LONG = 600.0
 
@@ -151,68 +147,4 @@ def test_with_redis_hanging_or_switched_off(
     assert catalog.edit_product(product_id=mug.pk, before={"name": "Cup"}, after={"name": "Jar"})
     for _ in range(3):
         assert shown().name == "Jar"
-    assert Cache("test").get("", lambda: (1, LONG)) == 1
-    assert UNSHARED.labels("local copy test")._value.get() == 0, "to read is not to go without"
-    assert UNSHARED.labels("local copy catalogue")._value.get() == went_without + 1
-
-
-def test_to_begin_listening_is_no_answer_from_redis(settings: Any, redis_server: redis.Redis) -> None:
-    settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
-    fastpath.breaker.failed(open_seconds=0)  # the next who asks finds out whether it is back
-    with hanging(redis_server):
-        assert Cache("test").get("", lambda: (1, LONG)) == 1
-    assert not fastpath.breaker.allows(open_seconds=LONG)
-
-
-@pytest.mark.usefixtures("transactional_db")  # which threads have a connection of
-class TestCache:
-    def test_many_threads_read_once(self, settings: Any) -> None:
-        settings.IDEMPOTENCY = {"REDIS_ALIAS": None}  # who has just begun to listen looks again
-        reads: list[int] = []
-        copy: Cache[int] = Cache("test")
-
-        def get() -> int:
-            return copy.get("", lambda: (reads.append(1) or len(reads), LONG))  # type: ignore[func-returns-value]
-
-        assert at_once(*[get] * 8) == [1] * 8
-
-    def test_a_change_during_the_reading_is_not_missed(self) -> None:
-        values = ["before"]
-        reading, go_on = threading.Event(), threading.Event()
-
-        def read() -> tuple[str, float]:
-            value = values[0]
-            reading.set()
-            assert go_on.wait(30)
-            return value, LONG
-
-        copy: Cache[Any] = Cache("test")
-
-        def change() -> str:
-            assert reading.wait(30)
-            values[0] = "after"
-            copy.forget()
-            go_on.set()
-            return ""
-
-        assert at_once(lambda: copy.get("", read), change) == ["before", ""]
-        assert copy.get("", read) == "after"
-
-    def test_it_ends(self) -> None:
-        values = iter([1, 2])
-        copy: Cache[int] = Cache("test")
-        assert [copy.get("", lambda: (next(values), 0.0)) for _ in range(2)] == [1, 2]
-
-    def test_who_cannot_read_keeps_nothing(self) -> None:
-        values = iter([ZeroDivisionError(), 1])
-
-        def read() -> tuple[int, float]:
-            value = next(values)
-            if isinstance(value, Exception):
-                raise value
-            return value, LONG
-
-        copy: Cache[Any] = Cache("test")
-        with pytest.raises(ZeroDivisionError):
-            copy.get("", read)
-        assert copy.get("", read) == 1
+    assert UNSHARED.labels("local copy catalogue")._value.get() == went_without + 1, "to read is not to go without"

@@ -21,7 +21,6 @@ from idempotency.modes import PHASED
 from idempotency.redis import fastpath
 from shop import sales as flashsale
 from shop import tasks
-from shop.catalog.cache import NAMES_MAX, Cache
 from shop.errors import AlreadyBought, SoldOut
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from shop.orders import lifecycle
@@ -521,18 +520,6 @@ class TestLooking:
         flashsale.forget()
         with override_settings(IDEMPOTENCY=keyed(False)):
             assert flashsale.look(sku="sneaker", user_id=None).left == 1
-
-    def test_what_was_read_before_a_change_is_kept_for_nobody(self) -> None:
-        kept: Cache[str] = Cache()
-
-        def overtaken() -> tuple[str, float]:
-            kept.forget()
-            return "old", 3600.0
-
-        told = [kept.get("name", read) for read in (overtaken, lambda: ("new", 3600.0), lambda: ("newer", 0.0))]
-        assert told == ["old", "new", "new"]
-        others = [kept.get(f"other {number}", lambda: ("other", 3600.0)) for number in range(NAMES_MAX)]
-        assert (set(others), kept.get("name", lambda: ("again", 3600.0))) == ({"other"}, "again")
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if name != "no Redis"])
