@@ -105,11 +105,10 @@ def handle_overdue_events(timestamp: int) -> int:
     return events.handle_overdue()
 
 
-@app.periodic(cron="30 2,5,8 * * *")
+@app.periodic(cron=f"{bills.MINUTE} {','.join(map(str, bills.HOURS))} * * *")
 @app.task(name="payments.compare_bills", queueing_lock="payments.compare_bills")
 def compare_bills(timestamp: int) -> int:
-    """Compare bills thrice a day, first at 10:30 China time, when yesterday's are ready; see
-    `bills.compare_recent`.
+    """Compare bills thrice a day; see `bills.compare_recent`.
 
     Args:
         timestamp: Unix seconds of the run that the queue scheduled.

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from idempotency.admin.filters import newest
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch, numbers_among_newest
+from payments.admin.badges import badge
 from payments.admin.money_filters import CHANNELS, ToDo
 from payments.admin.pages import MoneyAdmin, ResolvableAdmin, link, money_column, payment_column
 from payments.display import money
@@ -64,9 +65,9 @@ class BillComparisonAdmin(WholeTermSearch, MoneyAdmin):
     def open_lines(self, row: BillComparison) -> SafeString | str:
         found = bills.open_differences(row)[:1000]
         if not found:
-            return "none"
+            return badge("agrees")
         address = f"{reverse('admin:payments_difference_changelist')}?comparison__id__exact={row.pk}"
-        return format_html('<a href="{}">{}</a>', address, len(found))
+        return format_html('<a href="{}">{}</a>', address, badge("open", f"{len(found)} open"))
 
 
 def _on_days(term: str) -> Q:

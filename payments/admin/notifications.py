@@ -14,6 +14,7 @@ from idempotency.admin.filters import newest
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
 from payments import display
+from payments.admin.badges import badge_column
 from payments.admin.forms import ReasonForm
 from payments.admin.money_filters import CHANNELS
 from payments.admin.pages import MoneyAdmin, Question, link_to_payment, number_in, short
@@ -35,7 +36,7 @@ WHAT_AGAIN_DOES = {
 class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     """One row a notification, however many copies came."""
 
-    list_display = ("short_id", "verdict", "event_type", "channel", "trade", "received", "attempts")
+    list_display = ("short_id", "outcome", "event_type", "channel", "trade", "received", "attempts")
     list_filter = (newest("verdict", Verdict.choices), newest("channel", CHANNELS))
     is_decided_about = True
     search_fields = ("notification_id",)
@@ -44,7 +45,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
     fieldsets = (
         (
             None,
-            {"fields": ("notification_id", "channel", "event_type", "verdict", "detail", "payment", "trade")},
+            {"fields": ("notification_id", "channel", "event_type", "outcome", "detail", "payment", "trade")},
         ),
         ("Handling", {"fields": ("received", "processed", "attempts", "digest")}),
         ("As received, the payer masked", {"fields": ("headers_text", "body_text")}),
@@ -86,6 +87,7 @@ class NotificationAdmin(WholeTermSearch, MoneyAdmin):
         attempt = Attempt.objects.filter(pk=number).only("payment_id").first() if number else None
         return link_to_payment(attempt.payment_id if attempt else None)
 
+    outcome = badge_column("verdict", "verdict")
     received = time_column("received_at")
     processed = time_column("processed_at")
     headers_text = column(

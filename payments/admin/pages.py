@@ -17,8 +17,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from idempotency.admin.labels import utc
-from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, column
 from idempotency.conf import config
+from payments.admin.badges import badge
 from payments.admin.forms import ResolutionForm
 from payments.display import money
 from payments.models import AuditEntry
@@ -117,7 +118,9 @@ class ResolvableAdmin(MoneyAdmin):
     what_to_do_about: ClassVar[Mapping[str, str]]
     resolve: ClassVar[Callable[..., Result]]
 
-    settled = time_column("resolved_at", "settled")
+    @admin.display(description="settled (UTC)")
+    def settled(self, row: Any) -> str:
+        return utc(row.resolved_at) if row.resolved_at else badge("open")
 
     @admin.display(description="what to do")
     def what_to_do(self, row: Any) -> str:
@@ -201,6 +204,11 @@ def link_to_ledger(kind: str, number: uuid.UUID) -> SafeString:
 def short(number: uuid.UUID) -> str:
     """Return beginning and end of one of our numbers: ids of one moment begin alike."""
     return f"{number.hex[:8]}…{number.hex[-6:]}"
+
+
+def short_order(order_id: uuid.UUID) -> str:
+    """Return the number of an order as a shopper reads it out: ``79D332``."""
+    return order_id.hex[-6:].upper()
 
 
 def shortened(number: uuid.UUID) -> SafeString:

@@ -18,6 +18,7 @@ from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.observability.statistics import HOURS_SHOWN, NEWEST_MAX
 from payments.admin import dashboard, payment_history
+from payments.admin.badges import badge_column
 from payments.admin.facts import with_number
 from payments.admin.forms import OutcomeForm, ReasonForm, RefundForm, left_minor
 from payments.admin.pages import (
@@ -43,13 +44,13 @@ from payments.states import PaymentStatus
 class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     """One payment an order, with everything that providers, the machine and operators did about it."""
 
-    list_display = ("number", "status", "amount", "paid", "refunded", "opened", "short_order")
+    list_display = ("number", "state", "amount", "paid", "refunded", "opened", "short_order")
     list_filter = (Opened, newest("status", choices(PaymentStatus)))
     search_fields = ("id",)
     search_help_text = "A whole number: of payment, order, attempt or refund, or the provider's own of the trade."
     ordering = ("-pk",)
     fieldsets = (
-        (None, {"fields": ("full_number", "order", "status", "amount", "paid", "refunded", "on_its_way", "left")}),
+        (None, {"fields": ("full_number", "order", "state", "amount", "paid", "refunded", "on_its_way", "left")}),
         ("History", {"fields": ("history", "requests")}),
         ("Attempts", {"fields": ("attempts",)}),
         ("More", {"fields": ("owner", "opened", "changed", "version"), "classes": ("collapse",)}),
@@ -96,6 +97,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     full_number = column(lambda payment: payment.pk.hex, "number")
     order = column(lambda payment: link_to_order(payment.order_id), "order")
     short_order = column(lambda payment: link_to_order(payment.order_id, short(payment.order_id)), "order")
+    state = badge_column()
     amount = money_column("amount_minor", "amount")
     paid = money_column("paid_minor", "paid")
     refunded = money_column("refunded_minor", "refunded")

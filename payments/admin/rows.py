@@ -4,8 +4,10 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 
 from idempotency.admin.filters import Opened, newest
+from idempotency.admin.labels import utc
 from idempotency.admin.pages import column, time_column
 from idempotency.admin.searching import WholeTermSearch
+from payments.admin.badges import badge, badge_column
 from payments.admin.money_filters import CHANNELS, Waiting
 from payments.admin.pages import MoneyAdmin, link, money_column, number_in, payment_column, shortened
 from payments.display import money, refund_money
@@ -18,13 +20,13 @@ from payments.states import AttemptStatus, RefundStatus
 class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     """One trade at one provider. The shopper's data and means of payment are not shown."""
 
-    list_display = ("number", "channel", "method", "status", "amount", "payment_link", "opened", "questions")
+    list_display = ("number", "channel", "method", "state", "amount", "payment_link", "opened", "questions")
     list_filter = (Opened, newest("status", choices(AttemptStatus)), newest("channel", CHANNELS))
     search_fields = ("id",)
     search_help_text = "Our number of the trade, or of the payment."
     ordering = ("-pk",)
     fields = (
-        *("out_trade_no", "payment_link", "channel", "method", "merchant", "status", "message", "amount"),
+        *("out_trade_no", "payment_link", "channel", "method", "merchant", "state", "message", "amount"),
         *("description", "reference", "opened", "submitted", "expires", "next_question", "query_count"),
     )
 
@@ -35,6 +37,7 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
     number = column(lambda attempt: shortened(attempt.pk), "our number")
     out_trade_no = column(lambda attempt: attempt.out_trade_no, "our number")
     payment_link = payment_column
+    state = badge_column()
     amount = money_column("amount_minor", "amount")
     opened = time_column("created_at", "opened")
     submitted = time_column("submitted_at")
@@ -47,14 +50,14 @@ class AttemptAdmin(WholeTermSearch, MoneyAdmin):
 class RefundAdmin(WholeTermSearch, MoneyAdmin):
     """Money on its way back."""
 
-    list_display = ("number", "status", "amount", "reason", "payment_link", "asked_for")
+    list_display = ("number", "state", "amount", "reason", "payment_link", "asked_for")
     list_filter = (newest("status", choices(RefundStatus), by="created_at"),)
     list_select_related = ("payment", "anomaly")
     search_fields = ("id",)
     search_help_text = "Our number of the refund, or of the payment."
     ordering = ("-created_at", "-pk")  # a policy refund's number follows from its anomaly's, not from the time
     fields = (
-        *("out_refund_no", "payment_link", "attempt_link", "anomaly_link", "amount", "status", "message"),
+        *("out_refund_no", "payment_link", "attempt_link", "anomaly_link", "amount", "state", "message"),
         *("reason", "asked_for", "sent", "next_question", "query_count"),
     )
 
@@ -69,6 +72,7 @@ class RefundAdmin(WholeTermSearch, MoneyAdmin):
     anomaly_link = column(
         lambda refund: link(refund.anomaly, refund.anomaly.get_kind_display() if refund.anomaly else ""), "anomaly"
     )
+    state = badge_column()
     amount = column(refund_money, "amount")
     asked_for = time_column("created_at", "asked for")
     sent = time_column("submitted_at", "sent")
@@ -96,4 +100,7 @@ class PaymentEventAdmin(WholeTermSearch, MoneyAdmin):
     paid = column(lambda event: money(event.paid_minor, event.payment.currency), "paid by then")
     refunded = column(lambda event: money(event.refunded_minor, event.payment.currency), "refunded by then")
     created = time_column("created_at", "happened")
-    handled = time_column("handled_at", "handled")
+
+    @admin.display(description="handled (UTC)")
+    def handled(self, event: PaymentEvent) -> str:
+        return utc(event.handled_at) if event.handled_at else badge("failed" if event.attempts else "waiting")

@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from payments.models.choices import choices
 from payments.models.guards import stored
@@ -39,9 +40,9 @@ class Difference(models.Model):
     class Kind(models.TextChoices):
         """Who knows what."""
 
-        MISSING_HERE = "missing_here", "in the bill, unknown to us"
-        MISSING_THERE = "missing_there", "known to us, not in the bill"
-        AMOUNT = "amount", "in another amount"
+        MISSING_HERE = "missing_here", _("in the bill, unknown to us")
+        MISSING_THERE = "missing_there", _("known to us, not in the bill")
+        AMOUNT = "amount", _("in another amount")
 
     comparison = models.ForeignKey(
         BillComparison, on_delete=models.PROTECT, related_name="differences", db_index=False

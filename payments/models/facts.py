@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.postgres.indexes import BlockRangeIndex
 from payments.models.choices import choices
@@ -65,13 +66,13 @@ class Notification(models.Model):
     class Verdict(models.TextChoices):
         """What became of it; a row without a final verdict is processed again when its next copy arrives."""
 
-        APPLIED = "applied", "applied"
-        DUPLICATE = "duplicate", "said nothing new"
-        HELD = "held", "came early, waits for its payment"
-        QUARANTINED = "quarantined", "an id that we know with other content"
-        ANOMALY = "anomaly", "anomaly"
-        IGNORED = "ignored", "moves no money"
-        ERROR = "error", "failed, will be processed again"
+        APPLIED = "applied", _("applied")
+        DUPLICATE = "duplicate", _("said nothing new")
+        HELD = "held", _("came early, waits for its payment")
+        QUARANTINED = "quarantined", _("an id that we know with other content")
+        ANOMALY = "anomaly", _("anomaly")
+        IGNORED = "ignored", _("moves no money")
+        ERROR = "error", _("failed, will be processed again")
 
     channel = models.CharField(max_length=16)
     notification_id = models.CharField(max_length=128)
@@ -112,15 +113,15 @@ class Anomaly(models.Model):
     class Kind(models.TextChoices):
         """`AnomalyKind` with the words that a person reads."""
 
-        UNKNOWN_TRADE = AnomalyKind.UNKNOWN_TRADE, "a fact about a number that is not ours"
-        AMOUNT_MISMATCH = AnomalyKind.AMOUNT_MISMATCH, "paid in another amount or currency"
-        MERCHANT_MISMATCH = AnomalyKind.MERCHANT_MISMATCH, "paid to another merchant"
-        PAID_AFTER_CLOSE = AnomalyKind.PAID_AFTER_CLOSE, "paid after the order was closed"
-        PAID_TWICE = AnomalyKind.PAID_TWICE, "paid by a second channel"
-        CONTENT_CHANGED = AnomalyKind.CONTENT_CHANGED, "reported again with other content"
-        REFUND_EXCEEDS_PAID = AnomalyKind.REFUND_EXCEEDS_PAID, "refunded more than was paid"
-        REFUND_FAILED = AnomalyKind.REFUND_FAILED, "a refund was refused"
-        NOTIFICATION_FAILED = AnomalyKind.NOTIFICATION_FAILED, "a notification could not be processed"
+        UNKNOWN_TRADE = AnomalyKind.UNKNOWN_TRADE, _("a fact about a number that is not ours")
+        AMOUNT_MISMATCH = AnomalyKind.AMOUNT_MISMATCH, _("paid in another amount or currency")
+        MERCHANT_MISMATCH = AnomalyKind.MERCHANT_MISMATCH, _("paid to another merchant")
+        PAID_AFTER_CLOSE = AnomalyKind.PAID_AFTER_CLOSE, _("paid after the order was closed")
+        PAID_TWICE = AnomalyKind.PAID_TWICE, _("paid by a second channel")
+        CONTENT_CHANGED = AnomalyKind.CONTENT_CHANGED, _("reported again with other content")
+        REFUND_EXCEEDS_PAID = AnomalyKind.REFUND_EXCEEDS_PAID, _("refunded more than was paid")
+        REFUND_FAILED = AnomalyKind.REFUND_FAILED, _("a refund was refused")
+        NOTIFICATION_FAILED = AnomalyKind.NOTIFICATION_FAILED, _("a notification could not be processed")
 
     kind = models.CharField(max_length=24, choices=Kind)
     channel = models.CharField(max_length=16)

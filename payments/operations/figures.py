@@ -93,7 +93,7 @@ def open_anomalies() -> list[OpenKind]:
     for kind, created_at in rows.values_list("kind", "created_at")[:OPEN_MAX]:
         found.setdefault(kind, []).append(created_at)
     kinds = [
-        OpenKind(kind=kind, words=Anomaly.Kind(kind).label, counts=_ages(times, now), oldest=min(times))
+        OpenKind(kind=kind, words=str(Anomaly.Kind(kind).label), counts=_ages(times, now), oldest=min(times))
         for kind, times in found.items()
     ]
     return sorted(kinds, key=lambda one: one.oldest)

@@ -10,7 +10,7 @@ import io
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -44,6 +44,8 @@ Kind = Difference.Kind
 DAYS_BACK = 3  # looked at in any case; days before that, from an account's first fact on
 BILLS_KEPT_DAYS = 90  # some providers give no older ones
 DAYS_A_RUN = 7
+# of a run of the timer, UTC: the first at 10:30 China time, when yesterday's are ready
+HOURS, MINUTE = (2, 5, 8), 30
 
 # what a spreadsheet may take for a formula: it looks past white space, and full-width signs are signs to some
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
@@ -84,6 +86,12 @@ def compare(*, channel: str, day: date) -> BillComparison:
         log.warning(message, channel, day, len(absent))
     with transaction.atomic():
         return _record(provider, day, lines, absent=absent, elsewhere=elsewhere)
+
+
+def next_comparison(now: datetime) -> datetime:
+    """Return the time at which the timer compares bills next (UTC)."""
+    times = [now.replace(hour=hour, minute=MINUTE, second=0, microsecond=0) for hour in HOURS]
+    return next((at for at in times if at > now), times[0] + timedelta(days=1))
 
 
 def compare_recent(*, today: date, progress: Callable[[str], None] = log.info) -> int:

@@ -18,6 +18,7 @@ from idempotency.admin.filters import Opened, newest
 from idempotency.admin.pages import time_of
 from idempotency.admin.paging import COUNTED_MAX
 from idempotency.admin.searching import WholeTermSearch
+from payments.admin.badges import badge_column
 from payments.admin.pages import shortened
 from payments.display import money
 from shop import sales as flashsale
@@ -39,6 +40,7 @@ from shop.orders import placing as orders
 admin.site.site_header = "PayOnce"
 admin.site.site_title = "PayOnce"
 admin.site.index_title = "Shop, payments and ledger"
+admin.site.index_template = "admin/payments/desk.html"
 # its pages show API tokens in full: `manage.py drf_create_token` makes one, and the list of users ends it
 if admin.site.is_registered(TokenProxy):
     admin.site.unregister(TokenProxy)
@@ -83,7 +85,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
 
     list_display = (
         "short_number",
-        "status",
+        "state",
         "user",
         "total",
         *map(time_of, ("created_at", "paid_at", "closed_at")),
@@ -96,7 +98,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     inlines = (OrderItemInline,)
     fields = (
         "number",
-        "status",
+        "state",
         "user",
         "total",
         "payment",
@@ -113,6 +115,8 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     @admin.display(description="number")
     def number(self, order: Order) -> str:
         return order.id.hex
+
+    state = badge_column()
 
     @admin.display(description="total")
     def total(self, order: Order) -> str:

@@ -1,0 +1,38 @@
+"""Coloured badges of statuses: the colour is a class, the text is always there."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_lazy
+from django.utils.translation import gettext_noop as _
+
+STATUS = gettext_lazy("status")
+
+TONES = {
+    "good": (_("succeeded"), _("paid"), _("applied"), _("handled"), _("agrees")),
+    "wait": (_("created"), _("pending"), _("requested"), _("processing"), _("held"), _("waiting")),
+    "doubt": (_("uncertain"), _("open"), _("anomaly"), _("quarantined")),
+    "back": (_("refunded"), _("partially refunded")),
+    "bad": (_("failed"), _("error")),
+    "quiet": (_("closed"), _("ignored"), _("duplicate")),
+}
+TONE_OF = {word: tone for tone, words in TONES.items() for word in words}
+
+
+def badge(value: str, words: Any = "") -> SafeString:
+    """Show a status in its colour; what has none is grey."""
+    word = value.replace("_", " ")
+    tone = TONE_OF.get(word, "quiet")
+    return format_html('<span class="payments-badge payments-{}">{}</span>', tone, gettext(str(words or word)))
+
+
+def badge_column(field: str = "status", words: Any = STATUS) -> Any:
+    """Make a column with the words of `field` as a badge."""
+
+    @admin.display(description=words)
+    def shown(self: Any, row: Any) -> SafeString:
+        return badge(getattr(row, field), getattr(row, f"get_{field}_display")())
+
+    return shown

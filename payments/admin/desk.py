@@ -1,0 +1,186 @@
+"""The operator's desk: what needs a person, oldest first, and the channels' sums, on the admin's start page."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from idempotency.admin.labels import utc
+from payments.admin.badges import badge
+from payments.admin.pages import link, link_to_order, short_order
+from payments.display import money, stake
+from payments.models import Anomaly, Difference
+from payments.operations import worklist
+from payments.operations.worklist import Work
+from payments.reconciliation.bills import next_comparison
+from payments.states import REFUNDED_BY_POLICY
+
+# of each source: its name, and the state and value that choose its rows in a list
+SOURCES = {
+    "anomaly": (gettext_noop("Anomalies"), ""),
+    "attempt": (gettext_noop("Uncertain attempts"), "status=uncertain"),
+    "refund": (gettext_noop("Uncertain refunds"), "status=uncertain"),
+    "refused": (gettext_noop("Refused refunds"), "kind=refund_failed"),
+    "difference": (gettext_noop("Differences of bills"), ""),
+    "event": (gettext_noop("Stuck events"), "waiting=1"),
+    "notification": (gettext_noop("Failed notifications"), "kind=notification_failed"),
+}
+CHANNELS = {
+    "wechat": gettext_noop("WeChat Pay"),
+    "alipay": gettext_noop("Alipay"),
+    "stripe": gettext_noop("Stripe"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A line of the queue, as it is shown."""
+
+    what: SafeString
+    note: str
+    amount: str
+    customer: str
+    order: SafeString | str
+    age: str
+    action: str
+    address: str
+
+
+def context(request: HttpRequest) -> dict[str, Any]:
+    """Build what the desk shows to this user: nothing of models that they may not view."""
+    wanted = [source for source in SOURCES if _may(request, "view", source)]
+    if not wanted:
+        return {}
+    now, found = timezone.now(), worklist.counts(wanted)
+    items = [item(request, work, now) for work in worklist.oldest(wanted)] if any(found.values()) else []
+    return {
+        "counts": [(_(SOURCES[source][0]), found[source], _list_of(source)) for source in wanted],
+        "items": items,
+        "is_cut": sum(found.values()) > len(items),
+        "looked_at": f"{now:%H:%M:%S}",
+        "next_bills": f"{next_comparison(now):%H:%M}",
+        "days": days(now) if request.user.has_perm("payments.view_payment") else [],
+    }
+
+
+def item(request: HttpRequest, work: Work, now: datetime) -> Item:
+    """Describe a row, with the one thing to do next."""
+    action, address = _next_action(request, work)
+    known = work.amount_minor is not None and bool(work.currency)
+    detail = work.detail or {}
+    currency = detail.get("currency") or work.currency or ""
+    return Item(
+        what=badge(*_what(work)),
+        note=_note(work),
+        amount=money(work.amount_minor or 0, currency) if known else stake(work.about, detail, currency),
+        customer=work.customer or "-",
+        order="-" if work.order_id is None else link_to_order(work.order_id, short_order(work.order_id)),
+        age=timesince(work.since, now, depth=1),
+        action=action,
+        address=address,
+    )
+
+
+def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Sum up today and yesterday by channel, beside the newest bill of each."""
+    bills = {row.channel: (row, still_open) for row, still_open in worklist.newest_bills()}
+    found = worklist.last_two_days()
+    shown = []
+    for name, day in ((_("Today"), now.date()), (_("Yesterday"), now.date() - timedelta(days=1))):
+        rows = [_sums(row) for row in found if row.day == day]
+        if name == _("Yesterday"):
+            channels = {row["name"]: row for row in rows}
+            for channel in bills:
+                if channel not in channels:
+                    rows.append({"name": channel, "channel": channel_name(channel), "amount": "-"})
+            for row in rows:
+                row["bill"] = _bill(bills.get(row["name"]), now)
+        shown.append((f"{name}, {day}", rows))
+    return shown
+
+
+def channel_name(channel: str) -> str:
+    """Write a channel's name as its users know it."""
+    return _(CHANNELS.get(channel, channel.capitalize()))
+
+
+def _may(request: HttpRequest, what: str, source: str) -> bool:
+    return request.user.has_perm(f"payments.{what}_{worklist.model_of(source)._meta.model_name}")
+
+
+def _list_of(source: str) -> str:
+    name = worklist.model_of(source)._meta.model_name
+    return f"{reverse(f'admin:payments_{name}_changelist')}?{SOURCES[source][1]}"
+
+
+def _what(work: Work) -> tuple[str, str]:
+    match work.source:
+        case "anomaly" | "refused" | "notification":
+            return "failed" if work.source != "anomaly" else "anomaly", str(Anomaly.Kind(work.about).label)
+        case "difference":
+            return "anomaly", str(Difference.Kind(work.about).label)
+        case "event":
+            return "failed", gettext_noop("an event is not handled")
+        case "refund":
+            return "uncertain", gettext_noop("refund without an answer")
+        case _:
+            return "uncertain", gettext_noop("payment without an answer")
+
+
+def _note(work: Work) -> str:
+    """Say what happens by itself."""
+    if work.source in {"attempt", "refund"}:
+        if work.due is None:
+            return _("%(channel)s is not asked again by itself.") % {"channel": channel_name(work.about)}
+        about = {"channel": channel_name(work.about), "at": f"{work.due:%H:%M:%S}"}
+        return _("%(channel)s is asked again at %(at)s; nothing is charged twice.") % about
+    if work.source == "event":
+        return _("It is tried again twice a minute.")
+    if work.about in REFUNDED_BY_POLICY:
+        return _("The money goes back by itself.")
+    return _("It waits for you.")
+
+
+def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
+    change = reverse(f"admin:payments_{worklist.model_of(work.source)._meta.model_name}_change", args=[work.pk])
+    match work.source:
+        case "attempt" | "refund" if work.due is not None and request.user.has_perm("payments.query_payment"):
+            return _("Ask now"), reverse("admin:payments_payment_ask", args=[work.payment_id])
+        case "attempt" | "refund" if request.user.has_perm("payments.view_payment"):
+            return _("Record the outcome"), reverse("admin:payments_payment_change", args=[work.payment_id])
+        case "notification" if request.user.has_perm("payments.view_notification"):
+            address = f"{reverse('admin:payments_notification_changelist')}?q={work.reference}"
+            return _("Process it again"), address
+        case "event":
+            return _("See the event"), change
+        case "anomaly" if work.about in REFUNDED_BY_POLICY:
+            return _("See its refund"), change
+    return _("Find out and resolve"), change
+
+
+def _sums(row: worklist.DayOfChannel) -> dict[str, Any]:
+    return {
+        "name": row.channel,
+        "channel": channel_name(row.channel),
+        "opened": row.opened,
+        "paid": row.paid,
+        "amount": money(row.received_minor, row.currency),
+        "failed": row.failed,
+        "conversion": f"{row.conversion} %",
+    }
+
+
+def _bill(known: tuple[Any, int] | None, now: datetime) -> SafeString | str:
+    if known is None:
+        return _("not compared yet; next at %(at)s") % {"at": utc(next_comparison(now))}
+    row, still_open = known
+    words = _("%(count)s open") % {"count": still_open} if still_open else gettext_noop("agrees")
+    return format_html("{} {}", link(row, str(row.day)), badge("open" if still_open else "agrees", words))

@@ -1,0 +1,179 @@
+"""Work that waits for a person, and the channels' last two days, for the operator's desk.
+
+Each figure is one statement over partial indexes of what is open, or over two days' attempts by their number.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db.models import (
+    BigIntegerField,
+    CharField,
+    Count,
+    DateTimeField,
+    F,
+    JSONField,
+    Model,
+    Q,
+    QuerySet,
+    Sum,
+    UUIDField,
+    Value,
+)
+from django.db.models.functions import Cast, Coalesce, TruncDate
+from django.utils import timezone
+
+from payments.models import Anomaly, Attempt, BillComparison, Difference, PaymentEvent, Refund
+from payments.states import AttemptStatus, RefundStatus
+
+SHOWN = 25
+COUNTED_MAX = 1_000  # of each source, more are not counted
+STUCK = timedelta(minutes=2)  # an event that waits longer has missed its job and three runs of the timer
+
+Kind = Anomaly.Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One row that needs a person.
+
+    Attributes:
+        source: one of `SOURCES`.
+        about: kind of anomaly or difference, channel of an attempt or refund, status of an event.
+        reference: number of an anomaly's trade, refund or notification.
+        detail: of the anomaly, or of a refund's.
+        amount_minor: in `currency`; None where the detail alone knows it.
+        due: when the timer asks the provider next.
+    """
+
+    source: str
+    pk: str
+    about: str
+    reference: str
+    detail: dict[str, Any]
+    amount_minor: int | None
+    currency: str | None
+    payment_id: UUID | None
+    order_id: UUID | None
+    customer: str | None
+    since: datetime
+    due: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DayOfChannel:
+    """Attempts of one channel that were opened on one day (UTC), and the money that they brought by now."""
+
+    day: Any
+    channel: str
+    currency: str
+    opened: int
+    failed: int
+    paid: int
+    received_minor: int
+
+    @property
+    def conversion(self) -> int:
+        """Percentage of the opened attempts that were paid."""
+        return 100 * self.paid // self.opened
+
+
+def sources() -> dict[str, tuple[QuerySet[Any], str]]:
+    """Rows that need a person, and the column with their age, in the order of the desk."""
+    anomalies = Anomaly.objects.filter(resolved_at__isnull=True)
+    own = {Kind.REFUND_FAILED: "refused", Kind.NOTIFICATION_FAILED: "notification"}
+    events = PaymentEvent.objects.filter(handled_at__isnull=True)
+    return {
+        "anomaly": (anomalies.exclude(kind__in=own), "created_at"),
+        "attempt": (Attempt.objects.filter(status=AttemptStatus.UNCERTAIN.value), "created_at"),
+        "refund": (Refund.objects.filter(status=RefundStatus.UNCERTAIN.value), "created_at"),
+        "refused": (anomalies.filter(kind=Kind.REFUND_FAILED), "created_at"),
+        "difference": (Difference.objects.filter(resolved_at__isnull=True), "found_at"),
+        "event": (events.filter(Q(attempts__gt=0) | Q(created_at__lt=timezone.now() - STUCK)), "created_at"),
+        "notification": (anomalies.filter(kind=Kind.NOTIFICATION_FAILED), "created_at"),
+    }
+
+
+def model_of(source: str) -> type[Model]:
+    """Return the model whose rows the source lists."""
+    return sources()[source][0].model
+
+
+def oldest(wanted: Collection[str]) -> list[Work]:
+    """Read the `SHOWN` oldest rows of these sources, in one statement."""
+    parts = [_columns(source, *sources()[source]) for source in wanted]
+    rows = parts[0].union(*parts[1:], all=True) if parts else []
+    return sorted((Work(*row) for row in rows), key=lambda work: work.since)[:SHOWN]
+
+
+def counts(wanted: Collection[str]) -> dict[str, int]:
+    """Count the rows of these sources, up to `COUNTED_MAX` of each, in one statement."""
+    parts = []
+    for source in wanted:
+        rows = sources()[source][0]
+        some = rows.model.objects.filter(pk__in=rows.order_by().values("pk")[:COUNTED_MAX]).order_by()
+        parts.append(some.annotate(source=Value(source)).values_list("source").annotate(count=Count("pk")))
+    found = Counter(dict(parts[0].union(*parts[1:], all=True))) if parts else Counter()
+    return {source: found[source] for source in wanted}
+
+
+def last_two_days() -> list[DayOfChannel]:
+    """Sum up the attempts of today and yesterday by channel and currency, the newest day first."""
+    since = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    # numbers begin with their time (RFC 9562, version 7), so the primary key bounds what is read
+    rows = Attempt.objects.filter(pk__gte=UUID(int=int(since.timestamp() * 1000) << 80))
+    paid = Q(observations__kind="paid", observations__currency=F("currency"))
+    grouped = rows.annotate(day=TruncDate("created_at")).values_list("day", "channel", "currency").order_by()
+    summed = grouped.annotate(
+        opened=Count("pk", distinct=True),
+        failed=Count("pk", distinct=True, filter=Q(status=AttemptStatus.FAILED.value)),
+        paid=Count("observations", filter=paid),
+        received=Sum("observations__amount_minor", filter=paid, default=0),
+    )
+    return [DayOfChannel(*row) for row in summed.order_by("-day", "channel", "currency")]
+
+
+def newest_bills() -> Iterator[tuple[BillComparison, int]]:
+    """Yield the newest comparison of each merchant account with its number of open differences."""
+    still_open = Count("differences", filter=Q(differences__resolved_at__isnull=True))
+    seen = set()
+    since = timezone.now().date() - timedelta(days=3)
+    for row in BillComparison.objects.filter(day__gte=since).annotate(still_open=still_open).order_by("-day"):
+        if (row.channel, row.merchant) not in seen:
+            seen.add((row.channel, row.merchant))
+            yield row, row.still_open
+
+
+def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
+    """Select the columns of `Work`; every part of a union has the same types."""
+    anomaly, payment = rows.model is Anomaly, "payment__"
+    about = {Anomaly: "kind", Difference: "kind", Attempt: "channel", Refund: "attempt__channel"}
+    amount: dict[type[Model], Any] = {
+        Attempt: "amount_minor",
+        Refund: "amount_minor",
+        PaymentEvent: "paid_minor",
+        Difference: Coalesce("theirs_minor", "ours_minor"),
+    }
+    detail: Any = "detail" if anomaly else "anomaly__detail" if rows.model is Refund else None
+    has_due = rows.model in {Attempt, Refund}
+    name = f"{payment}owner__{get_user_model().USERNAME_FIELD}"
+    by = "pk" if anomaly else since
+    return rows.order_by(by)[:SHOWN].values_list(
+        Value(source),
+        Cast("pk", CharField()),
+        Cast(about.get(rows.model, "status"), CharField()),
+        Cast("reference" if anomaly else Value(""), CharField()),
+        Cast(detail or Value(None), JSONField()),
+        amount.get(rows.model, Cast(Value(None), BigIntegerField())),
+        "currency" if rows.model is Difference else f"{payment}currency",
+        Cast("payment_id", UUIDField()),
+        f"{payment}order_id",
+        name,
+        since,
+        "next_query_at" if has_due else Cast(Value(None), DateTimeField()),
+    )

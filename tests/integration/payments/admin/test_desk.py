@@ -1,0 +1,143 @@
+"""The operator's desk: what needs a person, oldest first, and the last two days of each channel."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from payments.models import Anomaly, Attempt, BillComparison, Difference, Payment, PaymentEvent
+from payments.operations import worklist
+from tests.integration.payments.conftest import letter, payment_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+@pytest.fixture
+def payment(open_attempt: OpenAttempt) -> Payment:
+    """Paid, 19.90 CNY; its event is handled."""
+    attempt = open_attempt()
+    letter(attempt, notification_id="n-paid").send()
+    PaymentEvent.objects.update(handled_at=timezone.now())
+    return payment_of(attempt)
+
+
+def filed(payment: Payment, kind: str, age: timedelta = timedelta(0)) -> Anomaly:
+    detail = {"amount_minor": 500, "currency": "CNY"}
+    made = Anomaly.objects.create(kind=kind, channel="wechat", reference=kind, payment=payment, detail=detail)
+    Anomaly.objects.filter(pk=made.pk).update(created_at=timezone.now() - age)
+    return made
+
+
+def compared(day: Any) -> BillComparison:
+    return BillComparison.objects.create(
+        channel="wechat", merchant="1900000001", day=day, lines=1, currency="CNY", theirs_minor=1, ours_minor=1
+    )
+
+
+def differing(payment: Payment) -> Difference:
+    return Difference.objects.create(
+        comparison=compared(timezone.now().date()),
+        **{"kind": "missing_here", "moved": "paid", "provider_txn_id": "4200", "out_trade_no": "x"},
+        **{"theirs_minor": 700, "currency": "CNY", "payment": payment},
+    )
+
+
+def queue(client: Client) -> list[str]:
+    """Lines of the queue as a person reads them, with the address of each next step."""
+    body = client.get("/admin/").content.decode().partition("payments-queue")[2].partition("</tbody>")[0]
+    lines = re.findall(r"<tr>(<td>.*?)</tr>", body, re.DOTALL)
+    kept = [re.sub(r'<a class="payments-next" href="([^"]*)">', r" \1 ", line) for line in lines]
+    return [" ".join(re.sub(r"<[^>]*>", " ", line).split()) for line in kept]
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "action"),
+    [
+        (lambda of: filed(of, "unknown_trade"), "a fact about a number that is not ours", "Find out and resolve"),
+        (lambda of: filed(of, "paid_twice"), "The money goes back by itself.", "See its refund"),
+        (lambda of: filed(of, "refund_failed"), "a refund was refused", "Find out and resolve"),
+        (lambda of: filed(of, "notification_failed"), "could not be processed", "Process it again"),
+        (differing, "in the bill, unknown to us", "Find out and resolve"),
+    ],
+)
+def test_each_kind_of_work_has_money_customer_order_and_one_next_step(
+    admin_client: Client, payment: Payment, make: Callable[[Payment], Any], words: str, action: str
+) -> None:
+    amount = "7.00 CNY" if isinstance(make(payment), Difference) else "5.00 CNY"
+    [line] = queue(admin_client)
+    for part in (words, f"{amount} ann {payment.order_id.hex[-6:].upper()}", action):
+        assert part in line
+    address = re.findall(r"/admin/\S+", line)[-1]
+    assert admin_client.get(address).status_code == 200
+
+
+def test_what_is_uncertain_says_what_will_happen(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    asked, given_up = open_attempt(status="uncertain"), open_attempt(status="uncertain")
+    Attempt.objects.filter(pk=given_up.pk).update(next_query_at=None)
+    Attempt.objects.filter(pk=asked.pk).update(next_query_at=timezone.now().replace(hour=7, minute=8, second=9))
+    first, second = queue(admin_client)
+    assert "WeChat Pay is asked again at 07:08:09; nothing is charged twice. 19.90 CNY ann" in first
+    assert f"/admin/payments/payment/{asked.payment_id}/ask/ Ask now" in first
+    assert "is not asked again by itself" in second
+    assert f"/admin/payments/payment/{given_up.payment_id}/change/ Record the outcome" in second
+
+
+def test_an_event_counts_once_it_is_stuck(admin_client: Client, payment: Payment) -> None:
+    PaymentEvent.objects.update(handled_at=None)
+    assert queue(admin_client) == []
+    PaymentEvent.objects.update(attempts=3)
+    assert "an event is not handled" in queue(admin_client)[0]
+
+
+def test_the_oldest_come_first_in_two_statements_however_many_there_are(
+    admin_client: Client, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worklist, "SHOWN", 2)
+    for kind, hours in (("unknown_trade", 1), ("refund_failed", 3), ("content_changed", 2)):
+        filed(payment, kind, timedelta(hours=hours))
+    with CaptureQueriesContext(connection) as captured:
+        lines = queue(admin_client)
+    assert [line.split(" It waits")[0] for line in lines] == [
+        "a refund was refused",
+        "reported again with other content",
+    ]
+    statements = [sql for one in captured if "payments_difference" in (sql := one["sql"]) and "UNION ALL" in sql]
+    assert len(statements) == 2
+    assert [sql for sql in statements if "LIMIT" not in sql] == []
+    assert "The 2 oldest are shown" in admin_client.get("/admin/").content.decode()
+
+
+def test_an_empty_desk_says_what_was_looked_at_and_when_next(admin_client: Client) -> None:
+    shown = admin_client.get("/admin/").content.decode()
+    assert re.search(r"Nothing needs you\..* at \d\d:\d\d:\d\d UTC\..* next at 0[258]:30 UTC\.", shown)
+    assert shown.count("<strong>0</strong>") == 7
+
+
+def test_it_shows_what_the_user_may_view(client: Client, payment: Payment) -> None:
+    filed(payment, "unknown_trade")
+    differing(payment)
+    person = User.objects.create_user("clerk", password="clerk", is_staff=True)
+    client.force_login(person)
+    assert "payments-desk" not in client.get("/admin/").content.decode()
+    person.user_permissions.set(Permission.objects.filter(codename="view_difference"))
+    [line] = queue(client)
+    assert "in the bill, unknown to us" in line
+    assert "Anomalies" not in client.get("/admin/").content.decode()
+
+
+def test_the_last_two_days_by_channel(admin_client: Client, payment: Payment, open_attempt: OpenAttempt) -> None:
+    open_attempt(status="failed")
+    yesterday = compared(timezone.now().date() - timedelta(days=1))
+    shown = admin_client.get("/admin/").content.decode()
+    sums = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(<td>WeChat.*?)</tr>", shown)]
+    assert sums[0] == ["WeChat", "Pay", "1", "19.90", "CNY", "1", "2", "50", "%"]
+    assert sums[1][-2:] == [str(yesterday.day), "agrees"]
