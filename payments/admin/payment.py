@@ -4,32 +4,35 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, time_column
-from idempotency.admin.searching import WholeTermSearch
+from idempotency.admin.searching import LOOKED_AT, WholeTermSearch
 from idempotency.observability.statistics import HOURS_SHOWN, NEWEST_MAX
-from payments.admin import dashboard, payment_history
-from payments.admin.badges import badge_column
+from payments.admin import dashboard, find, payment_history
+from payments.admin.badges import badge, badge_column
 from payments.admin.facts import with_number
 from payments.admin.forms import OutcomeForm, ReasonForm, RefundForm, left_minor
 from payments.admin.pages import (
     MoneyAdmin,
     Question,
+    link,
     link_to_ledger,
     link_to_order,
     money_column,
     number_in,
     page_of,
     short,
+    short_order,
     shortened,
 )
 from payments.display import money, refund_money
@@ -47,7 +50,10 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     list_display = ("number", "state", "amount", "paid", "refunded", "opened", "short_order")
     list_filter = (Opened, newest("status", choices(PaymentStatus)))
     search_fields = ("id",)
-    search_help_text = "A whole number: of payment, order, attempt or refund, or the provider's own of the trade."
+    search_help_text = (
+        "A whole number: of payment, order, attempt or refund, or the provider's own; a user name. Of the newest"
+        f" {LOOKED_AT:,} also an order's short number, an amount (39.80) or an e-mail address."
+    )
     ordering = ("-pk",)
     fieldsets = (
         (None, {"fields": ("full_number", "order", "state", "amount", "paid", "refunded", "on_its_way", "left")}),
@@ -60,6 +66,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         view = self.admin_site.admin_view
         return [
             path("dashboard/", view(self.dashboard_view), name="payments_dashboard"),
+            path("find/", view(self.find_view), name="payments_find"),
             path("<uuid:pk>/ask/", view(self.ask_view), name="payments_payment_ask"),
             path("<uuid:pk>/refund/", view(self.refund_view), name="payments_payment_refund"),
             path("<uuid:pk>/tell/<uuid:about>/", view(self.record_view), name="payments_payment_tell"),
@@ -84,14 +91,15 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         return found
 
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
-        """Look each number up in its own index; nothing else identifies a payment."""
+        """Look each number up in its own index; what else describes a payment, among the newest."""
         payments = set(with_number(term).values_list("attempt__payment_id", flat=True)[:10])
         ours = number_in(term)
         if ours is not None:
             payments |= {ours}
             payments |= set(Attempt.objects.filter(pk=ours).values_list("payment_id", flat=True))
             payments |= set(Refund.objects.filter(pk=ours).values_list("payment_id", flat=True))
-        return rows.filter(Q(pk__in=payments) | Q(order_id=ours))
+            return rows.filter(Q(pk__in=payments) | Q(order_id=ours))
+        return rows.filter(pk__in=payments | find.described(rows, term))
 
     number = column(lambda payment: shortened(payment.pk), "number")
     full_number = column(lambda payment: payment.pk.hex, "number")
@@ -130,6 +138,16 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         if self.has_view_permission(request):
             context |= dashboard.context()
         return self.own_page(request, "admin/payments/payment/dashboard.html", "Payments", **context)
+
+    def find_view(self, request: HttpRequest) -> HttpResponse:
+        """Search for anything; lead to the one thing that is found."""
+        term = request.GET.get("q", "").strip()[:256]
+        found = find.find(self.admin_site, request, term) if term and self.has_view_permission(request) else []
+        if len(found) == 1:
+            return HttpResponseRedirect(page_of(found[0]))
+        prefetch_related_objects([row for row in found if isinstance(row, Payment)], "owner")
+        context = {"term": term, "rows": [_found(row) for row in found]}
+        return self.own_page(request, "admin/payments/find.html", _("Search"), **context)
 
     def ask_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Ask the providers about what is open."""
@@ -198,6 +216,16 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             ),
         )
         return self.ask_first(request, payment, question)
+
+
+def _found(row: Any) -> dict[str, Any]:
+    """Describe a row that a search found."""
+    shown = {"what": row._meta.verbose_name, "link": link(row, str(row))}
+    if isinstance(row, Payment):
+        shown |= {"state": badge(row.status), "amount": money(row.amount_minor, row.currency)}
+        shown |= {"order": link_to_order(row.order_id, short_order(row.order_id)), "opened": utc(row.created_at)}
+        shown |= {"customer": row.owner or "-", "link": link(row, short(row.pk))}
+    return shown
 
 
 def _what_asking_does(refund: Refund) -> str:

@@ -12,4 +12,4 @@ register = template.Library()
 @register.inclusion_tag("admin/payments/queue.html", takes_context=True)
 def payments_desk(context: template.Context) -> dict[str, Any]:
     """Show work that waits for a person, and the channels' last two days; needs `request` in the context."""
-    return desk.context(context["request"])
+    return {"perms": context["perms"], **desk.context(context["request"])}

@@ -19,6 +19,7 @@ from idempotency.admin.pages import time_of
 from idempotency.admin.paging import COUNTED_MAX
 from idempotency.admin.searching import WholeTermSearch
 from payments.admin.badges import badge_column
+from payments.admin.find import by_short_number
 from payments.admin.pages import shortened
 from payments.display import money
 from shop import sales as flashsale
@@ -93,7 +94,8 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
     list_filter = (Opened, newest("status", OrderStatus.choices))
     list_select_related = ("user",)
     search_fields = ("id",)
-    search_help_text = "a whole order number or user name, or of the newest orders a whole SKU"
+    search_help_text = "a whole order number or user name, or of the newest orders a short number or whole SKU"
+    is_found_by_desk = True
     ordering = ("-id",)
     inlines = (OrderItemInline,)
     fields = (
@@ -138,7 +140,7 @@ class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):
         items = searching.newest(OrderItem.objects.all()).filter(sku=term)
         of_user = searching.numbers_of(rows.filter(user_id__in=_users(term)), "user_id", "-id")
         with_sku = searching.numbers_among_newest(rows, Q(pk__in=items.values("order_id")))
-        return rows.filter(pk__in=of_user | with_sku)
+        return rows.filter(pk__in=of_user | with_sku | by_short_number(rows, term))
 
 
 @admin.register(Like)

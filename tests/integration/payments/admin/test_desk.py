@@ -12,8 +12,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments.models import Anomaly, Attempt, BillComparison, Difference, Payment, PaymentEvent
+from idempotency.ids import new_id
+from idempotency.models import LedgerEntry
+from payments.models import Anomaly, Attempt, BillComparison, Difference, Observation, Payment, PaymentEvent
 from payments.operations import worklist
+from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import letter, payment_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -141,3 +144,61 @@ def test_the_last_two_days_by_channel(admin_client: Client, payment: Payment, op
     sums = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>(<td>WeChat.*?)</tr>", shown)]
     assert sums[0] == ["WeChat", "Pay", "1", "19.90", "CNY", "1", "2", "50", "%"]
     assert sums[1][-2:] == [str(yesterday.day), "agrees"]
+
+
+class TestSearch:
+    """One field leads to the thing."""
+
+    def found(self, client: Client, term: str) -> str:
+        answer = client.get("/admin/payments/payment/find/", {"q": term})
+        return answer.headers["Location"] if answer.status_code == 302 else answer.content.decode()
+
+    def test_whatever_a_person_holds_leads_to_the_payment(self, admin_client: Client, payment: Payment) -> None:
+        User.objects.filter(username="ann").update(email="Ann@shop.example")
+        attempt, short = payment.attempts.get(), payment.order_id.hex[-6:]
+        Attempt.objects.filter(pk=attempt.pk).update(reference="pi_1")
+        given = refunds.request_refund(payment_id=payment.pk, amount_minor=500, reason="", refund_id=new_id())
+        [fact] = Observation.objects.filter(attempt=attempt)
+        held = [short.upper(), short, payment.order_id.hex, payment.pk.hex, attempt.out_trade_no]
+        held += [given.out_refund_no, fact.provider_txn_id, "pi_1", "ann", "ann@shop.EXAMPLE", " ann "]
+        held += ["19.90", "¥19.90", "19.90 CNY"]
+        page = f"/admin/payments/payment/{payment.pk}/change/"
+        assert {term: self.found(admin_client, term) for term in held} == dict.fromkeys(held, page)
+
+    def test_a_key_or_request_id_leads_to_what_its_user_got(self, admin_client: Client) -> None:
+        entry = LedgerEntry.objects.create(
+            **{"scope": "user:1 POST /orders", "key": "k-1", "mode": "phased", "state": "uncertain"},
+            **{"fingerprint": b"", "owner": "host:1", "request_id": "req-12345"},
+        )
+        page = f"/admin/idempotency/ledgerentry/{entry.pk}/change/"
+        assert [self.found(admin_client, term) for term in ("k-1", "req-12345")] == [page, page]
+
+    def test_several_are_listed_and_nothing_says_so(
+        self, admin_client: Client, payment: Payment, open_attempt: OpenAttempt
+    ) -> None:
+        other = open_attempt().payment_id
+        listed = self.found(admin_client, "19.90")
+        assert f"/payment/{payment.pk}/change/" in listed
+        assert f"/payment/{other}/change/" in listed
+        for term in ("19.91", "nobody@shop.example", "ffffff", "9" * 40, "19.90 USD", "1,9"):
+            assert "Nothing is known under" in self.found(admin_client, term)
+
+    def test_what_is_no_payment_yet(self, admin_client: Client, payment: Payment, new_order: Any) -> None:
+        order = new_order()
+        filed(payment, "content_changed")
+        assert self.found(admin_client, order.pk.hex[-6:]) == f"/admin/shop/order/{order.pk}/change/"
+        assert "/admin/payments/anomaly/" in self.found(admin_client, "content_changed")
+
+    def test_nobody_finds_what_they_may_not_view(self, client: Client, payment: Payment, new_order: Any) -> None:
+        person = User.objects.create_user("clerk", password="clerk", is_staff=True)
+        client.force_login(person)
+        assert client.get("/admin/payments/payment/find/", {"q": "ann"}).status_code == 403
+        person.user_permissions.set(Permission.objects.filter(codename="view_payment"))
+        assert payment.pk.hex in self.found(client, "ann").replace("-", "")
+        assert "Nothing is known" in self.found(client, new_order().pk.hex)
+
+    def test_each_way_is_bounded(self, admin_client: Client, payment: Payment) -> None:
+        with CaptureQueriesContext(connection) as captured:
+            self.found(admin_client, "abcdef")
+        read = [sql for one in captured if re.search("FROM .(payments|idempotency|shop)_", sql := one["sql"])]
+        assert [sql for sql in read if "LIMIT" not in sql] == []

@@ -1,0 +1,79 @@
+"""One search for anything a person can hold; it leads to the thing, or lists the few that it may be.
+
+Each way to search reads an index or a bounded number of the newest rows (`idempotency.admin.searching`).
+"""
+
+import re
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from django.contrib.admin import AdminSite
+from django.contrib.auth import get_user_model
+from django.db.models import CharField, Model, Q, QuerySet
+from django.db.models.functions import Cast, Right
+from django.http import HttpRequest
+
+from idempotency.admin.searching import newest, numbers_among_newest, numbers_of
+from idempotency.models import LedgerEntry
+from payments.models import Anomaly, Attempt, Difference, Notification, Payment
+from payments.money import EXPONENTS, from_decimal
+
+FIRST = (Payment, LedgerEntry)
+THEN = (Anomaly, Difference, Notification)  # only where the first know nothing: a payment's page names them
+SHOWN = 20  # of each model
+
+_SHORT = re.compile("[0-9a-f]{6}", re.IGNORECASE)
+_AMOUNT = re.compile(r"[¥$€£]? ?([0-9,]+(?:\.[0-9]+)?) ?([A-Z]{3})?")
+
+
+def find(site: AdminSite, request: HttpRequest, term: str) -> list[Model]:
+    """Find rows by `term` in the lists that the user may view, by each list's own search.
+
+    A `ModelAdmin` of another app takes part with `is_found_by_desk`.
+    """
+    others = [model for model, page in site._registry.items() if getattr(page, "is_found_by_desk", False)]
+    groups: tuple[tuple[type[Model], ...], ...] = (FIRST, (*THEN, *others))
+    for models in groups:
+        found = [row for model in models for row in _rows(site, request, model, term)]
+        if found:
+            return found
+    return []
+
+
+def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
+    """Return the numbers of payments of that short order number, amount, customer or provider's reference."""
+    wanted = Q(pk__in=newest(Attempt.objects.all()).filter(reference=term).values("payment_id"))
+    for currency, amount_minor in _amounts(term):
+        wanted |= Q(Q(amount_minor=amount_minor) | Q(refunded_minor=amount_minor), currency=currency)
+    found = numbers_among_newest(rows, wanted) | by_short_number(rows, term, "order_id")
+    user = get_user_model()
+    by_name = set(user._default_manager.filter(**{user.USERNAME_FIELD: term}).values_list("pk", flat=True))
+    email = Q(**{f"{user.get_email_field_name()}__iexact": term})
+    people = by_name | (numbers_among_newest(user._default_manager.all(), email) if "@" in term else set())
+    return found | numbers_of(rows.filter(owner__in=people), "owner_id", "-pk")
+
+
+def by_short_number(rows: QuerySet[Any], term: str, column: str = "pk") -> set[UUID]:
+    """Return the newest rows whose UUID in `column` ends like that: a shopper reads ``79D332`` out."""
+    if not _SHORT.fullmatch(term):
+        return set()
+    numbered = rows.annotate(short_number=Right(Cast(column, CharField()), 6))
+    return numbers_among_newest(numbered, Q(short_number=term.lower()))
+
+
+def _rows(site: AdminSite, request: HttpRequest, model: type[Model], term: str) -> list[Model]:
+    page: Any = site._registry.get(model)
+    if page is None or not page.has_view_permission(request):
+        return []
+    return list(page.search(page.get_queryset(request), term).order_by("-pk")[:SHOWN])
+
+
+def _amounts(term: str) -> list[tuple[str, int]]:
+    """Read ``39.80``, ``¥39.80`` and ``39.80 CNY`` as minor units of each currency that writes amounts so."""
+    found: list[tuple[str, int]] = []
+    if written := _AMOUNT.fullmatch(term):
+        for currency in [written[2]] if written[2] else EXPONENTS:
+            with suppress(ValueError):
+                found.append((currency, from_decimal(written[1].replace(",", ""), currency)))
+    return [(currency, amount_minor) for currency, amount_minor in found if 0 < amount_minor < 2**63]
