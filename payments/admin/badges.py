@@ -1,4 +1,4 @@
-"""Coloured badges of statuses: the colour is a class, the text is always there."""
+"""Statuses as coloured badges, whose text is always there, and names of channels."""
 
 from typing import Any
 
@@ -11,13 +11,14 @@ from django.utils.translation import gettext_noop as _
 STATUS = gettext_lazy("status")
 
 TONES = {
-    "good": (_("succeeded"), _("paid"), _("applied"), _("handled"), _("agrees")),
+    "good": (_("succeeded"), _("paid"), _("applied"), _("handled"), _("resolved"), _("agrees")),
     "wait": (_("created"), _("pending"), _("requested"), _("processing"), _("held"), _("waiting")),
     "doubt": (_("uncertain"), _("open"), _("anomaly"), _("quarantined")),
     "back": (_("refunded"), _("partially refunded")),
     "bad": (_("failed"), _("error")),
     "quiet": (_("closed"), _("ignored"), _("duplicate")),
 }
+CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
 TONE_OF = {word: tone for tone, words in TONES.items() for word in words}
 
 
@@ -36,3 +37,8 @@ def badge_column(field: str = "status", words: Any = STATUS) -> Any:
         return badge(getattr(row, field), getattr(row, f"get_{field}_display")())
 
     return shown
+
+
+def channel_name(channel: str) -> str:
+    """Write a channel's name as its users know it."""
+    return gettext(CHANNELS.get(channel, channel))

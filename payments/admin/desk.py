@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from idempotency.admin.labels import utc
-from payments.admin.badges import badge
+from payments.admin.badges import badge, channel_name
 from payments.admin.pages import link, link_to_order, short_order
 from payments.display import money, stake
 from payments.models import Anomaly, Difference
@@ -32,11 +32,6 @@ SOURCES = {
     "difference": (gettext_noop("Differences of bills"), ""),
     "event": (gettext_noop("Stuck events"), "waiting=1"),
     "notification": (gettext_noop("Failed notifications"), "kind=notification_failed"),
-}
-CHANNELS = {
-    "wechat": gettext_noop("WeChat Pay"),
-    "alipay": gettext_noop("Alipay"),
-    "stripe": gettext_noop("Stripe"),
 }
 
 
@@ -105,11 +100,6 @@ def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
                 row["bill"] = _bill(bills.get(row["name"]), now)
         shown.append((f"{name}, {day}", rows))
     return shown
-
-
-def channel_name(channel: str) -> str:
-    """Write a channel's name as its users know it."""
-    return _(CHANNELS.get(channel, channel.capitalize()))
 
 
 def _may(request: HttpRequest, what: str, source: str) -> bool:

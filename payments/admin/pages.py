@@ -71,7 +71,7 @@ class MoneyAdmin(ReadOnlyAdmin):
             raise Http404
         what = f"operator, {row._meta.verbose_name}"
         moments = [
-            (utc(entry.created_at), {"what": what, "who": entry.operator, "note": entry.message})
+            (utc(entry.created_at), {"what": what, "who": entry.operator, "note": entry.message}, "")
             for entry in AuditEntry.objects.filter(subject=subject_of(row))
         ]
         return self.own_page(request, "admin/payments/history.html", "History", row=row, moments=moments)

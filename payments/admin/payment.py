@@ -4,8 +4,9 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet, prefetch_related_objects
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import path, reverse
@@ -18,7 +19,7 @@ from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch
 from idempotency.observability.statistics import HOURS_SHOWN, NEWEST_MAX
-from payments.admin import dashboard, find, payment_history
+from payments.admin import case_file, dashboard, find, payment_history
 from payments.admin.badges import badge, badge_column
 from payments.admin.facts import with_number
 from payments.admin.forms import OutcomeForm, ReasonForm, RefundForm, left_minor
@@ -56,10 +57,19 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     )
     ordering = ("-pk",)
     fieldsets = (
-        (None, {"fields": ("full_number", "order", "state", "amount", "paid", "refunded", "on_its_way", "left")}),
+        (None, {"fields": ("case",)}),
         ("History", {"fields": ("history", "requests")}),
         ("Attempts", {"fields": ("attempts",)}),
-        ("More", {"fields": ("owner", "opened", "changed", "version"), "classes": ("collapse",)}),
+        (
+            "More",
+            {
+                "fields": (
+                    *("full_number", "order", "amount", "paid", "refunded", "on_its_way", "left"),
+                    *("owner", "opened", "changed", "version"),
+                ),
+                "classes": ("collapse",),
+            },
+        ),
     )
 
     def get_urls(self) -> list[Any]:
@@ -67,6 +77,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         return [
             path("dashboard/", view(self.dashboard_view), name="payments_dashboard"),
             path("find/", view(self.find_view), name="payments_find"),
+            path("<uuid:pk>/case.json", view(self.export_view), name="payments_payment_export"),
             path("<uuid:pk>/ask/", view(self.ask_view), name="payments_payment_ask"),
             path("<uuid:pk>/refund/", view(self.refund_view), name="payments_payment_refund"),
             path("<uuid:pk>/tell/<uuid:about>/", view(self.record_view), name="payments_payment_tell"),
@@ -88,7 +99,8 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             address = reverse("admin:payments_payment_tell", args=[row.pk, one.pk])
             which = f" of {short(one.pk)}" if len(by_hand) > 1 else ""
             found.append(Tool(address=address, words=f"Record the outcome{which}"))
-        return found
+        export = reverse("admin:payments_payment_export", args=[row.pk])
+        return [*found, Tool(address=export, words="Export for support")]
 
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
         """Look each number up in its own index; what else describes a payment, among the newest."""
@@ -114,6 +126,10 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     opened = time_column("created_at", "opened")
     changed = time_column("updated_at", "changed")
 
+    @admin.display(description="case")
+    def case(self, payment: Payment) -> str:
+        return render_to_string("admin/payments/payment/case.html", case_file.head(payment))
+
     @admin.display(description="keyed requests")
     def requests(self, payment: Payment) -> SafeString:
         about = (link_to_ledger("payment", payment.pk), link_to_ledger("order", payment.order_id))
@@ -122,15 +138,15 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     @admin.display(description="attempts")
     def attempts(self, payment: Payment) -> str:
         rows = payment.attempts.order_by("id")[: payment_history.MOST]
-        lines = [(row, page_of(row), money(row.amount_minor, row.currency), utc(row.expires_at)) for row in rows]
+        lines = [
+            (row, page_of(row), badge(row.status), money(row.amount_minor, row.currency), utc(row.expires_at))
+            for row in rows
+        ]
         return render_to_string("admin/payments/payment/attempts.html", {"lines": lines})
 
     @admin.display(description="history")
     def history(self, payment: Payment) -> str:
-        rows = payment_history.read(payment)
-        moments = [(utc(moment.at), moment) for moment in payment_history.moments(rows, currency=payment.currency)]
-        context = {"moments": moments, "is_cut": rows.is_cut, "most": payment_history.MOST}
-        return render_to_string("admin/payments/payment/timeline.html", context)
+        return render_to_string("admin/payments/payment/timeline.html", case_file.timeline(payment))
 
     def dashboard_view(self, request: HttpRequest) -> HttpResponse:
         """Show the last hours, and open work."""
@@ -148,6 +164,17 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         prefetch_related_objects([row for row in found if isinstance(row, Payment)], "owner")
         context = {"term": term, "rows": [_found(row) for row in found]}
         return self.own_page(request, "admin/payments/find.html", _("Search"), **context)
+
+    def export_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """Export what the page shows, and no more, as JSON."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        payment = get_object_or_404(Payment, pk=pk)
+        return JsonResponse(
+            case_file.export(payment),
+            json_dumps_params={"ensure_ascii": False, "indent": 2},
+            headers={"Content-Disposition": f'attachment; filename="payment-{payment.pk.hex}.json"'},
+        )
 
     def ask_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """Ask the providers about what is open."""

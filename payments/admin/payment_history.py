@@ -7,10 +7,12 @@ from itertools import chain
 
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_noop
 
 from idempotency.admin.entry_history import Event
 from payments.admin.pages import page_of
-from payments.display import at_stake, money, policy, refund_money
+from payments.admin.story import Case, Charge, Return, Trade
+from payments.display import WAITS, at_stake, money, refund_money
 from payments.models import (
     Anomaly,
     Attempt,
@@ -23,12 +25,12 @@ from payments.models import (
     Refund,
 )
 from payments.models.audit import subject_of
-from payments.operations.actions import ATTEMPT_IS
 from payments.providers.base import FactKind
 from payments.settlement.state import as_id
-from payments.states import LIVE_ATTEMPTS, AttemptStatus
+from payments.states import REFUNDED_BY_POLICY, AnomalyKind, AttemptStatus, RefundStatus
 
 FOLDING = timedelta(seconds=1)  # a transaction that folds a notification is over in less
+NOT_CREDITED = gettext_noop("NOT CREDITED")
 MOST = 200  # rows of each kind; a payment with more has had the same notification very often
 
 Kind = Anomaly.Kind
@@ -36,10 +38,19 @@ Kind = Anomaly.Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment(Event):
-    """An event with the address of its row's page; `alarm` if a person should look."""
+    """An event with the address of its row's page; `alarm` if a person should look.
+
+    Its words never change later, so a history only grows.
+
+    Attributes:
+        now: value and words of the row's present status.
+        moves_money: it is money, or about money on its way.
+    """
 
     address: str = ""
     alarm: bool = False
+    now: tuple[str, str] | None = None
+    moves_money: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +99,7 @@ def moments(rows: PaymentRows, *, currency: str) -> list[Moment]:
     """List the moments, the oldest first; those of one transaction in causal order."""
     all_moments = chain(
         chain.from_iterable(map(_of_attempt, rows.attempts)),
-        chain.from_iterable(_of_notification(row, rows.facts) for row in rows.notifications),
+        (_of_notification(row, rows.facts) for row in rows.notifications),
         map(_of_fact, rows.facts),
         map(_of_entry, rows.entries),
         chain.from_iterable(map(_of_anomaly, rows.anomalies)),
@@ -97,6 +108,74 @@ def moments(rows: PaymentRows, *, currency: str) -> list[Moment]:
         map(_of_audit_entry, rows.audit_entries),
     )
     return sorted(all_moments, key=lambda moment: moment.at)
+
+
+def case_of(payment: Payment, rows: PaymentRows) -> Case:
+    """Gather what is known about the payment's money."""
+    returned = [fact for fact in rows.facts if fact.kind == FactKind.REFUNDED]
+    went_back = {fact.out_refund_no: fact.observed_at for fact in returned}
+    returns = {refund: _return(refund, went_back) for refund in rows.refunds}
+    by_policy = {refund.anomaly.reference: refund for refund in returns if refund.anomaly is not None}
+    ours = {refund.out_refund_no for refund in returns}
+    return Case(
+        amount_minor=payment.amount_minor,
+        currency=payment.currency,
+        opened_at=payment.created_at,
+        charges=tuple(_charge(fact, by_policy, returns) for fact in rows.facts if fact.kind == FactKind.PAID),
+        returns=(
+            *(one for refund, one in returns.items() if refund.anomaly is None),
+            *(_outside(fact) for fact in returned if fact.out_refund_no not in ours),
+        ),
+        trades=tuple(map(_trade, rows.attempts)),
+    )
+
+
+def _charge(fact: Observation, by_policy: dict[str, Refund], returns: dict[Refund, Return]) -> Charge:
+    refund = None if fact.credited else by_policy.get(f"{fact.merchant}/{fact.provider_txn_id}")
+    return Charge(
+        channel=fact.channel,
+        amount_minor=fact.amount_minor,
+        currency=fact.currency,
+        at=fact.observed_at,
+        credited=fact.credited,
+        kind=AnomalyKind(refund.anomaly.kind) if refund and refund.anomaly else None,
+        back=returns[refund] if refund else None,
+    )
+
+
+def _return(refund: Refund, went_back: dict[str, datetime]) -> Return:
+    return Return(
+        status=RefundStatus(refund.status),
+        channel=refund.attempt.channel,
+        amount_minor=refund.amount_minor,
+        currency=refund.currency,
+        at=went_back.get(refund.out_refund_no, refund.created_at),
+        message=refund.message,
+        due=refund.next_query_at,
+    )
+
+
+def _outside(fact: Observation) -> Return:
+    """A refund that was made in the provider's own pages."""
+    return Return(
+        status=RefundStatus.SUCCEEDED,
+        channel=fact.channel,
+        amount_minor=fact.amount_minor,
+        currency=fact.currency,
+        at=fact.observed_at,
+    )
+
+
+def _trade(row: Attempt) -> Trade:
+    return Trade(
+        status=AttemptStatus(row.status),
+        channel=row.channel,
+        amount_minor=row.amount_minor,
+        currency=row.currency,
+        expires_at=row.expires_at,
+        message=row.message,
+        due=row.next_query_at,
+    )
 
 
 def _anomalies(
@@ -120,21 +199,12 @@ def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
 def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
     name, address = f"{attempt.channel} attempt", page_of(attempt)
     asked = f"{money(attempt.amount_minor, attempt.currency)} by {attempt.method}, number {attempt.out_trade_no}"
-    yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address)
+    now = (attempt.status, attempt.get_status_display())
+    yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address, now=now)
     if attempt.submitted_at is not None:
-        # how it ended otherwise is a fact of its own, with its own time
-        shown_here = {*LIVE_ATTEMPTS, AttemptStatus.FAILED}
-        note = ATTEMPT_IS[AttemptStatus(attempt.status)] if attempt.status in shown_here else ""
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
-        why = f" ({attempt.message})" if attempt.message else ""
-        yield Moment(
-            at=attempt.submitted_at,
-            what=f"{name} submitted",
-            who=attempt.channel,
-            note=note + why,
-            address=address,
-            alarm=failed,
-        )
+        who = attempt.channel
+        yield Moment(at=attempt.submitted_at, what=f"{name} submitted", who=who, address=address, alarm=failed)
 
 
 def _received_at(row: Notification, facts: list[Observation]) -> datetime:
@@ -149,29 +219,30 @@ def _received_at(row: Notification, facts: list[Observation]) -> datetime:
     return min([*times, row.received_at])
 
 
-def _of_notification(row: Notification, facts: list[Observation]) -> Iterator[Moment]:
+def _of_notification(row: Notification, facts: list[Observation]) -> Moment:
     bad = row.verdict in {Notification.Verdict.ERROR, Notification.Verdict.QUARANTINED}
-    note = f"{row.get_verdict_display()}{': ' if row.detail else ''}{row.detail}"
-    what = f"notification {row.event_type}"
-    received_at = _received_at(row, facts)
-    yield Moment(at=received_at, what=what, who=row.channel, note=note, address=page_of(row), alarm=bad)
-    if row.attempts > 1 and row.processed_at is not None:
-        again = f"notification {row.event_type} processed again"
-        yield Moment(at=row.processed_at, what=again, note=f"{row.attempts} times so far", address=page_of(row))
+    return Moment(
+        at=_received_at(row, facts),
+        what=f"notification {row.event_type}",
+        who=row.channel,
+        address=page_of(row),
+        alarm=bad,
+        now=(row.verdict, row.get_verdict_display()),
+    )
 
 
 def _of_fact(fact: Observation) -> Moment:
     of = f"{money(fact.amount_minor, fact.currency)} " if fact.amount_minor else ""
-    doubt = ""
-    if of and not fact.credited:
-        doubt = "NOT CREDITED; " if fact.kind == FactKind.PAID else "of money that is not credited; "
+    not_counted = bool(of) and not fact.credited and fact.kind == FactKind.PAID
     return Moment(
         at=fact.observed_at,
         what=f"fact: {of}{fact.kind}",
         who=fact.channel,
-        note=f"{doubt}{fact.provider_txn_id}, by {fact.source}",
+        note=f"{fact.provider_txn_id}, by {fact.source}",
         address=page_of(fact),
-        alarm=bool(doubt) and fact.kind == FactKind.PAID,
+        alarm=not_counted,
+        now=("held", NOT_CREDITED) if not_counted else None,
+        moves_money=bool(of),
     )
 
 
@@ -185,10 +256,12 @@ def _of_entry(entry: JournalEntry) -> Moment:
 
 
 def _of_anomaly(anomaly: Anomaly) -> Iterator[Moment]:
-    note = f"{at_stake(anomaly)} at stake; {policy(anomaly)}"
+    then = "goes back by policy" if anomaly.kind in REFUNDED_BY_POLICY else WAITS
+    note = "; ".join(filter(None, [f"{at_stake(anomaly)} at stake", then, anomaly.detail.get("message", "")]))
     what, address = f"anomaly: {anomaly.get_kind_display()}", page_of(anomaly)
-    open_still = anomaly.resolved_at is None
-    yield Moment(at=anomaly.created_at, what=what, note=note, address=address, alarm=open_still)
+    open_still, filed_at = anomaly.resolved_at is None, anomaly.created_at
+    now = ("open", "open") if open_still else ("resolved", "resolved")
+    yield Moment(at=filed_at, what=what, note=note, address=address, alarm=open_still, now=now, moves_money=True)
     if anomaly.resolved_at is not None:
         yield Moment(at=anomaly.resolved_at, what="anomaly resolved", note=anomaly.resolution, address=address)
 
@@ -197,19 +270,21 @@ def _of_refund(refund: Refund) -> Iterator[Moment]:
     kind = "policy refund" if refund.anomaly_id else "refund"
     what, address = f"{kind} of {refund_money(refund)}", page_of(refund)
     note = f"number {refund.out_refund_no}{': ' if refund.reason else ''}{refund.reason}"
-    yield Moment(at=refund.created_at, what=f"{what} asked for", note=note, address=address)
+    now = (refund.status, refund.get_status_display())
+    yield Moment(
+        at=refund.created_at, what=f"{what} asked for", note=note, address=address, now=now, moves_money=True
+    )
     if refund.submitted_at is not None:
-        now = f"{refund.get_status_display()}{': ' if refund.message else ''}{refund.message}"
         who, alarm = refund.attempt.channel, refund.status in {"failed", "uncertain"}
-        yield Moment(at=refund.submitted_at, what=f"{what} sent", who=who, note=now, address=address, alarm=alarm)
+        yield Moment(at=refund.submitted_at, what=f"{what} sent", who=who, address=address, alarm=alarm)
 
 
 def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
     what, address = f"event {event.number}: {event.status.replace('_', ' ')}", page_of(event)
     totals = f"paid {money(event.paid_minor, currency)}, refunded {money(event.refunded_minor, currency)}"
     waits = event.handled_at is None and event.attempts > 0
-    trouble = f"; handling it failed {event.attempts} times" if event.attempts else ""
-    yield Moment(at=event.created_at, what=what, note=totals + trouble, address=address, alarm=waits)
+    now = ("failed", f"failed {event.attempts} times") if waits else None
+    yield Moment(at=event.created_at, what=what, note=totals, address=address, alarm=waits, now=now)
     if event.handled_at is not None:
         yield Moment(at=event.handled_at, what=f"event {event.number} handled", address=address)
 

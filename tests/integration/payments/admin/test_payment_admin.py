@@ -462,7 +462,9 @@ class TestTimeline:
     def test_policy_is_told_with_its_state(self, admin_client: Client, anomaly: Anomaly) -> None:
         assert anomaly.payment is not None
         told = shown(admin_client, page(anomaly.payment))
-        assert "0.05 CNY at stake; gives 0.05 CNY back: requested" in told
+        assert "instead of 19.90 CNY by WeChat Pay" in told
+        assert ", the refund is on its way." in told
+        assert "0.05 CNY at stake; goes back by policy" in told
         assert "policy refund of 0.05 CNY asked for" in told
         assert "NOT CREDITED" in told
 

@@ -1,0 +1,73 @@
+"""The case file of a payment: its story, sums, parties and history, for the page and as an export."""
+
+from typing import Any
+
+from idempotency.admin.labels import utc
+from payments.admin import payment_history, story
+from payments.admin.badges import badge, channel_name
+from payments.admin.pages import link_to_order, short_order
+from payments.admin.payment_history import PaymentRows
+from payments.display import money
+from payments.models import Payment
+
+
+def head(payment: Payment) -> dict[str, Any]:
+    """Build what the page begins with."""
+    rows = _rows(payment)
+    case = payment_history.case_of(payment, rows)
+    paid = [fact for fact in rows.facts if fact.kind == "paid"]
+    return {
+        "sentences": story.sentences(case),
+        "sums": [_in_words(sums) for sums in story.sums(case)],
+        "state": badge(payment.status),
+        "order": link_to_order(payment.order_id, short_order(payment.order_id)),
+        "customer": payment.owner or "-",
+        "methods": sorted({f"{channel_name(row.channel)} ({row.method})" for row in rows.attempts}),
+        "numbers": [fact.provider_txn_id for fact in paid],
+    }
+
+
+def timeline(payment: Payment) -> dict[str, Any]:
+    """Build the history; a moment's present status is a badge."""
+    rows = _rows(payment)
+    moments = [
+        (utc(moment.at), moment, badge(*moment.now) if moment.now else "")
+        for moment in payment_history.moments(rows, currency=payment.currency)
+    ]
+    return {"moments": moments, "is_cut": rows.is_cut, "most": payment_history.MOST, "has_money": True}
+
+
+def export(payment: Payment) -> dict[str, Any]:
+    """Build the same for a program: no more than the page shows, so nothing of the payer."""
+    rows = _rows(payment)
+    case = payment_history.case_of(payment, rows)
+    return {
+        "payment": payment.pk.hex,
+        "order": payment.order_id.hex,
+        "status": payment.status,
+        "customer": str(payment.owner or ""),
+        "story": [sentence.text for sentence in story.sentences(case)],
+        "sums": [_in_words(sums) for sums in story.sums(case)],
+        "history": [
+            {"at": moment.at.isoformat(), "what": moment.what, "who": moment.who, "remark": moment.note}
+            | ({"now": moment.now[0]} if moment.now else {})
+            for moment in payment_history.moments(rows, currency=payment.currency)
+        ],
+    }
+
+
+def _rows(payment: Payment) -> PaymentRows:
+    """Read the rows once for each page."""
+    known: PaymentRows | None = getattr(payment, "_case_rows", None)
+    if known is None:
+        known = payment._case_rows = payment_history.read(payment)  # type: ignore[attr-defined]
+    return known
+
+
+def _in_words(sums: story.Sums) -> dict[str, str]:
+    return {
+        "received": money(sums.received_minor, sums.currency),
+        "refunded": money(sums.refunded_minor, sums.currency),
+        "kept": money(sums.kept_minor, sums.currency),
+        "on_its_way_back": money(sums.on_its_way_minor, sums.currency),
+    }

@@ -1,0 +1,100 @@
+"""The case file: a payment told at its head, sums that add up, a history that only grows, an export."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from payments.admin import payment_history
+from payments.models import Attempt, Notification, Payment, PaymentEvent, Refund
+from payments.refunds import steps as refunds
+from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OpenAttempt = Callable[..., Attempt]
+
+
+@pytest.fixture
+def twice(open_attempt: OpenAttempt) -> Payment:
+    """Paid by WeChat Pay, then by Alipay, whose money is on its way back."""
+    attempt = open_attempt()
+    other = open_attempt("alipay", order_of(attempt))
+    for one in (attempt, other):
+        assert letter(one).send().status_code in {200, 204}
+    return payment_of(attempt)
+
+
+def case(client: Client, payment: Payment, more: str = "change/") -> Any:
+    answer = client.get(f"/admin/payments/payment/{payment.pk}/{more}")
+    assert answer.status_code == 200
+    return answer
+
+
+def give_back(payment: Payment) -> None:
+    """The provider reports the policy's refund."""
+    refund = Refund.objects.get(payment=payment)
+    fold(refunded(refund.attempt, refund.amount_minor, refund.out_refund_no), source="refund")
+
+
+def texts(payment: Payment) -> list[tuple[Any, ...]]:
+    found = payment_history.moments(payment_history.read(payment), currency=payment.currency)
+    return [(moment.at, moment.what, moment.who, moment.note) for moment in found]
+
+
+def test_a_payment_that_was_charged_twice_says_so_first(admin_client: Client, twice: Payment) -> None:
+    told = case(admin_client, twice).content.decode()
+    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, the refund is on its way\.", told)
+    give_back(twice)
+    told = case(admin_client, twice).content.decode()
+    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, refunded \d+\.\d s later\.", told)
+    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", told) == ["39.80", "19.90", "19.90", "0.00"]
+    for part in (twice.order_id.hex[-6:].upper(), "<dd>ann</dd>", "Alipay (page), WeChat Pay (native)"):
+        assert part in told
+
+
+def test_the_export_is_what_the_page_shows(client: Client, admin_client: Client, twice: Payment) -> None:
+    exported = case(admin_client, twice, "case.json").json()
+    assert (exported["payment"], exported["status"], exported["customer"]) == (twice.pk.hex, "succeeded", "ann")
+    assert exported["sums"] == [
+        {"received": "39.80 CNY", "refunded": "0.00 CNY", "kept": "39.80 CNY", "on_its_way_back": "19.90 CNY"}
+    ]
+    assert [one["what"] for one in exported["history"]] == [what for _, what, _, _ in texts(twice)]
+    client.force_login(User.objects.create_user("clerk", is_staff=True))
+    assert client.get(f"/admin/payments/payment/{twice.pk}/case.json").status_code == 403
+
+
+def test_the_history_only_grows(twice: Payment) -> None:
+    seen = texts(twice)
+
+    def grew() -> bool:
+        nonlocal seen
+        before, seen = seen, texts(twice)
+        return all(moment in seen for moment in before) and len(seen) >= len(before)
+
+    Refund.objects.filter(payment=twice).update(status="uncertain", message="NOT_ENOUGH", query_count=3)
+    assert grew()
+    give_back(twice)
+    assert grew()
+    Notification.objects.update(verdict="duplicate", attempts=2, processed_at=timezone.now())
+    PaymentEvent.objects.update(attempts=3)
+    assert grew()
+    fold(paid(twice.attempts.last(), amount_minor=7), source="query")  # the same fact with other content
+    assert grew()
+
+
+def test_a_refund_in_the_providers_pages_counts_too(admin_client: Client, open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    letter(attempt).send()
+    payment = payment_of(attempt)
+    refunds.request_refund(payment_id=payment.pk, amount_minor=300, reason="")
+    told = case(admin_client, payment).content.decode()
+    assert re.search(r"On its way back: 3\.00 CNY by WeChat Pay since [\d:]+\.", told)
+    fold(refunded(attempt, 500, "portal-1"), source="bill")
+    told = case(admin_client, payment).content.decode()
+    assert re.search(r"Refunded: 5\.00 CNY by WeChat Pay at [\d:]+\.", told)
+    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", told) == ["19.90", "5.00", "14.90", "3.00"]

@@ -1,0 +1,128 @@
+"""A payment told in sentences, and its sums: a table of facts and what a person reads."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import translation
+
+from payments.admin.story import Case, Charge, Return, Trade, sentences, sums
+from payments.states import AnomalyKind, AttemptStatus, RefundStatus
+
+AT = datetime(2026, 11, 24, 5, 56, 14, tzinfo=UTC)
+
+
+def charge(after: float = 0, **known: Any) -> Charge:
+    given = {"channel": "wechat", "amount_minor": 3980, "currency": "CNY", "at": AT + timedelta(seconds=after)}
+    return Charge(**{**given, **known})
+
+
+def back(after: float, status: RefundStatus = RefundStatus.SUCCEEDED, **known: Any) -> Return:
+    at = AT + timedelta(seconds=after)
+    given = {"channel": "alipay", "amount_minor": 3980, "currency": "CNY", "status": status, "at": at}
+    return Return(**{**given, **known})
+
+
+def trade(status: AttemptStatus, **known: Any) -> Trade:
+    given = {"channel": "wechat", "amount_minor": 3980, "currency": "CNY", "status": status}
+    return Trade(**{**given, "expires_at": AT + timedelta(minutes=30), **known})
+
+
+def case(**known: Any) -> Case:
+    return Case(**{"amount_minor": 3980, "currency": "CNY", "opened_at": AT, **known})
+
+
+def uncounted(kind: AnomalyKind | None, refund: Return | None, **known: Any) -> Charge:
+    return charge(2, channel="alipay", credited=False, kind=kind, back=refund, **known)
+
+
+TWICE = (charge(), uncounted(AnomalyKind.PAID_TWICE, back(2.4)))
+PAID = "Paid: 39.80 CNY by WeChat Pay at 05:56:14."
+TABLE: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["Nothing was charged."]),
+    ({"trades": (trade(AttemptStatus.CLOSED),)}, ["Nothing was charged."]),
+    ({"charges": (charge(),)}, [PAID]),
+    (
+        {"charges": TWICE[::-1]},
+        [PAID, "Charged twice: 39.80 CNY by Alipay at 05:56:16, refunded 0.4 s later."],
+    ),
+    (
+        {"charges": (uncounted(AnomalyKind.AMOUNT_MISMATCH, back(9, RefundStatus.PROCESSING), amount_minor=5),)},
+        ["Paid in another amount: 0.05 CNY instead of 39.80 CNY by Alipay at 05:56:16, the refund is on its way."],
+    ),
+    (
+        {
+            "charges": (
+                uncounted(AnomalyKind.PAID_AFTER_CLOSE, back(9, RefundStatus.FAILED, message="NOT_ENOUGH")),
+            )
+        },
+        ["Paid too late: 39.80 CNY by Alipay at 05:56:16, the refund was refused (NOT_ENOUGH)."],
+    ),
+    (
+        {"charges": (uncounted(AnomalyKind.PAID_TWICE, back(9, RefundStatus.UNCERTAIN)),)},
+        ["Charged twice: 39.80 CNY by Alipay at 05:56:16, the refund has no answer yet and is asked about again."],
+    ),
+    (
+        {"charges": (uncounted(None, None),)},
+        ["Received, not counted: 39.80 CNY by Alipay at 05:56:16, not refunded."],
+    ),
+    (
+        {"charges": (charge(),), "returns": (back(90_000, amount_minor=500), back(60, RefundStatus.REQUESTED))},
+        [
+            PAID,
+            "On its way back: 39.80 CNY by Alipay since 05:57:14.",
+            "Refunded: 5.00 CNY by Alipay at 2026-11-25 06:56:14.",
+        ],
+    ),
+    (
+        {"returns": (back(1, RefundStatus.UNCERTAIN, due=AT), back(2, RefundStatus.FAILED, message="closed"))},
+        [
+            "Refund without an answer: 39.80 CNY by Alipay. It is asked again at 05:56:14; nothing moves twice.",
+            "Refund refused: 39.80 CNY by Alipay. closed",
+        ],
+    ),
+    (
+        {"trades": (trade(AttemptStatus.UNCERTAIN, due=AT), trade(AttemptStatus.UNCERTAIN))},
+        [
+            "No answer: WeChat Pay may have charged 39.80 CNY. It is asked again at 05:56:14; nothing moves twice.",
+            "No answer: WeChat Pay may have charged 39.80 CNY. It is not asked again by itself; record the outcome.",
+        ],
+    ),
+    (
+        {"trades": (trade(AttemptStatus.FAILED, message="limit"), trade(AttemptStatus.PENDING))},
+        [
+            "Refused: WeChat Pay did not open 39.80 CNY. limit",
+            "Waiting for the shopper: 39.80 CNY by WeChat Pay until 06:26:14.",
+        ],
+    ),
+    ({"charges": (charge(),), "trades": (trade(AttemptStatus.FAILED),)}, [PAID]),
+]
+
+
+@pytest.mark.parametrize(("known", "told"), TABLE)
+def test_what_a_person_reads(known: dict[str, Any], told: list[str]) -> None:
+    assert [sentence.text for sentence in sentences(case(**known))] == told
+
+
+def test_what_is_over_is_no_alarm() -> None:
+    assert [one.alarm for one in sentences(case(charges=TWICE, returns=(back(9),)))] == [False] * 3
+    waits = case(charges=(uncounted(None, None),), trades=(trade(AttemptStatus.UNCERTAIN),))
+    assert [one.alarm for one in sentences(waits)] == [True, True]
+
+
+def test_in_chinese() -> None:
+    with translation.override("zh-hans"):
+        assert [one.text for one in sentences(case(charges=TWICE))] == [
+            "支付成功：05:56:14 通过微信支付收款 39.80 CNY。",
+            "重复支付：05:56:16 通过支付宝收款 39.80 CNY，0.4 秒后已退款。",
+        ]
+
+
+def test_sums_add_up_in_each_currency() -> None:
+    dollars = uncounted(None, back(9, RefundStatus.REQUESTED, currency="USD"), currency="USD")
+    found = sums(case(charges=(*TWICE, dollars), returns=(back(60, amount_minor=500),)))
+    assert [(one.currency, one.received_minor, one.refunded_minor, one.kept_minor) for one in found] == [
+        ("CNY", 7960, 4480, 3480),
+        ("USD", 3980, 0, 3980),
+    ]
+    assert [one.on_its_way_minor for one in found] == [0, 3980]
