@@ -19,8 +19,10 @@ from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch
 from idempotency.observability.statistics import HOURS_SHOWN, NEWEST_MAX
-from payments.admin import case_file, dashboard, find, payment_history
+from payments.admin import dashboard, find
 from payments.admin.badges import badge, badge_column
+from payments.admin.case import page as case_file
+from payments.admin.case.history import MOST
 from payments.admin.facts import with_number
 from payments.admin.forms import OutcomeForm, ReasonForm, RefundForm, left_minor
 from payments.admin.pages import (
@@ -137,7 +139,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     @admin.display(description="attempts")
     def attempts(self, payment: Payment) -> str:
-        rows = payment.attempts.order_by("id")[: payment_history.MOST]
+        rows = payment.attempts.order_by("id")[:MOST]
         lines = [
             (row, page_of(row), badge(row.status), money(row.amount_minor, row.currency), utc(row.expires_at))
             for row in rows

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from payments.admin import payment_history
+from payments.admin.case import history
 from payments.models import Attempt, Notification, Payment, PaymentEvent, Refund
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import fold, letter, order_of, paid, payment_of, refunded
@@ -42,7 +42,7 @@ def give_back(payment: Payment) -> None:
 
 
 def texts(payment: Payment) -> list[tuple[Any, ...]]:
-    found = payment_history.moments(payment_history.read(payment), currency=payment.currency)
+    found = history.moments(history.read(payment), currency=payment.currency)
     return [(moment.at, moment.what, moment.who, moment.note) for moment in found]
 
 

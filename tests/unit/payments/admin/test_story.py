@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import translation
 
-from payments.admin.story import Case, Charge, Return, Trade, sentences, sums
+from payments.admin.case.story import Case, Charge, Return, Trade, sentences, sums
 from payments.states import AnomalyKind, AttemptStatus, RefundStatus
 
 AT = datetime(2026, 11, 24, 5, 56, 14, tzinfo=UTC)

@@ -3,10 +3,10 @@
 from typing import Any
 
 from idempotency.admin.labels import utc
-from payments.admin import payment_history, story
 from payments.admin.badges import badge, channel_name
+from payments.admin.case import history, story
+from payments.admin.case.history import PaymentRows
 from payments.admin.pages import link_to_order, short_order
-from payments.admin.payment_history import PaymentRows
 from payments.display import money
 from payments.models import Payment
 
@@ -14,7 +14,7 @@ from payments.models import Payment
 def head(payment: Payment) -> dict[str, Any]:
     """Build what the page begins with."""
     rows = _rows(payment)
-    case = payment_history.case_of(payment, rows)
+    case = history.case_of(payment, rows)
     paid = [fact for fact in rows.facts if fact.kind == "paid"]
     return {
         "sentences": story.sentences(case),
@@ -32,15 +32,15 @@ def timeline(payment: Payment) -> dict[str, Any]:
     rows = _rows(payment)
     moments = [
         (utc(moment.at), moment, badge(*moment.now) if moment.now else "")
-        for moment in payment_history.moments(rows, currency=payment.currency)
+        for moment in history.moments(rows, currency=payment.currency)
     ]
-    return {"moments": moments, "is_cut": rows.is_cut, "most": payment_history.MOST, "has_money": True}
+    return {"moments": moments, "is_cut": rows.is_cut, "most": history.MOST, "has_money": True}
 
 
 def export(payment: Payment) -> dict[str, Any]:
     """Build the same for a program: no more than the page shows, so nothing of the payer."""
     rows = _rows(payment)
-    case = payment_history.case_of(payment, rows)
+    case = history.case_of(payment, rows)
     return {
         "payment": payment.pk.hex,
         "order": payment.order_id.hex,
@@ -51,7 +51,7 @@ def export(payment: Payment) -> dict[str, Any]:
         "history": [
             {"at": moment.at.isoformat(), "what": moment.what, "who": moment.who, "remark": moment.note}
             | ({"now": moment.now[0]} if moment.now else {})
-            for moment in payment_history.moments(rows, currency=payment.currency)
+            for moment in history.moments(rows, currency=payment.currency)
         ],
     }
 
@@ -60,7 +60,7 @@ def _rows(payment: Payment) -> PaymentRows:
     """Read the rows once for each page."""
     known: PaymentRows | None = getattr(payment, "_case_rows", None)
     if known is None:
-        known = payment._case_rows = payment_history.read(payment)  # type: ignore[attr-defined]
+        known = payment._case_rows = history.read(payment)  # type: ignore[attr-defined]
     return known
 
 

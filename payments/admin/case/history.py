@@ -10,8 +10,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_noop
 
 from idempotency.admin.entry_history import Event
+from payments.admin.case.story import Case, Charge, Return, Trade
 from payments.admin.pages import page_of
-from payments.admin.story import Case, Charge, Return, Trade
 from payments.display import WAITS, at_stake, money, refund_money
 from payments.models import (
     Anomaly,
