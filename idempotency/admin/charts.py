@@ -1,6 +1,6 @@
 """Geometry of the admin's charts, for all apps; templates draw it as SVG, without a script."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -80,22 +80,6 @@ def draw(
     ]
     marks = [f"{hour:%d %b %H}:00" for hour in list(hours)[:: max(1, len(hours) // MARKS)]]
     return Chart(group.title, group.note, bars, legend, marks, len(hours) * BAR, HEIGHT, say(most))
-
-
-def parts(
-    counts: Sequence[int], most: int, labels: Sequence[tuple[str, str]]
-) -> Iterator[tuple[float, float, str, str]]:
-    """Cut a bar into parts: place, width (percent of `most`), colour, words.
-
-    Args:
-        labels: words and colour of each count.
-    """
-    start = 0.0
-    for count, (words, colour) in zip(counts, labels, strict=True):
-        width = 100 * count / most
-        if count:
-            yield start, width, colour, f"{count:,} {words}"
-        start += width
 
 
 def lines(rows: Sequence[Any], describe: Callable[[Any], tuple[str, str, str]]) -> list[Line]:

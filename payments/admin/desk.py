@@ -19,7 +19,7 @@ from payments.admin.pages import link, link_to_order, short_order
 from payments.display import money, stake
 from payments.models import Anomaly, Difference
 from payments.operations import worklist
-from payments.operations.worklist import Work
+from payments.operations.worklist import DayOfChannel, Work
 from payments.reconciliation.bills import next_comparison
 from payments.states import REFUNDED_BY_POLICY
 
@@ -87,19 +87,17 @@ def item(request: HttpRequest, work: Work, now: datetime) -> Item:
 def days(now: datetime) -> list[tuple[str, list[dict[str, Any]]]]:
     """Sum up today and yesterday by channel, beside the newest bill of each."""
     bills = {row.channel: (row, still_open) for row, still_open in worklist.newest_bills()}
-    found = worklist.last_two_days()
-    shown = []
-    for name, day in ((_("Today"), now.date()), (_("Yesterday"), now.date() - timedelta(days=1))):
-        rows = [_sums(row) for row in found if row.day == day]
-        if name == _("Yesterday"):
-            channels = {row["name"]: row for row in rows}
-            for channel in bills:
-                if channel not in channels:
-                    rows.append({"name": channel, "channel": channel_name(channel), "amount": "-"})
-            for row in rows:
-                row["bill"] = _bill(bills.get(row["name"]), now)
-        shown.append((f"{name}, {day}", rows))
-    return shown
+    found, today = worklist.last_two_days(), now.date()
+    yesterday = [row for row in found if row.day != today]
+    quiet = set(bills) - {row.channel for row in yesterday}
+    yesterday += [
+        DayOfChannel(today, channel, bills[channel][0].currency, 0, 0, 0, 0) for channel in sorted(quiet)
+    ]
+    with_bill = [_sums(row) | {"bill": _bill(bills.get(row.channel), now)} for row in yesterday]
+    return [
+        (_("Today") + f" {today}", [_sums(row) for row in found if row.day == today]),
+        (_("Yesterday") + f" {today - timedelta(days=1)}", with_bill),
+    ]
 
 
 def _may(request: HttpRequest, what: str, source: str) -> bool:
@@ -135,7 +133,7 @@ def _note(work: Work) -> str:
     if work.source == "event":
         return _("It is tried again twice a minute.")
     if work.about in REFUNDED_BY_POLICY:
-        return _("The money goes back by itself.")
+        return _("It is being refunded; see that the refund ends.")
     return _("It waits for you.")
 
 
@@ -156,9 +154,8 @@ def _next_action(request: HttpRequest, work: Work) -> tuple[str, str]:
     return _("Find out and resolve"), change
 
 
-def _sums(row: worklist.DayOfChannel) -> dict[str, Any]:
+def _sums(row: DayOfChannel) -> dict[str, Any]:
     return {
-        "name": row.channel,
         "channel": channel_name(row.channel),
         "opened": row.opened,
         "paid": row.paid,

@@ -10,9 +10,11 @@ from uuid import UUID
 
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.db.models import CharField, Model, Q, QuerySet
 from django.db.models.functions import Cast, Right
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from idempotency.admin.searching import newest, numbers_among_newest, numbers_of
 from idempotency.models import LedgerEntry
@@ -60,6 +62,17 @@ def by_short_number(rows: QuerySet[Any], term: str, column: str = "pk") -> set[U
         return set()
     numbered = rows.annotate(short_number=Right(Cast(column, CharField()), 6))
     return numbers_among_newest(numbered, Q(short_number=term.lower()))
+
+
+def use_of(entry: LedgerEntry) -> str:
+    """Say who used a key, for what and with which answer."""
+    caller, _space, what = entry.scope.partition(" ")
+    kind, _colon, number = caller.partition(":")
+    with suppress(ValueError, ValidationError):  # the number is no primary key of this project's users
+        if kind == "user" and (user := get_user_model()._default_manager.filter(pk=number).first()):
+            caller = user.get_username()
+    about = {"who": caller, "what": what, "status": entry.response_status or "-"}
+    return _("This key was used by %(who)s for %(what)s. Answer: %(status)s.") % about
 
 
 def _rows(site: AdminSite, request: HttpRequest, model: type[Model], term: str) -> list[Model]:

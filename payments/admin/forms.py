@@ -53,7 +53,8 @@ class RefundForm(ReasonForm):
         left = left_minor(payment)
         first = {"number": new_id(), "amount": to_decimal(left, payment.currency)}
         super().__init__(*args, **{"initial": first, **kwargs})
-        self.fields["amount"].help_text = f"{payment.currency}; at most {money(left, payment.currency)}."
+        most, half = money(left, payment.currency), money(left // 2, payment.currency)
+        self.fields["amount"].help_text = f"At most {most}; half of it is {half}."
 
     def clean_amount(self) -> int:
         """Convert to minor units above zero; the rest is judged when it is reserved."""

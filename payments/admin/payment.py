@@ -18,6 +18,7 @@ from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch
+from idempotency.models import LedgerEntry
 from idempotency.observability.statistics import HOURS_SHOWN, NEWEST_MAX
 from payments.admin import dashboard, find
 from payments.admin.badges import badge, badge_column
@@ -118,7 +119,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     number = column(lambda payment: shortened(payment.pk), "number")
     full_number = column(lambda payment: payment.pk.hex, "number")
     order = column(lambda payment: link_to_order(payment.order_id), "order")
-    short_order = column(lambda payment: link_to_order(payment.order_id, short(payment.order_id)), "order")
+    short_order = column(lambda payment: link_to_order(payment.order_id, short_order(payment.order_id)), "order")
     state = badge_column()
     amount = money_column("amount_minor", "amount")
     paid = money_column("paid_minor", "paid")
@@ -162,6 +163,8 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         term = request.GET.get("q", "").strip()[:256]
         found = find.find(self.admin_site, request, term) if term and self.has_view_permission(request) else []
         if len(found) == 1:
+            if isinstance(found[0], LedgerEntry):
+                messages.info(request, find.use_of(found[0]))
             return HttpResponseRedirect(page_of(found[0]))
         prefetch_related_objects([row for row in found if isinstance(row, Payment)], "owner")
         context = {"term": term, "rows": [_found(row) for row in found]}

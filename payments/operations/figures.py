@@ -5,30 +5,14 @@ The trial balance alone adds up the whole journal, when a person asks for it.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Generic, TypeVar
 
-from django.db.models import Count, Model, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import TruncHour
-from django.utils import timezone
 
 from idempotency.observability.statistics import ByHour, before_newest, by_hour, first_hour
-from payments.models import Anomaly, Attempt, JournalLine, Notification, Observation, PaymentEvent, Refund
+from payments.models import JournalLine, Notification, Observation
 from payments.providers.base import FactKind
 from payments.settlement import journal
-from payments.states import OPEN_REFUNDS, AttemptStatus
-
-OPEN_MAX = 10_000  # of what is open, more are not counted
-OLDEST_SHOWN = 10
-
-AGES = (
-    ("under an hour", timedelta(hours=1)),
-    ("under a day", timedelta(days=1)),
-    ("under a week", timedelta(days=7)),
-    ("older", timedelta.max),
-)
-
-Row = TypeVar("Row", bound=Model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +27,6 @@ class Account:
     @property
     def balance_minor(self) -> int:
         return self.debit_minor - self.credit_minor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenKind:
-    """Open anomalies of a kind, counted by `AGES`."""
-
-    kind: str
-    words: str
-    counts: list[int]
-    oldest: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open(Generic[Row]):
-    """Open work: its oldest rows, and their number (`OPEN_MAX` at most)."""
-
-    oldest: list[Row]
-    count: int
 
 
 def notifications_by_hour() -> ByHour:
@@ -83,37 +49,6 @@ def credited_by_hour() -> tuple[ByHour, dict[str, ByHour]]:
         for currency in sorted({currency for _, currency, _, _ in counted})
     }
     return counts, sums
-
-
-def open_anomalies() -> list[OpenKind]:
-    """Count open anomalies by kind, the kind with the oldest first."""
-    now = timezone.now()
-    rows = Anomaly.objects.filter(resolved_at__isnull=True).order_by("pk")
-    found: dict[str, list[datetime]] = {}
-    for kind, created_at in rows.values_list("kind", "created_at")[:OPEN_MAX]:
-        found.setdefault(kind, []).append(created_at)
-    kinds = [
-        OpenKind(kind=kind, words=str(Anomaly.Kind(kind).label), counts=_ages(times, now), oldest=min(times))
-        for kind, times in found.items()
-    ]
-    return sorted(kinds, key=lambda one: one.oldest)
-
-
-def open_refunds() -> Open[Refund]:
-    """Read refunds that are not over."""
-    statuses = [status.value for status in OPEN_REFUNDS]
-    rows = Refund.objects.filter(status__in=statuses).select_related("payment", "anomaly")
-    return _open(rows.order_by("created_at"))
-
-
-def uncertain_attempts() -> Open[Attempt]:
-    """Read attempts of unknown outcome, by the index of live attempts."""
-    return _open(Attempt.objects.filter(status=AttemptStatus.UNCERTAIN.value).order_by("created_at"))
-
-
-def waiting_events() -> Open[PaymentEvent]:
-    """Read unhandled events, by an index of their own."""
-    return _open(PaymentEvent.objects.filter(handled_at__isnull=True).order_by("created_at"))
 
 
 def held() -> list[Account]:
@@ -150,16 +85,3 @@ def _accounts(lines: QuerySet[JournalLine]) -> list[Account]:
         Account(account=account, currency=currency, debit_minor=int(debit), credit_minor=-int(credit))
         for account, currency, debit, credit in summed
     ]
-
-
-def _open(rows: QuerySet[Row]) -> Open[Row]:
-    oldest = list(rows[:OLDEST_SHOWN])
-    count = rows.order_by()[:OPEN_MAX].count() if len(oldest) == OLDEST_SHOWN else len(oldest)
-    return Open(oldest=oldest, count=count)
-
-
-def _ages(times: Iterable[datetime], now: datetime) -> list[int]:
-    counts = [0] * len(AGES)
-    for at in times:
-        counts[next(index for index, (_, limit) in enumerate(AGES) if now - at < limit)] += 1
-    return counts

@@ -80,7 +80,7 @@ class DayOfChannel:
     @property
     def conversion(self) -> int:
         """Percentage of the opened attempts that were paid."""
-        return 100 * self.paid // self.opened
+        return 100 * self.paid // max(1, self.opened)
 
 
 def sources() -> dict[str, tuple[QuerySet[Any], str]]:

@@ -79,6 +79,9 @@ class ReadOnlyAdmin(adminpages.ReadOnlyAdmin):
 
     list_per_page = 100
 
+    class Media:
+        css: ClassVar[Any] = {"all": ["payments/admin.css"]}
+
 
 @admin.register(Order)
 class OrderAdmin(WholeTermSearch, ReadOnlyAdmin):

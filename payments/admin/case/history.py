@@ -200,11 +200,13 @@ def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
     name, address = f"{attempt.channel} attempt", page_of(attempt)
     asked = f"{money(attempt.amount_minor, attempt.currency)} by {attempt.method}, number {attempt.out_trade_no}"
     now = (attempt.status, attempt.get_status_display())
-    yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address, now=now)
+    yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address)
     if attempt.submitted_at is not None:
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
         who = attempt.channel
-        yield Moment(at=attempt.submitted_at, what=f"{name} submitted", who=who, address=address, alarm=failed)
+        yield Moment(
+            at=attempt.submitted_at, what=f"{name} submitted", who=who, address=address, alarm=failed, now=now
+        )
 
 
 def _received_at(row: Notification, facts: list[Observation]) -> datetime:

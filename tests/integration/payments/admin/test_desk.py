@@ -66,7 +66,7 @@ def queue(client: Client) -> list[str]:
     ("make", "words", "action"),
     [
         (lambda of: filed(of, "unknown_trade"), "a fact about a number that is not ours", "Find out and resolve"),
-        (lambda of: filed(of, "paid_twice"), "The money goes back by itself.", "See its refund"),
+        (lambda of: filed(of, "paid_twice"), "It is being refunded; see that the refund ends.", "See its refund"),
         (lambda of: filed(of, "refund_failed"), "a refund was refused", "Find out and resolve"),
         (lambda of: filed(of, "notification_failed"), "could not be processed", "Process it again"),
         (differing, "in the bill, unknown to us", "Find out and resolve"),
@@ -165,13 +165,19 @@ class TestSearch:
         page = f"/admin/payments/payment/{payment.pk}/change/"
         assert {term: self.found(admin_client, term) for term in held} == dict.fromkeys(held, page)
 
-    def test_a_key_or_request_id_leads_to_what_its_user_got(self, admin_client: Client) -> None:
+    def test_a_key_or_request_id_leads_to_what_its_user_got(self, admin_client: Client, admin_user: User) -> None:
         entry = LedgerEntry.objects.create(
-            **{"scope": "user:1 POST /orders", "key": "k-1", "mode": "phased", "state": "uncertain"},
+            **{
+                "scope": f"user:{admin_user.pk} POST /orders",
+                "key": "k-1",
+                "mode": "phased",
+                "state": "uncertain",
+            },
             **{"fingerprint": b"", "owner": "host:1", "request_id": "req-12345"},
         )
         page = f"/admin/idempotency/ledgerentry/{entry.pk}/change/"
         assert [self.found(admin_client, term) for term in ("k-1", "req-12345")] == [page, page]
+        assert "This key was used by admin for POST /orders. Answer: -." in admin_client.get(page).content.decode()
 
     def test_several_are_listed_and_nothing_says_so(
         self, admin_client: Client, payment: Payment, open_attempt: OpenAttempt

@@ -1079,22 +1079,11 @@ class TestBooks:
 class TestDashboard:
     def test_empty(self, admin_client: Client) -> None:
         told = shown(admin_client, "/admin/payments/payment/dashboard/")
-        for words in (
-            "Nothing has ever been held.",
-            "None. Nothing waits for a person.",
-            "Every refund is over.",
-            "Every outcome is known.",
-            "Every event is handled.",
-        ):
-            assert words in told
+        assert "Nothing has ever been held." in told
         assert told.count("None in these 48 hours") == 2
         assert "/admin/payments/payment/dashboard/" in shown(admin_client, "/admin/payments/payment/")
 
-    def test_what_happened_and_what_is_open(
-        self, admin_client: Client, payment: Payment, anomaly: Anomaly, open_attempt: OpenAttempt
-    ) -> None:
-        uncertain = open_attempt(status="uncertain")
-        Anomaly.objects.update(created_at=timezone.now() - timedelta(days=30))
+    def test_what_happened(self, admin_client: Client, payment: Payment, anomaly: Anomaly) -> None:
         context = admin_client.get("/admin/payments/payment/dashboard/").context
         drawn = {chart.title: chart for chart in context["charts"]}
         assert list(drawn) == ["Notifications", "Payments credited", "Sum of them, CNY"]
@@ -1102,15 +1091,7 @@ class TestDashboard:
         assert drawn["Sum of them, CNY"].legend == [("credited", "#0b8a54", "19.90 CNY")]
         counted = {words: total for words, _, total in drawn["Notifications"].legend}
         assert (counted["applied"], counted["anomaly"], counted["failed"]) == ("1", "1", "0")
-        (kind,) = context["kinds"]
-        assert (kind.kind, kind.count, kind.parts) == ("amount_mismatch", 1, [(0.0, 100.0, "#d0342c", "1 older")])
         assert context["held"] == [("0.05 CNY", True)]
-        assert [(title, count) for title, _, count, _ in context["waiting"]] == [
-            ("Open refunds", 1),
-            ("Uncertain attempts", 1),
-            ("Events waiting", 2),
-        ]
-        assert page(uncertain) in shown(admin_client, "/admin/payments/payment/dashboard/")
 
     def test_its_statements_are_bounded(self, admin_client: Client, payment: Payment) -> None:
         with CaptureQueriesContext(connection) as captured:
@@ -1119,17 +1100,7 @@ class TestDashboard:
         unbounded = [
             sql for sql in told if "LIMIT" not in sql and '"id" >' not in sql and "\"account\" = 'held'" not in sql
         ]
-        assert (len(told), unbounded) == (9, [])
-
-    def test_of_many_the_oldest_are_listed(
-        self, admin_client: Client, payment: Payment, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        events = [
-            PaymentEvent(payment=payment, number=100 + n, status="succeeded", paid_minor=1, refunded_minor=0)
-            for n in range(12)
-        ]
-        PaymentEvent.objects.bulk_create(events)
-        assert "The 10 oldest of 13." in shown(admin_client, "/admin/payments/payment/dashboard/")
+        assert (len(told), unbounded) == (5, [])
 
     def test_a_chart_reads_the_newest_rows_alone(
         self, admin_client: Client, payment: Payment, anomaly: Anomaly, monkeypatch: pytest.MonkeyPatch
