@@ -18,7 +18,7 @@ from payments.admin.badges import badge, channel_name
 from payments.admin.pages import link, link_to_order, short_order
 from payments.display import money, stake
 from payments.models import Anomaly, Difference
-from payments.operations import worklist
+from payments.operations import figures, worklist
 from payments.operations.worklist import DayOfChannel, Work
 from payments.reconciliation.bills import next_comparison
 from payments.states import REFUNDED_BY_POLICY
@@ -62,6 +62,11 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "is_cut": sum(found.values()) > len(items),
         "looked_at": f"{now:%H:%M:%S}",
         "next_bills": f"{next_comparison(now):%H:%M}",
+        "held": [
+            money(-row.balance_minor, row.currency)
+            for row in (figures.held() if request.user.has_perm("payments.view_journalline") else [])
+            if row.balance_minor
+        ],
         "days": days(now) if request.user.has_perm("payments.view_payment") else [],
     }
 

@@ -19,8 +19,7 @@ from idempotency.admin.labels import utc
 from idempotency.admin.pages import Tool, column, time_column
 from idempotency.admin.searching import LOOKED_AT, WholeTermSearch
 from idempotency.models import LedgerEntry
-from idempotency.observability.statistics import HOURS_SHOWN, NEWEST_MAX
-from payments.admin import dashboard, find
+from payments.admin import find
 from payments.admin.badges import badge, badge_column
 from payments.admin.case import page as case_file
 from payments.admin.case.history import MOST
@@ -78,7 +77,6 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view
         return [
-            path("dashboard/", view(self.dashboard_view), name="payments_dashboard"),
             path("find/", view(self.find_view), name="payments_find"),
             path("<uuid:pk>/case.json", view(self.export_view), name="payments_payment_export"),
             path("<uuid:pk>/ask/", view(self.ask_view), name="payments_payment_ask"),
@@ -86,9 +84,6 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             path("<uuid:pk>/tell/<uuid:about>/", view(self.record_view), name="payments_payment_tell"),
             *super().get_urls(),
         ]
-
-    def list_tools(self, request: HttpRequest) -> list[Tool]:
-        return [Tool(address=reverse("admin:payments_dashboard"), words="Dashboard")]
 
     def tools(self, request: HttpRequest, row: Payment) -> list[Tool]:
         found = []
@@ -150,13 +145,6 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     @admin.display(description="history")
     def history(self, payment: Payment) -> str:
         return render_to_string("admin/payments/payment/timeline.html", case_file.timeline(payment))
-
-    def dashboard_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the last hours, and open work."""
-        context = {"hours": HOURS_SHOWN, "newest": f"{NEWEST_MAX:,}"}
-        if self.has_view_permission(request):
-            context |= dashboard.context()
-        return self.own_page(request, "admin/payments/payment/dashboard.html", "Payments", **context)
 
     def find_view(self, request: HttpRequest) -> HttpResponse:
         """Search for anything; lead to the one thing that is found."""

@@ -1,17 +1,11 @@
-"""Figures of payments: each a statement over an index or over a bounded number of the newest rows.
-
-The trial balance alone adds up the whole journal, when a person asks for it.
-"""
+"""Sums of the money journal: an account by its index; the trial balance adds up all, when a person asks for it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from django.db.models import Count, Q, QuerySet, Sum
-from django.db.models.functions import TruncHour
+from django.db.models import Q, QuerySet, Sum
 
-from idempotency.observability.statistics import ByHour, before_newest, by_hour, first_hour
-from payments.models import JournalLine, Notification, Observation
-from payments.providers.base import FactKind
+from payments.models import JournalLine
 from payments.settlement import journal
 
 
@@ -27,28 +21,6 @@ class Account:
     @property
     def balance_minor(self) -> int:
         return self.debit_minor - self.credit_minor
-
-
-def notifications_by_hour() -> ByHour:
-    """Count notifications of each hour by verdict."""
-    recent = Notification.objects.filter(pk__gt=before_newest(Notification), received_at__gte=first_hour())
-    rows = recent.annotate(hour=TruncHour("received_at")).order_by().values_list("hour", "verdict")
-    return by_hour((hour, verdict, count) for hour, verdict, count in rows.annotate(count=Count("pk")))
-
-
-def credited_by_hour() -> tuple[ByHour, dict[str, ByHour]]:
-    """Count credited payments of each hour, under ``credited``; and sum them, by currency."""
-    recent = Observation.objects.filter(
-        pk__gt=before_newest(Observation), observed_at__gte=first_hour(), kind=FactKind.PAID.value, credited=True
-    )
-    rows = recent.annotate(hour=TruncHour("observed_at")).order_by().values_list("hour", "currency")
-    counted = list(rows.annotate(count=Count("pk"), total_minor=Sum("amount_minor")).order_by("hour", "currency"))
-    counts = by_hour((hour, "credited", count) for hour, _, count, _ in counted)
-    sums = {
-        currency: by_hour((hour, "credited", total) for hour, of, _, total in counted if of == currency)
-        for currency in sorted({currency for _, currency, _, _ in counted})
-    }
-    return counts, sums
 
 
 def held() -> list[Account]:

@@ -11,20 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import (
-    BigIntegerField,
-    CharField,
-    Count,
-    DateTimeField,
-    F,
-    JSONField,
-    Model,
-    Q,
-    QuerySet,
-    Sum,
-    UUIDField,
-    Value,
-)
+from django.db import models
+from django.db.models import Count, F, Model, Q, QuerySet, Sum, Value
 from django.db.models.functions import Cast, Coalesce, TruncDate
 from django.utils import timezone
 
@@ -54,8 +42,8 @@ class Work:
     source: str
     pk: str
     about: str
-    reference: str
-    detail: dict[str, Any]
+    reference: str | None
+    detail: dict[str, Any] | None
     amount_minor: int | None
     currency: str | None
     payment_id: UUID | None
@@ -151,29 +139,33 @@ def newest_bills() -> Iterator[tuple[BillComparison, int]]:
 
 def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
     """Select the columns of `Work`; every part of a union has the same types."""
-    anomaly, payment = rows.model is Anomaly, "payment__"
-    about = {Anomaly: "kind", Difference: "kind", Attempt: "channel", Refund: "attempt__channel"}
-    amount: dict[type[Model], Any] = {
-        Attempt: "amount_minor",
-        Refund: "amount_minor",
-        PaymentEvent: "paid_minor",
-        Difference: Coalesce("theirs_minor", "ours_minor"),
+    model = rows.model
+    named: dict[type[Model], dict[str, Any]] = {
+        Anomaly: {"about": "kind", "reference": "reference", "detail": "detail"},
+        Attempt: {"about": "channel", "amount": "amount_minor", "due": "next_query_at"},
+        Difference: {"about": "kind", "amount": Coalesce("theirs_minor", "ours_minor"), "currency": "currency"},
+        PaymentEvent: {"about": "status", "amount": "paid_minor"},
+        Refund: {
+            **{"about": "attempt__channel", "amount": "amount_minor", "due": "next_query_at"},
+            "detail": "anomaly__detail",
+        },
     }
-    detail: Any = "detail" if anomaly else "anomaly__detail" if rows.model is Refund else None
-    has_due = rows.model in {Attempt, Refund}
-    name = f"{payment}owner__{get_user_model().USERNAME_FIELD}"
-    by = "pk" if anomaly else since
-    return rows.order_by(by)[:SHOWN].values_list(
+    own = named[model]
+
+    def column(name: str, kind: Any) -> Cast:
+        return Cast(own.get(name, Value(None)), kind)
+
+    return rows.order_by("pk" if model is Anomaly else since)[:SHOWN].values_list(
         Value(source),
-        Cast("pk", CharField()),
-        Cast(about.get(rows.model, "status"), CharField()),
-        Cast("reference" if anomaly else Value(""), CharField()),
-        Cast(detail or Value(None), JSONField()),
-        amount.get(rows.model, Cast(Value(None), BigIntegerField())),
-        "currency" if rows.model is Difference else f"{payment}currency",
-        Cast("payment_id", UUIDField()),
-        f"{payment}order_id",
-        name,
+        Cast("pk", models.CharField()),
+        column("about", models.CharField()),
+        column("reference", models.CharField()),
+        column("detail", models.JSONField()),
+        column("amount", models.BigIntegerField()),
+        own.get("currency", "payment__currency"),
+        "payment_id",
+        "payment__order_id",
+        f"payment__owner__{get_user_model().USERNAME_FIELD}",
         since,
-        "next_query_at" if has_due else Cast(Value(None), DateTimeField()),
+        column("due", models.DateTimeField()),
     )

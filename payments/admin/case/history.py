@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import chain
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -132,50 +134,31 @@ def case_of(payment: Payment, rows: PaymentRows) -> Case:
 
 def _charge(fact: Observation, by_policy: dict[str, Refund], returns: dict[Refund, Return]) -> Charge:
     refund = None if fact.credited else by_policy.get(f"{fact.merchant}/{fact.provider_txn_id}")
-    return Charge(
-        channel=fact.channel,
-        amount_minor=fact.amount_minor,
-        currency=fact.currency,
-        at=fact.observed_at,
-        credited=fact.credited,
-        kind=AnomalyKind(refund.anomaly.kind) if refund and refund.anomaly else None,
-        back=returns[refund] if refund else None,
-    )
+    kind = AnomalyKind(refund.anomaly.kind) if refund and refund.anomaly else None
+    back = returns[refund] if refund else None
+    return Charge(**_money(fact, fact.channel, fact.observed_at), credited=fact.credited, kind=kind, back=back)
 
 
 def _return(refund: Refund, went_back: dict[str, datetime]) -> Return:
-    return Return(
-        status=RefundStatus(refund.status),
-        channel=refund.attempt.channel,
-        amount_minor=refund.amount_minor,
-        currency=refund.currency,
-        at=went_back.get(refund.out_refund_no, refund.created_at),
-        message=refund.message,
-        due=refund.next_query_at,
-    )
+    at = went_back.get(refund.out_refund_no, refund.created_at)
+    return Return(**_money(refund, refund.attempt.channel, at), **_status(refund, RefundStatus))
 
 
 def _outside(fact: Observation) -> Return:
     """A refund that was made in the provider's own pages."""
-    return Return(
-        status=RefundStatus.SUCCEEDED,
-        channel=fact.channel,
-        amount_minor=fact.amount_minor,
-        currency=fact.currency,
-        at=fact.observed_at,
-    )
+    return Return(**_money(fact, fact.channel, fact.observed_at), status=RefundStatus.SUCCEEDED)
 
 
 def _trade(row: Attempt) -> Trade:
-    return Trade(
-        status=AttemptStatus(row.status),
-        channel=row.channel,
-        amount_minor=row.amount_minor,
-        currency=row.currency,
-        expires_at=row.expires_at,
-        message=row.message,
-        due=row.next_query_at,
-    )
+    return Trade(**_money(row, row.channel, row.expires_at), **_status(row, AttemptStatus))
+
+
+def _money(row: Observation | Refund | Attempt, channel: str, at: datetime) -> dict[str, Any]:
+    return {"channel": channel, "amount_minor": row.amount_minor, "currency": row.currency, "at": at}
+
+
+def _status(row: Refund | Attempt, statuses: type[StrEnum]) -> dict[str, Any]:
+    return {"status": statuses(row.status), "message": row.message, "due": row.next_query_at}
 
 
 def _anomalies(

@@ -29,40 +29,38 @@ _RETURNED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Return:
-    """A refund; `at` is when the money went back, or else when it was asked for."""
+class Money:
+    """An amount at a provider, and its time: of the charge or refund, or the end of an attempt."""
 
-    status: RefundStatus
     channel: str
     amount_minor: int
     currency: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return(Money):
+    """A refund; `at` is when the money went back, or else when it was asked for."""
+
+    status: RefundStatus
     message: str = ""
     due: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class Charge(Money):
     """Money that came in; `kind` is the anomaly that kept it from being credited, `back` its refund."""
 
-    channel: str
-    amount_minor: int
-    currency: str
-    at: datetime
     credited: bool = True
     kind: AnomalyKind | None = None
     back: Return | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trade:
-    """An attempt that brought nothing (yet); `due` is when the timer asks next."""
+class Trade(Money):
+    """An attempt; `at` is when it expires, `due` when the timer asks next."""
 
     status: AttemptStatus
-    channel: str
-    amount_minor: int
-    currency: str
-    expires_at: datetime
     message: str = ""
     due: datetime | None = None
 
@@ -187,12 +185,12 @@ def _next(one: Return | Trade, case: Case) -> str:
     return _("It is asked again at %(at)s; nothing moves twice.") % {"at": _time(one.due, case)}
 
 
-def _about(one: Charge | Return | Trade, case: Case) -> dict[str, str]:
+def _about(one: Money, case: Case) -> dict[str, str]:
     return {
         "money": money(one.amount_minor, one.currency),
         "asked": money(case.amount_minor, case.currency),
         "channel": channel_name(one.channel),
-        "at": _time(one.expires_at if isinstance(one, Trade) else one.at, case),
+        "at": _time(one.at, case),
     }
 
 

@@ -19,7 +19,6 @@ from idempotency.admin import searching
 from idempotency.admin.labels import utc
 from idempotency.ids import new_id
 from payments import display
-from payments.admin import dashboard
 from payments.attempts import closing
 from payments.channels import configured
 from payments.errors import NotificationMalformed, OutcomeUnknown, ProviderRejected, ProviderUnavailable
@@ -513,7 +512,7 @@ class TestPermissions:
         assert {name for name, _ in audit()} == {"clerk"}
 
     @pytest.mark.parametrize(
-        "address", ["payment/dashboard/", "journalentry/trial-balance/", "journalentry/trial-balance.csv"]
+        "address", ["payment/find/", "journalentry/trial-balance/", "journalentry/trial-balance.csv"]
     )
     def test_own_pages_are_for_those_who_may_see_the_rows(self, client: Client, address: str) -> None:
         user = User.objects.create_user("clerk", is_staff=True)
@@ -1074,44 +1073,6 @@ class TestBooks:
         assert '<td data-side="debit">19.90 CNY</td>' in told
         assert '<td data-side="credit">19.90 CNY</td>' in told
         assert "?q=orders" in told
-
-
-class TestDashboard:
-    def test_empty(self, admin_client: Client) -> None:
-        told = shown(admin_client, "/admin/payments/payment/dashboard/")
-        assert "Nothing has ever been held." in told
-        assert told.count("None in these 48 hours") == 2
-        assert "/admin/payments/payment/dashboard/" in shown(admin_client, "/admin/payments/payment/")
-
-    def test_what_happened(self, admin_client: Client, payment: Payment, anomaly: Anomaly) -> None:
-        context = admin_client.get("/admin/payments/payment/dashboard/").context
-        drawn = {chart.title: chart for chart in context["charts"]}
-        assert list(drawn) == ["Notifications", "Payments credited", "Sum of them, CNY"]
-        assert drawn["Payments credited"].most == "1"
-        assert drawn["Sum of them, CNY"].legend == [("credited", "#0b8a54", "19.90 CNY")]
-        counted = {words: total for words, _, total in drawn["Notifications"].legend}
-        assert (counted["applied"], counted["anomaly"], counted["failed"]) == ("1", "1", "0")
-        assert context["held"] == [("0.05 CNY", True)]
-
-    def test_its_statements_are_bounded(self, admin_client: Client, payment: Payment) -> None:
-        with CaptureQueriesContext(connection) as captured:
-            admin_client.get("/admin/payments/payment/dashboard/")
-        told = [one["sql"] for one in captured if '"payments_' in one["sql"]]
-        unbounded = [
-            sql for sql in told if "LIMIT" not in sql and '"id" >' not in sql and "\"account\" = 'held'" not in sql
-        ]
-        assert (len(told), unbounded) == (5, [])
-
-    def test_a_chart_reads_the_newest_rows_alone(
-        self, admin_client: Client, payment: Payment, anomaly: Anomaly, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("idempotency.observability.statistics.NEWEST_MAX", 1)
-        drawn = admin_client.get("/admin/payments/payment/dashboard/").context["charts"]
-        assert {words: total for words, _, total in drawn[0].legend if total != "0"} == {"anomaly": "1"}
-
-    def test_every_verdict_is_drawn_once(self) -> None:
-        assert list(dashboard.VERDICTS.parts) != []
-        assert sorted(dashboard.VERDICTS.parts) == sorted(Notification.Verdict.values)
 
 
 class TestWhoPaidIsNotShown:

@@ -25,7 +25,7 @@ def back(after: float, status: RefundStatus = RefundStatus.SUCCEEDED, **known: A
 
 def trade(status: AttemptStatus, **known: Any) -> Trade:
     given = {"channel": "wechat", "amount_minor": 3980, "currency": "CNY", "status": status}
-    return Trade(**{**given, "expires_at": AT + timedelta(minutes=30), **known})
+    return Trade(**{**given, "at": AT + timedelta(minutes=30), **known})
 
 
 def case(**known: Any) -> Case:
