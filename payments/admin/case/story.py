@@ -1,4 +1,4 @@
-"""A payment told in sentences, from frozen facts: no database, no clock, no request."""
+"""A payment in sentences, from frozen facts: no database, no clock, no request."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -100,10 +100,10 @@ class Sums:
 
 
 def sentences(case: Case) -> list[Sentence]:
-    """Tell the payment, in order of time; what is open comes last."""
-    told = [(charge.at, _of_charge(charge, case)) for charge in case.charges]
-    told += [(one.at, _of_return(one, case)) for one in case.returns]
-    found = [sentence for _at, sentence in sorted(told, key=lambda pair: pair[0])]
+    """Describe the payment, in order of time; what is open comes last."""
+    moved = [(charge.at, _of_charge(charge, case)) for charge in case.charges]
+    moved += [(one.at, _of_return(one, case)) for one in case.returns]
+    found = [sentence for _at, sentence in sorted(moved, key=lambda pair: pair[0])]
     found += [_of_trade(trade, case) for trade in case.trades if _is_of_interest(trade, case)]
     return found or [Sentence(_("Nothing was charged."))]
 

@@ -1,4 +1,4 @@
-"""The case file: a payment told at its head, sums that add up, a history that only grows, an export."""
+"""The case file: sentences at its head, sums that add up, a history that only grows, an export."""
 
 import re
 from collections.abc import Callable
@@ -47,14 +47,14 @@ def texts(payment: Payment) -> list[tuple[Any, ...]]:
 
 
 def test_a_payment_that_was_charged_twice_says_so_first(admin_client: Client, twice: Payment) -> None:
-    told = case(admin_client, twice).content.decode()
-    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, the refund is on its way\.", told)
+    shown = case(admin_client, twice).content.decode()
+    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, the refund is on its way\.", shown)
     give_back(twice)
-    told = case(admin_client, twice).content.decode()
-    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, refunded \d+\.\d s later\.", told)
-    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", told) == ["39.80", "19.90", "19.90", "0.00"]
+    shown = case(admin_client, twice).content.decode()
+    assert re.search(r"Charged twice: 19\.90 CNY by Alipay at [\d:]+, refunded \d+\.\d s later\.", shown)
+    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", shown) == ["39.80", "19.90", "19.90", "0.00"]
     for part in (twice.order_id.hex[-6:].upper(), "<dd>ann</dd>", "Alipay (page), WeChat Pay (native)"):
-        assert part in told
+        assert part in shown
 
 
 def test_the_export_is_what_the_page_shows(client: Client, admin_client: Client, twice: Payment) -> None:
@@ -92,9 +92,9 @@ def test_a_refund_in_the_providers_pages_counts_too(admin_client: Client, open_a
     letter(attempt).send()
     payment = payment_of(attempt)
     refunds.request_refund(payment_id=payment.pk, amount_minor=300, reason="")
-    told = case(admin_client, payment).content.decode()
-    assert re.search(r"On its way back: 3\.00 CNY by WeChat Pay since [\d:]+\.", told)
+    shown = case(admin_client, payment).content.decode()
+    assert re.search(r"On its way back: 3\.00 CNY by WeChat Pay since [\d:]+\.", shown)
     fold(refunded(attempt, 500, "portal-1"), source="bill")
-    told = case(admin_client, payment).content.decode()
-    assert re.search(r"Refunded: 5\.00 CNY by WeChat Pay at [\d:]+\.", told)
-    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", told) == ["19.90", "5.00", "14.90", "3.00"]
+    shown = case(admin_client, payment).content.decode()
+    assert re.search(r"Refunded: 5\.00 CNY by WeChat Pay at [\d:]+\.", shown)
+    assert re.findall(r"<dd>(?:<strong>)?([\d.]+) CNY", shown) == ["19.90", "5.00", "14.90", "3.00"]

@@ -1,4 +1,4 @@
-"""A payment told in sentences, and its sums: a table of facts and what a person reads."""
+"""A payment in sentences, and its sums: a table of facts and what a person reads."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -99,9 +99,9 @@ TABLE: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("known", "told"), TABLE)
-def test_what_a_person_reads(known: dict[str, Any], told: list[str]) -> None:
-    assert [sentence.text for sentence in sentences(case(**known))] == told
+@pytest.mark.parametrize(("known", "read"), TABLE)
+def test_what_a_person_reads(known: dict[str, Any], read: list[str]) -> None:
+    assert [sentence.text for sentence in sentences(case(**known))] == read
 
 
 def test_what_is_over_is_no_alarm() -> None:
