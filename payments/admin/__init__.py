@@ -1,7 +1,8 @@
 """Payments in Django admin, for people who review money.
 
 Nothing is edited. Each act of an operator has a permission of its own, is confirmed in words first, wants a
-reason and leaves an audit line (`payments.operations.actions`). Payers are never shown.
+reason and leaves an audit line (`payments.operations.actions`). Payers are never shown. With
+`admin.site.index_template = "admin/payments/desk.html"` the start page opens with the operator's desk.
 """
 
 from payments.admin import anomalies, audit, bills, books, facts, notifications, payment, rows
