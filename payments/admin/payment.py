@@ -13,6 +13,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from idempotency.admin.filters import Opened, newest
 from idempotency.admin.labels import utc
@@ -60,10 +61,10 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     ordering = ("-pk",)
     fieldsets = (
         (None, {"fields": ("case",)}),
-        ("History", {"fields": ("history", "requests")}),
-        ("Attempts", {"fields": ("attempts",)}),
+        (gettext_lazy("History"), {"fields": ("history", "requests")}),
+        (gettext_lazy("Attempts"), {"fields": ("attempts",)}),
         (
-            "More",
+            gettext_lazy("More"),
             {
                 "fields": (
                     *("full_number", "order", "amount", "paid", "refunded", "on_its_way", "left"),
@@ -89,16 +90,17 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
         found = []
         if self.may(request, "query_payment") and any(actions.open_questions(row)):
             address = reverse("admin:payments_payment_ask", args=[row.pk])
-            found.append(Tool(address=address, words="Ask the provider now"))
+            found.append(Tool(address=address, words=_("Ask the provider now")))
         if self.may(request, "refund_payment") and left_minor(row) > 0:
-            found.append(Tool(address=reverse("admin:payments_payment_refund", args=[row.pk]), words="Refund"))
+            found.append(Tool(address=reverse("admin:payments_payment_refund", args=[row.pk]), words=_("Refund")))
         by_hand = manual.recordable(row) if self.may(request, "tell_outcome") else []
         for one in by_hand:
             address = reverse("admin:payments_payment_tell", args=[row.pk, one.pk])
-            which = f" of {short(one.pk)}" if len(by_hand) > 1 else ""
-            found.append(Tool(address=address, words=f"Record the outcome{which}"))
+            several = len(by_hand) > 1
+            words = _("Record the outcome of %s") % short(one.pk) if several else _("Record the outcome")
+            found.append(Tool(address=address, words=words))
         export = reverse("admin:payments_payment_export", args=[row.pk])
-        return [*found, Tool(address=export, words="Export for support")]
+        return [*found, Tool(address=export, words=_("Export for support"))]
 
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
         """Look each number up in its own index; what else describes a payment, among the newest."""
@@ -128,7 +130,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     def case(self, payment: Payment) -> str:
         return render_to_string("admin/payments/payment/case.html", case_file.head(payment))
 
-    @admin.display(description="keyed requests")
+    @admin.display(description=gettext_lazy("keyed requests"))
     def requests(self, payment: Payment) -> SafeString:
         about = (link_to_ledger("payment", payment.pk), link_to_ledger("order", payment.order_id))
         return format_html("{} · {}", *about)

@@ -9,12 +9,13 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext as _
 
 from idempotency.admin.entry_history import Event
 from payments.admin.case.story import Case, Charge, Return, Trade
 from payments.admin.pages import page_of
-from payments.display import WAITS, at_stake, money, refund_money
+from payments.display import at_stake, money, refund_money
 from payments.models import (
     Anomaly,
     Attempt,
@@ -180,15 +181,22 @@ def _audit_entries(rows: list[models.Model]) -> models.QuerySet[AuditEntry]:
 
 
 def _of_attempt(attempt: Attempt) -> Iterator[Moment]:
-    name, address = f"{attempt.channel} attempt", page_of(attempt)
-    asked = f"{money(attempt.amount_minor, attempt.currency)} by {attempt.method}, number {attempt.out_trade_no}"
+    address, opened = page_of(attempt), _("%s attempt opened") % attempt.channel
+    amount = money(attempt.amount_minor, attempt.currency)
+    about = {"money": amount, "method": attempt.method, "number": attempt.out_trade_no}
+    asked = _("%(money)s by %(method)s, number %(number)s") % about
     now = (attempt.status, attempt.get_status_display())
-    yield Moment(at=attempt.created_at, what=f"{name} opened", note=asked, address=address)
+    yield Moment(at=attempt.created_at, what=opened, note=asked, address=address)
     if attempt.submitted_at is not None:
         failed = attempt.status in {AttemptStatus.FAILED, AttemptStatus.UNCERTAIN}
         who = attempt.channel
         yield Moment(
-            at=attempt.submitted_at, what=f"{name} submitted", who=who, address=address, alarm=failed, now=now
+            at=attempt.submitted_at,
+            what=_("%s attempt submitted") % attempt.channel,
+            who=who,
+            address=address,
+            alarm=failed,
+            now=now,
         )
 
 
@@ -208,7 +216,7 @@ def _of_notification(row: Notification, facts: list[Observation]) -> Moment:
     bad = row.verdict in {Notification.Verdict.ERROR, Notification.Verdict.QUARANTINED}
     return Moment(
         at=_received_at(row, facts),
-        what=f"notification {row.event_type}",
+        what=_("notification %s") % row.event_type,
         who=row.channel,
         address=page_of(row),
         alarm=bad,
@@ -221,9 +229,9 @@ def _of_fact(fact: Observation) -> Moment:
     not_counted = bool(of) and not fact.credited and fact.kind == FactKind.PAID
     return Moment(
         at=fact.observed_at,
-        what=f"fact: {of}{fact.kind}",
+        what=_("fact: %s") % f"{of}{gettext(fact.kind)}",
         who=fact.channel,
-        note=f"{fact.provider_txn_id}, by {fact.source}",
+        note=_("%(number)s, by %(source)s") % {"number": fact.provider_txn_id, "source": fact.source},
         address=page_of(fact),
         alarm=not_counted,
         now=("held", NOT_CREDITED) if not_counted else None,
@@ -232,48 +240,51 @@ def _of_fact(fact: Observation) -> Moment:
 
 
 def _of_entry(entry: JournalEntry) -> Moment:
+    debit, credit = _("debit"), _("credit")
     sides = [
-        f"{'debit' if line.amount_minor > 0 else 'credit'} {line.account} "
+        f"{debit if line.amount_minor > 0 else credit} {line.account} "
         f"{money(abs(line.amount_minor), line.currency)}"
         for line in sorted(entry.lines.all(), key=lambda line: -line.amount_minor)
     ]
-    return Moment(at=entry.created_at, what="journal", note="; ".join(sides), address=page_of(entry))
+    return Moment(at=entry.created_at, what=_("journal"), note="; ".join(sides), address=page_of(entry))
 
 
 def _of_anomaly(anomaly: Anomaly) -> Iterator[Moment]:
-    then = "goes back by policy" if anomaly.kind in REFUNDED_BY_POLICY else WAITS
-    note = "; ".join(filter(None, [f"{at_stake(anomaly)} at stake", then, anomaly.detail.get("message", "")]))
-    what, address = f"anomaly: {anomaly.get_kind_display()}", page_of(anomaly)
+    then = _("goes back by policy") if anomaly.kind in REFUNDED_BY_POLICY else _("waits for a person")
+    note = "; ".join(filter(None, [_("%s at stake") % at_stake(anomaly), then, anomaly.detail.get("message", "")]))
+    what, address = _("anomaly: %s") % anomaly.get_kind_display(), page_of(anomaly)
     open_still, filed_at = anomaly.resolved_at is None, anomaly.created_at
     now = ("open", "open") if open_still else ("resolved", "resolved")
     yield Moment(at=filed_at, what=what, note=note, address=address, alarm=open_still, now=now, moves_money=True)
     if anomaly.resolved_at is not None:
-        yield Moment(at=anomaly.resolved_at, what="anomaly resolved", note=anomaly.resolution, address=address)
+        yield Moment(at=anomaly.resolved_at, what=_("anomaly resolved"), note=anomaly.resolution, address=address)
 
 
 def _of_refund(refund: Refund) -> Iterator[Moment]:
-    kind = "policy refund" if refund.anomaly_id else "refund"
-    what, address = f"{kind} of {refund_money(refund)}", page_of(refund)
-    note = f"number {refund.out_refund_no}{': ' if refund.reason else ''}{refund.reason}"
+    kind = _("policy refund of %s") if refund.anomaly_id else _("refund of %s")
+    what, address = kind % refund_money(refund), page_of(refund)
+    note = _("number %s") % refund.out_refund_no + (f": {refund.reason}" if refund.reason else "")
     now = (refund.status, refund.get_status_display())
     yield Moment(
-        at=refund.created_at, what=f"{what} asked for", note=note, address=address, now=now, moves_money=True
+        at=refund.created_at, what=_("%s asked for") % what, note=note, address=address, now=now, moves_money=True
     )
     if refund.submitted_at is not None:
         who, alarm = refund.attempt.channel, refund.status in {"failed", "uncertain"}
-        yield Moment(at=refund.submitted_at, what=f"{what} sent", who=who, address=address, alarm=alarm)
+        yield Moment(at=refund.submitted_at, what=_("%s sent") % what, who=who, address=address, alarm=alarm)
 
 
 def _of_event(event: PaymentEvent, currency: str) -> Iterator[Moment]:
-    what, address = f"event {event.number}: {event.status.replace('_', ' ')}", page_of(event)
-    totals = f"paid {money(event.paid_minor, currency)}, refunded {money(event.refunded_minor, currency)}"
+    about = {"number": event.number, "status": gettext(event.status.replace("_", " "))}
+    what, address = _("event %(number)s: %(status)s") % about, page_of(event)
+    amounts = {"paid": money(event.paid_minor, currency), "refunded": money(event.refunded_minor, currency)}
+    totals = _("paid %(paid)s, refunded %(refunded)s") % amounts
     waits = event.handled_at is None and event.attempts > 0
-    now = ("failed", f"failed {event.attempts} times") if waits else None
+    now = ("failed", _("failed %s times") % event.attempts) if waits else None
     yield Moment(at=event.created_at, what=what, note=totals, address=address, alarm=waits, now=now)
     if event.handled_at is not None:
-        yield Moment(at=event.handled_at, what=f"event {event.number} handled", address=address)
+        yield Moment(at=event.handled_at, what=_("event %s handled") % event.number, address=address)
 
 
 def _of_audit_entry(entry: AuditEntry) -> Moment:
     about = entry.subject.partition(":")[0]
-    return Moment(at=entry.created_at, what=f"operator, {about}", who=entry.operator, note=entry.message)
+    return Moment(at=entry.created_at, what=_("operator, %s") % about, who=entry.operator, note=entry.message)
