@@ -1,5 +1,6 @@
 """Statuses as coloured badges, whose text is always there, and names of channels."""
 
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin
@@ -7,6 +8,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 from django.utils.translation import gettext_noop as _
+
+from payments.channels import configured as channels
+from payments.providers.registry import ConfigError
 
 STATUS = gettext_lazy("status")
 
@@ -18,7 +22,6 @@ TONES = {
     "bad": (_("failed"), _("error")),
     "quiet": (_("closed"), _("ignored"), _("duplicate")),
 }
-CHANNELS = {"wechat": _("WeChat Pay"), "alipay": _("Alipay"), "stripe": _("Stripe")}
 TONE_OF = {word: tone for tone, words in TONES.items() for word in words}
 
 
@@ -41,4 +44,6 @@ def badge_column(field: str = "status", words: Any = STATUS) -> Any:
 
 def channel_name(channel: str) -> str:
     """Write a channel's name as its users know it."""
-    return gettext(CHANNELS.get(channel, channel))
+    with suppress(ConfigError):  # its account is gone, and so is its package
+        return gettext(channels.plugin(channel).label)
+    return channel

@@ -38,6 +38,7 @@ class Plugin:
     """A payment channel: `PLUGIN` of its package.
 
     Attributes:
+        label: its name for people, in English.
         build: an account's provider from its settings, its calls inside `Limits`; raises ConfigError.
         required: fields that must be set.
         optional: all other fields.
@@ -55,6 +56,7 @@ class Plugin:
             or ConfigError where they cannot be stored. None where a person replaces them.
     """
 
+    label: str
     build: Callable[[Settings, Limits], Provider]
     required: tuple[str, ...]
     parts: tuple[Callable[[Settings], object], ...]

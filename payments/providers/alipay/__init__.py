@@ -14,6 +14,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 
 PLUGIN = Plugin(
+    label="Alipay",
     build=settings.build,
     required=settings.REQUIRED,
     optional=settings.CERTIFICATE_FILES,

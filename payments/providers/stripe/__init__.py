@@ -20,6 +20,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 
 PLUGIN = Plugin(
+    label="Stripe",
     build=settings.build,
     required=settings.REQUIRED,
     optional=("SECRET_KEY", "SECRET_KEY_FILE", "WEBHOOK_SECRET", "WEBHOOK_SECRET_FILE", "ACCOUNT", "METHOD"),

@@ -23,6 +23,7 @@ def acknowledge(refused: Refusal | None) -> Acknowledgement:
 
 
 PLUGIN = Plugin(
+    label="WeChat Pay",
     build=settings.build,
     required=settings.REQUIRED,
     optional=("API_V3_KEY", "API_V3_KEY_FILE", "MCH_CERT_FILE"),

@@ -48,6 +48,7 @@ def coins(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Another package's channel."""
     package = ModuleType("coins_for_payonce")
     package.PLUGIN = Plugin(  # type: ignore[attr-defined]
+        label="Coins",
         build=lambda settings, limits: Coins("coins"),
         required=("API_URL",),
         parts=(),
