@@ -1,13 +1,14 @@
 """Payments without the shop: a hotel's bookings, its own users, a prefix of its own, three providers."""
 
 import json
+import re
 from collections.abc import Iterator
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.foreign.foreign import ForeignProject, Server, Wheels, install_beside
+from tests.foreign.foreign import PROJECT, ROOT, ForeignProject, Server, Wheels, install_beside
 from tests.ports import free_port
 from tests.running import until
 from tests.sandbox import Sandbox
@@ -46,6 +47,14 @@ def open_hotel(hotel: ForeignProject) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
         yield client
     server.kill()
+
+
+def test_the_page_shows_this_projects_code() -> None:
+    page = (ROOT / "docs" / "how-to" / "take-payments.md").read_text()
+    code = "".join((PROJECT / name).read_text() for name in ("with_payments.py", "bookings/paying.py"))
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    assert [block for block in blocks if block not in code] == []
 
 
 def test_it_is_sound_without_the_shop(hotel: ForeignProject) -> None:
