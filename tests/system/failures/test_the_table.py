@@ -8,7 +8,8 @@ TABLE = HERE.parents[2] / "docs" / "guarantees.md"
 
 
 def test_every_row_has_one_test_and_every_test_its_row() -> None:
-    rows = re.findall(r"^(?:\| )?(F\d\d) \|", TABLE.read_text(), flags=re.MULTILINE)
+    _, failures = TABLE.read_text().split("## Failures of a keyed call")  # F11 above is a feature's number
+    rows = re.findall(r"^(F\d\d) \|", failures, flags=re.MULTILINE)
     tests = [
         number.upper()
         for module in sorted(HERE.glob("test_*.py"))
