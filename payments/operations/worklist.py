@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -95,7 +96,8 @@ def model_of(source: str) -> type[Model]:
 def oldest(wanted: Collection[str]) -> list[Work]:
     """Read the `SHOWN` oldest rows of these sources, in one statement."""
     parts = [_columns(source, *sources()[source]) for source in wanted]
-    rows = parts[0].union(*parts[1:], all=True) if parts else []
+    # the first model's own ordering has no column here
+    rows = parts[0].union(*parts[1:], all=True).order_by() if len(parts) > 1 else chain(*parts)
     return sorted((Work(*row) for row in rows), key=lambda work: work.since)[:SHOWN]
 
 
@@ -106,7 +108,7 @@ def counts(wanted: Collection[str]) -> dict[str, int]:
         rows = sources()[source][0]
         some = rows.model.objects.filter(pk__in=rows.order_by().values("pk")[:COUNTED_MAX]).order_by()
         parts.append(some.annotate(source=Value(source)).values_list("source").annotate(count=Count("pk")))
-    found = Counter(dict(parts[0].union(*parts[1:], all=True))) if parts else Counter()
+    found = Counter(dict(parts[0].union(*parts[1:], all=True).order_by())) if parts else Counter()
     return {source: found[source] for source in wanted}
 
 
