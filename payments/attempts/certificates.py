@@ -6,6 +6,7 @@ from payments.attempts import calling
 from payments.channels import configured as channels
 from payments.conf import config
 from payments.errors import ProviderError
+from payments.providers.base import Provider
 from payments.providers.registry import ConfigError
 
 log = logging.getLogger(__name__)
@@ -21,15 +22,15 @@ def refresh() -> int:
     Transaction: NONE may be open.
     """
     calling.must_be_outside_transactions()
-    return sum(_renewed(channel) for channel in channels.current())
+    return sum(_renewed(*each) for each in channels.current().items())
 
 
-def _renewed(channel: str) -> int:
+def _renewed(channel: str, provider: Provider) -> int:
     renew = channels.plugin(channel).renew
     if renew is None:
         return 0
     try:
-        kept = renew(channels.current()[channel], config().providers[channel])
+        kept = renew(provider, config().providers[channel])
     except ProviderError as error:
         log.warning("New certificates of %s could not be had: %s", channel, error)
         return 0

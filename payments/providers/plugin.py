@@ -45,7 +45,7 @@ class Plugin:
         parts: readers of some settings, each by itself, so that one mistake does not hide another.
         acknowledge: the answer to a notification that was taken (None), or was not.
         headers: of a notification, all that `Provider.read_notification` reads.
-        nonce_header: one of `headers`, another in each copy that is signed anew; empty where none is signed.
+        nonce_header: one of `headers`, another in each copy that is signed again; empty where none is signed.
         payer_names: members and parameters of notifications that identify the payer, in lower case.
         charges_again: whether a number of ours may be charged more than once, each charge under its own number.
         spared: the required fields that these settings make unnecessary.

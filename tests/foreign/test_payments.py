@@ -40,7 +40,7 @@ def hotel(wheels: Wheels, sandbox: Sandbox, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def open_hotel(hotel: ForeignProject) -> Iterator[httpx.Client]:
-    """Its server, at the address that it tells the providers."""
+    """Its server, at the address that the providers have of it."""
     port = free_port()
     hotel.environment["BASE_URL"] = f"http://127.0.0.1:{port}"
     server = Server(hotel, port=port)
