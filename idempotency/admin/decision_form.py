@@ -6,6 +6,7 @@ from typing import Any
 from django import forms
 from django.core.validators import RegexValidator
 
+from idempotency.admin.pages import reason_field
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, abandon, resolve
 
 
@@ -20,11 +21,7 @@ class DecisionForm(forms.Form):
         label="What do you know?",
         widget=forms.RadioSelect,
     )
-    note = forms.CharField(
-        label="Reason",
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
-        help_text="How you found out. It is stored in the history under your name.",
-    )
+    note = reason_field("How you found out. It is stored in the history under your name.")
     status = forms.TypedChoiceField(
         coerce=int, choices=[(status, status) for status in RESOLVE_STATUSES], initial=200
     )

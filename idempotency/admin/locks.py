@@ -18,7 +18,7 @@ from django.urls import path, reverse
 
 from idempotency.admin import lock_display
 from idempotency.admin.labels import utc
-from idempotency.admin.pages import ReadOnlyAdmin
+from idempotency.admin.pages import ReadOnlyAdmin, reason_field
 from idempotency.locks import LockError, Owner
 
 log = logging.getLogger(__name__)
@@ -29,11 +29,7 @@ WAITERS_SHOWN = 20
 class ReleaseForm(forms.Form):
     """An operator's decision to take a lock from its holder."""
 
-    note = forms.CharField(
-        label="Reason",
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
-        help_text="How you know that the holder does not work any more. It is logged under your name.",
-    )
+    note = reason_field("How you know that the holder does not work any more. It is logged under your name.")
 
 
 class LockWanted(forms.Form):

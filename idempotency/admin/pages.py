@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
@@ -12,6 +13,12 @@ from django.template.response import TemplateResponse
 
 from idempotency.admin.labels import utc
 from idempotency.admin.paging import EstimatingPaginator
+
+
+def reason_field(help_text: str, *, max_length: int | None = None) -> forms.CharField:
+    """Make the field for an operator's reason, which every decision wants."""
+    area = forms.Textarea(attrs={"rows": 3, "cols": 70})
+    return forms.CharField(label="Reason", max_length=max_length, widget=area, help_text=help_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

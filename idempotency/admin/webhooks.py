@@ -16,7 +16,7 @@ from django.urls import path, reverse
 
 from idempotency.admin import answer_display, searching
 from idempotency.admin.filters import leading, newest
-from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, time_column
+from idempotency.admin.pages import ReadOnlyAdmin, Tool, column, reason_field, time_column
 from idempotency.admin.searching import WholeTermSearch
 from idempotency.models import EventStatus, WebhookEvent
 from idempotency.webhooks import NotReplayable, replay
@@ -25,12 +25,7 @@ from idempotency.webhooks import NotReplayable, replay
 class ReplayForm(forms.Form):
     """Reason of an operator who applies an event by hand."""
 
-    note = forms.CharField(
-        label="Reason",
-        max_length=1000,
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
-        help_text="It is stored with the event under your name.",
-    )
+    note = reason_field("It is stored with the event under your name.", max_length=1000)
 
 
 @admin.register(WebhookEvent)

@@ -4,6 +4,7 @@ from typing import Any
 
 from django import forms
 
+from idempotency.admin.pages import reason_field
 from idempotency.ids import new_id
 from payments.display import money
 from payments.models import Attempt, Payment, Refund
@@ -16,12 +17,7 @@ RESOLUTION_MAX = 160  # characters, as the anomaly's row has
 class ReasonForm(forms.Form):
     """Reason of an operator, stored in the history under their name."""
 
-    reason = forms.CharField(
-        label="Reason",
-        max_length=1000,
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 70}),
-        help_text="It is stored in the history under your name.",
-    )
+    reason = reason_field("It is stored in the history under your name.", max_length=1000)
 
 
 class ResolutionForm(forms.Form):
