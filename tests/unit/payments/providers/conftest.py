@@ -1,11 +1,13 @@
 """A provider's address that answers whatever it is told to, and our providers towards it."""
 
 import json
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -13,18 +15,22 @@ import pytest
 
 from payments.providers import registry, rsa
 from payments.providers.alipay.client import Alipay
+from payments.providers.stripe.client import StripeIntents
 from payments.providers.wechat.client import WeChatPay, answer_message
 from payments.sandbox import keys, state
 from tests.sandbox import channels_at
 
 Answer = tuple[int, dict[str, str], bytes]
+Says = Callable[[bytes], Answer]
+
+NUMBER, REFUND_NUMBER = "a" * 32, "b" * 32
 
 
 class Company:
     """A provider's address that answers whatever it is told to."""
 
     def __init__(self) -> None:
-        self.answer: Callable[[bytes], Answer] = lambda body: (200, {}, b"{}")
+        self.answer: Says = lambda body: (200, {}, b"{}")
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.here = threading.local()  # its `path` is the one that is being answered by this thread
         self.connections = 0
@@ -85,22 +91,72 @@ def channels(company: Company) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture
-def wechat(platform: keys.Keys, company: Company) -> Iterator[WeChatPay]:
+def providers(platform: keys.Keys, company: Company) -> Iterator[dict[str, Any]]:
+    """Every channel, at the company's address."""
     built: Any = registry.build(channels(company))
-    yield built["wechat"]
+    yield built
     for provider in built.values():
         provider._http.close()
 
 
 @pytest.fixture
-def alipay(platform: keys.Keys, company: Company) -> Iterator[Alipay]:
-    built: Any = registry.build(channels(company))
-    yield built["alipay"]
-    for provider in built.values():
-        provider._http.close()
+def wechat(providers: dict[str, Any]) -> WeChatPay:
+    built: WeChatPay = providers["wechat"]
+    return built
 
 
-def signed(document: Any, *, status: int = 200, age_seconds: int = 0) -> Callable[[bytes], Answer]:
+@pytest.fixture
+def alipay(providers: dict[str, Any]) -> Alipay:
+    built: Alipay = providers["alipay"]
+    return built
+
+
+@pytest.fixture
+def stripe(providers: dict[str, Any]) -> StripeIntents:
+    built: StripeIntents = providers["stripe"]
+    return built
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step towards the network fails the test: to read a notification needs none."""
+
+    def refuse(*_: Any) -> None:
+        pytest.fail("reading a notification called out")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def create(provider: Any, **changed: Any) -> Any:
+    """Open the trade `NUMBER` of 19.90."""
+    wanted = {
+        "out_trade_no": NUMBER,
+        "amount_minor": 1990,
+        "currency": "CNY",
+        "description": "杯子",
+        "notify_url": "http://127.0.0.1:1/n",
+        "return_url": "http://127.0.0.1:1/back",
+        "expires_at": datetime(2026, 11, 20, 4, tzinfo=UTC),
+    }
+    return provider.create(**{**wanted, **changed})
+
+
+def refund(provider: Any, **changed: Any) -> Any:
+    """Give 9.90 of it back."""
+    wanted = {
+        "out_trade_no": NUMBER,
+        "out_refund_no": REFUND_NUMBER,
+        "amount_minor": 990,
+        "paid_minor": 1990,
+        "currency": "CNY",
+        "reason": "",
+        "notify_url": "http://127.0.0.1:1/n",
+    }
+    return provider.refund(**{**wanted, **changed})
+
+
+def signed(document: Any, *, status: int = 200, age_seconds: int = 0) -> Says:
     """An answer of WeChat's, genuinely signed."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     timestamp = str(int(time.time()) - age_seconds)
@@ -114,7 +170,7 @@ def signed(document: Any, *, status: int = 200, age_seconds: int = 0) -> Callabl
     return lambda _: (status, headers, body)
 
 
-def unpaid(company: Company) -> Callable[[bytes], Answer]:
+def unpaid(company: Company) -> Says:
     """WeChat's answer to a query, that the trade is open; also an answer to its closing."""
 
     def answer(body: bytes) -> Answer:
@@ -124,21 +180,10 @@ def unpaid(company: Company) -> Callable[[bytes], Answer]:
     return answer
 
 
-def alipay_says(
-    method: str, document: Any, *, forge: bool = False, key: Any = None, cert_sn: Any = None
-) -> Callable[[bytes], Answer]:
+def alipay_says(method: str, document: Any, *, forge: bool = False, key: Any = None, cert_sn: Any = None) -> Says:
     """An answer of Alipay's, genuinely signed unless forged; with `cert_sn` it names a certificate."""
     raw = json.dumps(document, ensure_ascii=False)
     sign = rsa.sign((raw + ("x" if forge else "")).encode(), key or state.keys().alipay)
     name = method.replace(".", "_") + "_response" if method != "error" else "error_response"
     named = "" if cert_sn is None else f'"alipay_cert_sn": {json.dumps(cert_sn)},'
     return lambda _: (200, {}, f'{{ "{name}" : {raw}, {named} "sign":"{sign}"}}'.encode())
-
-
-@pytest.fixture
-def providers(platform: keys.Keys, company: Company) -> Iterator[dict[str, Any]]:
-    """Every channel, at the company's address."""
-    built: Any = registry.build(channels(company))
-    yield built
-    for provider in built.values():
-        provider._http.close()

@@ -21,11 +21,10 @@ from payments.providers.alipay.signing import signed_text
 from payments.providers.base import PayMethod, TradeStatus
 from payments.sandbox import keys
 from payments.sandbox.issuing import distinguished_name, issue
-from tests.unit.payments.providers.conftest import Company, alipay_says, channels
-from tests.unit.payments.providers.test_alipay_calls import BILL, CODE, create
+from tests.unit.payments.providers.conftest import NUMBER, Company, alipay_says, channels, create
+from tests.unit.payments.providers.test_alipay_calls import BILL, CODE
 from tests.unit.payments.providers.test_alipay_notifications import form
 
-NUMBER = "a" * 32
 QUERY = "alipay.trade.query"
 OLD_ISSUER = distinguished_name("Test Class 2 R0")
 PENDING = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}

@@ -1,87 +1,233 @@
-"""Answers that prove nothing: unsigned, stale, torn or of another shape; and settings that name themselves."""
+"""Answers that prove nothing: unsigned, stale, torn or of another shape, whatever good news they hold."""
 
+import json
 import threading
+from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa as private
 
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
-from payments.providers import registry
+from payments.providers import registry, rsa
 from payments.providers.alipay.client import Alipay
 from payments.providers.alipay.signing import signed_member, signed_text
-from payments.providers.base import RefundStatus, TradeStatus
-from payments.providers.wechat.client import WeChatPay
+from payments.providers.base import Payer, PayMethod, RefundStatus, TradeStatus
+from payments.providers.wechat.client import WeChatPay, answer_message
 from payments.sandbox import keys, state
-from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, channels, signed, unpaid
+from tests.unit.payments.providers.conftest import (
+    NUMBER,
+    REFUND_NUMBER,
+    Answer,
+    Company,
+    Says,
+    alipay_says,
+    channels,
+    create,
+    refund,
+    signed,
+    unpaid,
+)
 
-NUMBER = "a" * 32
+DAY = date(2026, 11, 20)
+FOREIGN = private.generate_private_key(public_exponent=65537, key_size=2048)
+NUMBERS = {"out_trade_no": NUMBER, "out_refund_no": REFUND_NUMBER}
+SHOPPER = Payer(openid="oUpF8uMuAJO", client_ip="203.0.113.7")
+Call = Callable[[Any], Any]
+
+CALLS: dict[str, Call] = {
+    "query": lambda provider: provider.query(out_trade_no=NUMBER),
+    "close": lambda provider: provider.close(out_trade_no=NUMBER),
+    "refund": lambda provider: refund(provider, reason="changed mind"),
+    "query_refund": lambda provider: provider.query_refund(**NUMBERS),
+    "bill": lambda provider: provider.bill(day=DAY),
+}
+WECHAT_CALLS: dict[str, Call] = {
+    "native": create,
+    "jsapi": lambda provider: create(provider, method=PayMethod.JSAPI, payer=SHOPPER),
+    "h5": lambda provider: create(provider, method=PayMethod.H5, payer=SHOPPER),
+    **CALLS,
+    "certificates": lambda provider: provider.download_certificates(),
+}
+ALIPAY_CALLS: dict[str, Call] = {
+    "precreate": lambda provider: create(provider, method=PayMethod.PRECREATE),
+    **CALLS,
+}
+# good news for every call, if it were WeChat's
+GOOD_NEWS = {
+    **NUMBERS,
+    "code": "NO_STATEMENT_EXIST",
+    "code_url": "weixin://x",
+    "h5_url": "https://wx.tenpay.com/x",
+    "prepay_id": "wx1",
+    "status": "SUCCESS",
+    "trade_state": "SUCCESS",
+    "hash_type": "SHA1",
+    "hash_value": "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    "download_url": "http://127.0.0.1:1/v3/billdownload/file?token=x",
+    "data": [],
+}
+
+
+class Unproven(NamedTuple):
+    """An answer that must not count, and a part of the error that says why."""
+
+    name: str
+    answer: Says
+    why: str = ""
+
+
+def believed(company: Company, call: Call, provider: Any, answers: list[Unproven]) -> list[str]:
+    """Name the answers that counted for something, or were not the end of the call."""
+    found = []
+    for name, answer, why in answers:
+        company.answer = answer
+        company.asked.clear()
+        try:
+            call(provider)
+        except OutcomeUnknown as error:
+            if why in str(error) and len(company.asked) == 1:  # no key is fetched, no redirect followed
+                continue
+        except (ProviderRejected, ProviderUnavailable):
+            """Said no more than that it is not done: it was believed."""
+        found.append(name)
+    return found
+
+
+def said(status: int, body: bytes, **headers: str) -> Says:
+    return lambda _: (status, headers, body)
+
+
+def with_headers(answer: Says, **changed: str) -> Says:
+    status, headers, body = answer(b"")
+    return said(status, body, **headers | {name.replace("_", "-"): value for name, value in changed.items()})
+
+
+def unproven_by_wechat() -> Iterator[Unproven]:
+    news = json.dumps(GOOD_NEWS).encode()
+    for status in (200, 204, 400, 401, 403, 404, 429):
+        yield Unproven(f"unsigned {status}", said(status, b"" if status == 204 else news), "not signed")
+    for status in (302, 500, 502, 503):
+        yield Unproven(f"unsigned {status}", said(status, news, Location="http://127.0.0.1:1/"))
+    yield Unproven("server error", signed({"code": "SYSTEM_ERROR"}, status=500), "500")
+    for status in (200, 400):
+        for age in (301, -302):
+            stale = signed(GOOD_NEWS, status=status, age_seconds=age)
+            yield Unproven(f"{age} s old {status}", stale, "stale or of the future")
+        for serial in ("0" * 40, "PUB_KEY_ID_1", "6E" * 20):
+            unknown = with_headers(signed(GOOD_NEWS, status=status), Wechatpay_Serial=serial)
+            yield Unproven(f"by an unknown key {status}", unknown, "do not hold")
+    genuine = signed(GOOD_NEWS)
+    _, headers, body = genuine(b"")
+    message = answer_message(timestamp=headers["Wechatpay-Timestamp"], nonce="n", body=body)
+    by_us = with_headers(genuine, Wechatpay_Signature=rsa.sign(message, state.keys().merchant))
+    yield Unproven("by the merchant under the platform's serial", by_us, "does not verify")
+    for document in ([], "text", 5, None, b"\xff", b"{", b"[" * 20_000, [{"code": "ORDER_NOT_EXIST"}]):
+        for status in (200, 400, 404):
+            yield Unproven(f"{str(document)[:9]} {status}", signed(document, status=status))
+
+
+@pytest.mark.parametrize("call", WECHAT_CALLS)
+def test_what_wechat_has_not_signed_as_a_document_proves_nothing(
+    wechat: WeChatPay, company: Company, call: str
+) -> None:
+    assert believed(company, WECHAT_CALLS[call], wechat, [*unproven_by_wechat()]) == []
+
+
+PAID = {**NUMBERS, "trade_state": "SUCCESS", "mchid": "x", "transaction_id": "x"}
+AMOUNT = {"refund": 990, "total": 1990, "currency": "CNY"}
+REFUNDED = {**NUMBERS, "status": "SUCCESS", "refund_id": "x", "transaction_id": "x", "amount": AMOUNT}
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("call", "document"),
     [
-        lambda: lambda _: (200, {}, b'{"trade_state":"SUCCESS"}'),
-        lambda: lambda _: (404, {}, b'{"code":"ORDER_NOT_EXIST"}'),
-        lambda: signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER}, age_seconds=301),
-        lambda: signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER}, age_seconds=-302),
-        lambda: signed(b"not json"),
-        lambda: signed({"trade_state": "SUCCESS", "out_trade_no": NUMBER}),
-        lambda: signed({"trade_state": "SUCCESS", "out_trade_no": NUMBER, "mchid": 5}),
-        lambda: signed(
-            {
-                **dict.fromkeys(("mchid", "transaction_id"), "x"),
-                "out_trade_no": NUMBER,
-                "trade_state": "SUCCESS",
-                "amount": {"total": "1", "currency": "CNY"},
-            }
+        *(
+            (call, {} if value is None else {member: value})
+            for call, member in (("native", "code_url"), ("h5", "h5_url"), ("jsapi", "prepay_id"))
+            for value in (None, "", 5, [])
         ),
-        lambda: lambda _: (302, {"Location": "http://127.0.0.1:1/"}, b""),
-        lambda: lambda _: (502, {}, b""),
+        ("query", {**PAID, "amount": []}),
+        ("query", PAID),
+        ("query", {**PAID, "mchid": 5, "amount": AMOUNT}),
+        ("query", {**PAID, "amount": {"total": "1", "currency": "CNY"}}),
+        ("refund", {"status": "SUCCESS", **NUMBERS}),
+        ("refund", {**REFUNDED, "amount": 5}),
+        ("refund", {**REFUNDED, "refund_id": None}),
+        ("query_refund", {**REFUNDED, "amount": {**AMOUNT, "refund": "990"}}),
     ],
 )
-def test_wechat_answers_that_prove_nothing(wechat: WeChatPay, company: Company, answer: Any) -> None:
-    company.answer = answer()
+def test_wechat_signed_but_members_missing(wechat: WeChatPay, company: Company, call: str, document: Any) -> None:
+    company.answer = signed(document)
     with pytest.raises(OutcomeUnknown):
-        wechat.query(out_trade_no=NUMBER)
+        WECHAT_CALLS[call](wechat)
 
 
-def test_wechat_states_and_refusals(wechat: WeChatPay, company: Company) -> None:
-    for told, expected in [
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
         ("NOTPAY", TradeStatus.PENDING),
         ("USERPAYING", TradeStatus.PENDING),
         ("NEW_STATE", TradeStatus.PENDING),
         ("CLOSED", TradeStatus.CLOSED),
         ("REVOKED", TradeStatus.CLOSED),
-    ]:
-        company.answer = signed({"trade_state": told, "out_trade_no": NUMBER})
-        assert wechat.query(out_trade_no=NUMBER).status is expected
-    for code in ("ORDER_NOT_EXIST", "ORDERNOTEXIST"):
-        company.answer = signed({"code": code, "message": "no"}, status=404)
-        assert wechat.query(out_trade_no=NUMBER).status is TradeStatus.NOT_FOUND
-        assert wechat.close(out_trade_no=NUMBER).status is TradeStatus.CLOSED
-    company.answer = signed({"code": "FREQUENCY_LIMITED", "message": "slow down"}, status=429)
-    for call in (wechat.query, wechat.close):
-        with pytest.raises(ProviderUnavailable, match="FREQUENCY_LIMITED"):
-            call(out_trade_no=NUMBER)
-    company.answer = signed({"code": "RATELIMIT_EXCEEDED", "message": "slow down"}, status=403)
-    with pytest.raises(ProviderUnavailable):
-        wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER)
-    company.answer = signed({"code": "USER_PAYING", "message": "wait"}, status=202)
-    with pytest.raises(OutcomeUnknown, match="USER_PAYING"):
-        wechat.close(out_trade_no=NUMBER)
-    company.answer = signed({"code": "SIGN_ERROR", "message": "not yours"}, status=401)
-    with pytest.raises(ProviderUnavailable, match="SIGN_ERROR"):
-        wechat.close(out_trade_no=NUMBER)
-    company.answer = signed({"code": "NO_AUTH", "message": "no"}, status=403)
-    with pytest.raises(OutcomeUnknown, match="NO_AUTH"):  # nor may we ask what became of it
-        wechat.close(out_trade_no=NUMBER)
-    numbers = {"out_trade_no": NUMBER, "out_refund_no": NUMBER}
-    company.answer = signed({"status": "PROCESSING", **numbers})
-    assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is RefundStatus.PROCESSING
-    for told, becomes in (("ABNORMAL", RefundStatus.STUCK), ("CLOSED", RefundStatus.FAILED)):
-        company.answer = signed({"status": told, **numbers})
-        assert wechat.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is becomes
+    ],
+)
+def test_wechat_states(wechat: WeChatPay, company: Company, state: str, expected: TradeStatus) -> None:
+    company.answer = signed({"trade_state": state, "out_trade_no": NUMBER})
+    assert wechat.query(out_trade_no=NUMBER).status is expected
+
+
+@pytest.mark.parametrize("code", ["ORDER_NOT_EXIST", "ORDERNOTEXIST"])
+def test_a_trade_that_wechat_does_not_know(wechat: WeChatPay, company: Company, code: str) -> None:
+    company.answer = signed({"code": code, "message": "no"}, status=404)
+    assert wechat.query(out_trade_no=NUMBER).status is TradeStatus.NOT_FOUND
+    assert wechat.close(out_trade_no=NUMBER).status is TradeStatus.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "code", "expected"),
+    [
+        ("query", 429, "FREQUENCY_LIMITED", ProviderUnavailable),
+        ("close", 429, "FREQUENCY_LIMITED", ProviderUnavailable),
+        ("query_refund", 403, "RATELIMIT_EXCEEDED", ProviderUnavailable),
+        ("close", 202, "USER_PAYING", OutcomeUnknown),
+        ("close", 401, "SIGN_ERROR", ProviderUnavailable),
+        ("close", 403, "NO_AUTH", OutcomeUnknown),  # nor may we ask what became of it
+        *((call, 403, "NO_AUTH", ProviderRejected) for call in ("jsapi", "h5", "bill", "certificates")),
+    ],
+)
+def test_what_wechat_says_by_a_code(
+    wechat: WeChatPay, company: Company, call: str, status: int, code: str, expected: type[Exception]
+) -> None:
+    company.answer = signed({"code": code, "message": "no"}, status=status)
+    with pytest.raises(expected, match=code):
+        WECHAT_CALLS[call](wechat)
+
+
+def test_a_refusal_without_a_code_is_named_by_its_status(wechat: WeChatPay, company: Company) -> None:
+    company.answer = signed({}, status=403)
+    with pytest.raises(ProviderRejected) as caught:
+        create(wechat)
+    assert (caught.value.code, caught.value.message) == ("403", "")
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("PROCESSING", RefundStatus.PROCESSING),
+        ("ABNORMAL", RefundStatus.STUCK),
+        ("CLOSED", RefundStatus.FAILED),
+    ],
+)
+def test_refunds_of_wechat_that_moved_nothing_yet(
+    wechat: WeChatPay, company: Company, state: str, expected: RefundStatus
+) -> None:
+    company.answer = signed({**REFUNDED, "status": state})
+    for answer in (wechat.query_refund(**NUMBERS), refund(wechat)):
+        assert (answer.status, answer.facts) == (expected, ())
 
 
 @pytest.mark.parametrize("code", ["INVALID_REQUEST", "ORDERPAID", "SOMETHING_NEW"])
@@ -93,12 +239,7 @@ def test_wechat_is_asked_what_became_of_a_trade_that_it_would_not_close(
     wechat: WeChatPay, company: Company, code: str, state: str | None, expected: TradeStatus | None
 ) -> None:
     """Which code it refuses with is not to be relied on, and a paid order may have no other witness."""
-    trade = {
-        **dict.fromkeys(("mchid", "transaction_id"), "x"),
-        "out_trade_no": NUMBER,
-        "trade_state": state,
-        "amount": {"total": 1990, "currency": "CNY"},
-    }
+    trade = {**PAID, "trade_state": state, "amount": {"total": 1990, "currency": "CNY"}}
     refused = signed({"code": code, "message": "no"}, status=400)
     asked = signed(trade) if state else signed({"code": "ORDER_NOT_EXIST", "message": "no"}, status=404)
 
@@ -126,6 +267,19 @@ def test_wechat_names_its_public_key_so_that_the_platform_signs_with_it(
     assert headers["Authorization"].startswith("WECHATPAY2-SHA256-RSA2048 mchid=")
 
 
+def test_a_reason_is_sent_where_there_is_one(wechat: WeChatPay, company: Company) -> None:
+    sent: list[dict[str, Any]] = []
+
+    def answer(body: bytes) -> Answer:
+        sent.append(json.loads(body))
+        return signed(REFUNDED)(body)
+
+    company.answer = answer
+    for reason in ("", "changed mind"):
+        refund(wechat, reason=reason)
+    assert [body.get("reason") for body in sent] == [None, "changed mind"]
+
+
 def test_an_answer_that_does_not_come_in_time_is_unknown(wechat: WeChatPay, company: Company) -> None:
     done = threading.Event()
 
@@ -143,67 +297,131 @@ def test_an_answer_that_does_not_come_in_time_is_unknown(wechat: WeChatPay, comp
 
 
 QUERY = "alipay.trade.query"
-PAID_TRADE = {
-    "code": "10000",
-    "out_trade_no": NUMBER,
-    "trade_no": "20",
-    "total_amount": "19.90",
-    "trade_status": "TRADE_SUCCESS",
+METHODS = {
+    "precreate": "alipay.trade.precreate",
+    "query": QUERY,
+    "close": "alipay.trade.close",
+    "refund": "alipay.trade.refund",
+    "query_refund": "alipay.trade.fastpay.refund.query",
+    "bill": "alipay.data.dataservice.bill.downloadurl.query",
 }
 
 
+def unproven_by_alipay(method: str, address: str) -> Iterator[Unproven]:
+    news = {
+        "code": "10000",
+        **NUMBERS,
+        "out_request_no": REFUND_NUMBER,
+        "qr_code": "https://qr.alipay.com/bax0",
+        "trade_no": "20",
+        "total_amount": "19.90",
+        "trade_status": "TRADE_SUCCESS",
+        "fund_change": "Y",
+        "refund_fee": "9.90",
+        "refund_amount": "9.90",
+        "refund_status": "REFUND_SUCCESS",
+        "bill_download_url": address,
+    }
+    name = method.replace(".", "_") + "_response"
+    _, _, genuine = alipay_says(method, news)(b"")
+    yield Unproven("forged", alipay_says(method, news, forge=True))
+    yield Unproven("by another key", alipay_says(method, news, key=FOREIGN))
+    yield Unproven("an answer to something else", alipay_says("alipay.trade.other", news))
+    for sign in (None, 5, [], {}, "", "签名", "QUJD"):
+        yield Unproven(f"signature {sign}", said(200, json.dumps({name: news, "sign": sign}).encode()))
+    yield Unproven("no signature", said(200, json.dumps({name: news}).encode()))
+    yield Unproven("torn", said(200, genuine[:-20]))
+    for body in (b"", b"\xff\xfe", b'"error_response"', b'{"error_response":5', b"5", b"null", b"<html>", b"[]"):
+        yield Unproven(f"body {body!r}", said(200, body))
+    for status, body in ((302, b""), (500, b""), (502, b""), (502, genuine)):
+        yield Unproven(f"status {status}", said(status, body, Location="http://127.0.0.1:1/"))
+    for member in ([], "text", 5, None, [{"code": "10000"}]):
+        _, _, body = alipay_says("error", member)(b"")
+        for status in (200, 404):
+            yield Unproven(f"signed {member} {status}", said(status, body))
+    for code in ("20000", "10003", 10000, ["40004"], None):
+        yield Unproven(f"code {code}", alipay_says(method, {**news, "code": code}))
+    for document in (
+        {"code": "40004", "sub_code": "ACQ.SYSTEM_ERROR"},
+        {"code": ["40004"], "sub_code": "ACQ.TRADE_NOT_EXIST"},
+        {"sub_code": "ACQ.TRADE_NOT_EXIST"},
+    ):
+        yield Unproven(f"{document}", alipay_says(method, document))
+
+
+@pytest.mark.parametrize("call", ALIPAY_CALLS)
+def test_what_alipay_has_not_signed_as_an_answer_proves_nothing(
+    alipay: Alipay, company: Company, call: str
+) -> None:
+    answers = [*unproven_by_alipay(METHODS[call], f"{company.url}/bill")]
+    assert believed(company, ALIPAY_CALLS[call], alipay, answers) == []
+
+
 @pytest.mark.parametrize(
-    "answer",
+    ("call", "document"),
     [
-        lambda: lambda _: (200, {}, b"<html>"),
-        lambda: lambda _: (200, {}, b"[]"),
-        lambda: lambda _: (200, {}, b'{"alipay_trade_query_response":{"code":"10000"}}'),
-        lambda: alipay_says(QUERY, PAID_TRADE, forge=True),
-        lambda: alipay_says(QUERY, {name: value for name, value in PAID_TRADE.items() if name != "total_amount"}),
-        lambda: alipay_says(QUERY, {"code": "10000", "out_trade_no": NUMBER}),
-        lambda: alipay_says(QUERY, {"code": "20000", "msg": "unavailable"}),
-        lambda: alipay_says(QUERY, {"code": "10003", "msg": "waiting"}),
-        lambda: alipay_says(QUERY, {"code": 10000, **{k: v for k, v in PAID_TRADE.items() if k != "code"}}),
-        lambda: alipay_says(QUERY, {"sub_code": "ACQ.TRADE_NOT_EXIST"}),
-        lambda: alipay_says(QUERY, {"code": ["40004"], "sub_code": "ACQ.TRADE_NOT_EXIST"}),
-        lambda: alipay_says(QUERY, {"code": "40004", "sub_code": "ACQ.SYSTEM_ERROR"}),
+        *(("precreate", {"out_trade_no": NUMBER, "qr_code": value}) for value in ("", None, 5)),
+        ("query", {"out_trade_no": NUMBER}),
+        ("query", {"out_trade_no": NUMBER, "trade_no": "20", "trade_status": "TRADE_SUCCESS"}),
     ],
 )
-def test_alipay_answers_that_prove_nothing(alipay: Alipay, company: Company, answer: Any) -> None:
-    company.answer = answer()
+def test_alipay_signed_but_members_missing(alipay: Alipay, company: Company, call: str, document: Any) -> None:
+    company.answer = alipay_says(METHODS[call], {"code": "10000", **document})
     with pytest.raises(OutcomeUnknown):
-        alipay.query(out_trade_no=NUMBER)
+        ALIPAY_CALLS[call](alipay)
 
 
-def test_alipay_states_and_refusals(alipay: Alipay, company: Company) -> None:
-    trade = {"code": "10000", "out_trade_no": NUMBER, "trade_no": "20", "total_amount": "19.90"}
-    for told, expected in [
+@pytest.mark.parametrize(
+    ("news", "expected"),
+    [
         ({"trade_status": "WAIT_BUYER_PAY"}, TradeStatus.PENDING),
         ({"trade_status": "TRADE_FINISHED"}, TradeStatus.PAID),
         ({"trade_status": "TRADE_CLOSED"}, TradeStatus.CLOSED),
         ({"trade_status": "TRADE_CLOSED", "send_pay_date": "2026-11-20 12:00:00"}, TradeStatus.PAID),
-    ]:
-        company.answer = alipay_says(QUERY, {**trade, **told})
-        assert alipay.query(out_trade_no=NUMBER).status is expected
-    company.answer = alipay_says("error", {"code": "40001", "sub_code": "isv.missing-method", "sub_msg": "{no}"})
-    with pytest.raises(ProviderRejected, match=r"isv\.missing-method"):
+    ],
+)
+def test_alipay_states(alipay: Alipay, company: Company, news: dict[str, str], expected: TradeStatus) -> None:
+    trade = {"code": "10000", "out_trade_no": NUMBER, "trade_no": "20", "total_amount": "19.90"}
+    company.answer = alipay_says(QUERY, {**trade, **news})
+    assert alipay.query(out_trade_no=NUMBER).status is expected
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "sub_code", "expected"),
+    [
+        ("precreate", "40004", "ACQ.TRADE_HAS_SUCCESS", ProviderRejected),
+        ("query", "40001", "isv.missing-method", ProviderRejected),
+        ("query_refund", "40001", "isv.missing-method", ProviderRejected),
+        ("close", "40001", "isv.missing-method", OutcomeUnknown),  # nor may we ask what became of it
+        ("close", "40005", "isv.app-call-limited", ProviderUnavailable),
+        ("close", "40006", "isv.insufficient-isv-permissions", ProviderUnavailable),
+        ("close", "40002", "isv.invalid-signature", ProviderUnavailable),
+    ],
+)
+def test_what_alipay_says_by_a_code(
+    alipay: Alipay, company: Company, call: str, code: str, sub_code: str, expected: type[Exception]
+) -> None:
+    company.answer = alipay_says("error", {"code": code, "sub_code": sub_code, "sub_msg": "{no}"})
+    with pytest.raises(expected, match=sub_code.replace(".", r"\.")):
+        ALIPAY_CALLS[call](alipay)
+
+
+@pytest.mark.parametrize("news", [{"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"}, {"code": "10000"}])
+def test_a_refund_that_alipay_does_not_know(alipay: Alipay, company: Company, news: dict[str, str]) -> None:
+    company.answer = alipay_says(METHODS["query_refund"], news)
+    assert alipay.query_refund(**NUMBERS).status is RefundStatus.NOT_FOUND
+
+
+def test_of_two_members_of_one_name_the_one_that_is_signed_is_read(alipay: Alipay, company: Company) -> None:
+    genuine = '{"code":"40004","sub_code":"ACQ.TRADE_NOT_EXIST"}'
+    forged = '{"code":"10000","trade_status":"TRADE_SUCCESS"}'
+    sign = rsa.sign(genuine.encode(), state.keys().alipay)
+    name = "alipay_trade_query_response"
+    company.answer = said(200, f'{{"{name}":{genuine},"{name}":{forged},"sign":"{sign}"}}'.encode())
+    assert alipay.query(out_trade_no=NUMBER).status is TradeStatus.NOT_FOUND
+    company.answer = said(200, f'{{"{name}":{forged},"{name}":{genuine},"sign":"{sign}"}}'.encode())
+    with pytest.raises(OutcomeUnknown):
         alipay.query(out_trade_no=NUMBER)
-    with pytest.raises(OutcomeUnknown, match=r"isv\.missing-method"):  # nor may we ask what became of it
-        alipay.close(out_trade_no=NUMBER)
-    with pytest.raises(ProviderRejected):
-        alipay.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER)
-    for turned_away in (
-        {"code": "40005", "sub_code": "isv.app-call-limited"},
-        {"code": "40006", "sub_code": "isv.insufficient-isv-permissions"},
-        {"code": "40002", "sub_code": "isv.invalid-signature"},
-    ):
-        company.answer = alipay_says("error", turned_away)
-        with pytest.raises(ProviderUnavailable, match=turned_away["code"]):
-            alipay.close(out_trade_no=NUMBER)
-    refund_query = "alipay.trade.fastpay.refund.query"
-    for document in ({"code": "40004", "sub_code": "ACQ.TRADE_NOT_EXIST"}, {"code": "10000"}):
-        company.answer = alipay_says(refund_query, document)
-        assert alipay.query_refund(out_trade_no=NUMBER, out_refund_no=NUMBER).status is RefundStatus.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -225,34 +443,12 @@ def test_the_signed_text_is_sorted_and_leaves_out_what_is_empty() -> None:
     assert signed_text({"b": "2", "a": "1", "c": "", "sign": "x"}) == b"a=1&b=2"
 
 
-@pytest.mark.parametrize(
-    ("channel", "field", "value", "named"),
-    [
-        ("wechat", "API_V3_KEY", "short", "WECHAT_API_V3_KEY must have 32 bytes"),
-        ("wechat", "MCH_KEY_FILE", "/nowhere.pem", "WECHAT_MCH_KEY_FILE: /nowhere.pem cannot be read"),
-        ("wechat", "MCH_KEY_FILE", __file__, "WECHAT_MCH_KEY_FILE"),
-        ("wechat", "PLATFORM_KEYS_DIR", "/nowhere", "WECHAT_PLATFORM_KEYS_DIR: /nowhere is not a folder"),
-        ("wechat", "MCH_ID", "", "WECHAT_MCH_ID is not set"),
-        ("alipay", "PUBLIC_KEY_FILE", "/nowhere.pem", "ALIPAY_PUBLIC_KEY_FILE"),
-        ("alipay", "APP_KEY_FILE", __file__, "ALIPAY_APP_KEY_FILE"),
-    ],
-)
-def test_a_wrong_setting_is_named(
-    platform: keys.Keys, company: Company, channel: str, field: str, value: str, named: str
-) -> None:
-    settings = channels(company)
-    settings[channel][field] = value
-    with pytest.raises(registry.ConfigError) as caught:
-        registry.build(settings)
-    assert named in str(caught.value)
-    assert "PRIVATE KEY" not in str(caught.value)
-
-
 def test_platform_keys_must_be_named_by_serial(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
     settings = channels(company)
-    settings["wechat"]["PLATFORM_KEYS_DIR"] = str(tmp_path)
-    with pytest.raises(registry.ConfigError, match=r"holds no \.pem file"):
-        registry.build(settings)
+    for folder, why in (("/nowhere", "/nowhere is not a folder"), (str(tmp_path), r"holds no \.pem file")):
+        settings["wechat"]["PLATFORM_KEYS_DIR"] = folder
+        with pytest.raises(registry.ConfigError, match=why):
+            registry.build(settings)
     (tmp_path / "platform.pem").write_text("x")
     with pytest.raises(registry.ConfigError, match=r"platform\.pem"):
         registry.build(settings)

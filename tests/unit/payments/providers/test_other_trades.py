@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,12 +12,21 @@ import pytest
 from payments.errors import OutcomeUnknown
 from payments.providers.answers import MISMATCHED
 from payments.providers.base import PayMethod, Provider, RefundStatus
-from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed
+from tests.unit.payments.providers.conftest import (
+    NUMBER,
+    Answer,
+    Company,
+    Says,
+    alipay_says,
+    create,
+    refund,
+    signed,
+)
+from tests.unit.payments.providers.conftest import REFUND_NUMBER as REFUND
 
 Document = dict[str, Any]
-Says = Callable[[bytes], Answer]
 
-NUMBER, REFUND, OTHER = "a" * 32, "b" * 32, "f" * 32
+OTHER = "f" * 32
 OF_REFUND = {"out_trade_no": NUMBER, "out_refund_no": REFUND}
 
 
@@ -143,7 +151,7 @@ def _stripe_exchanges() -> Iterator[Exchange]:
     number = "metadata.out_trade_no"
     of_refund = (number, "metadata.out_refund_no", "amount", "currency", "payment_intent.id")
     intent = {"channel": "stripe", "document": INTENT, "says": stripe_says}
-    refund = {"channel": "stripe", "document": STRIPE_REFUND}
+    back = {"channel": "stripe", "document": STRIPE_REFUND}
     yield Exchange(call="create", compared=(number, "amount", "currency"), **intent)
     for status in ("requires_action", "canceled", "succeeded"):
         found = {**intent, "document": {**INTENT, "status": status}}
@@ -154,12 +162,10 @@ def _stripe_exchanges() -> Iterator[Exchange]:
     yield Exchange(call="close", compared=(number, "id"), before=lambda: [stripe_says(INTENT)], **canceled)
     # our numbers have no age here, so an earlier refund is looked for first
     none = {"object": "list", "data": [], "has_more": False, "url": "/v1"}
-    yield Exchange(
-        call="refund", compared=of_refund, says=stripe_says, before=lambda: [stripe_says(none)], **refund
-    )
+    yield Exchange(call="refund", compared=of_refund, says=stripe_says, before=lambda: [stripe_says(none)], **back)
     by_number = tuple(name for name in of_refund if name != "metadata.out_refund_no")
-    yield Exchange(call="refund", compared=by_number, says=listed, **refund)
-    yield Exchange(call="query_refund", compared=(number, "payment_intent.id"), says=listed, **refund)
+    yield Exchange(call="refund", compared=by_number, says=listed, **back)
+    yield Exchange(call="query_refund", compared=(number, "payment_intent.id"), says=listed, **back)
     yield Exchange(call="search", compared=(number,), says=listed, channel="stripe", document=INTENT)
 
 
@@ -194,23 +200,13 @@ def run(provider: Provider, exchange: Exchange, company: Company, document: Docu
     company.answer = answer
     trade = {"out_trade_no": NUMBER, "reference": "pi_1"}
     if exchange.call == "create":
-        return provider.create(
-            out_trade_no=NUMBER,
-            amount_minor=1990,
-            currency="CNY",
-            description="Mug",
-            notify_url="http://127.0.0.1:1/n",
-            return_url="http://127.0.0.1:1/r",
-            expires_at=datetime(2026, 11, 20, tzinfo=UTC),
-            method=PayMethod.PRECREATE if exchange.channel == "alipay" else None,
-        )
+        return create(provider, method=PayMethod.PRECREATE if exchange.channel == "alipay" else None)
     if exchange.call == "search":  # by a number that tells no age, where no reference is known
         return provider.query(out_trade_no=NUMBER)
     if exchange.call == "query_refund":
         return provider.query_refund(out_refund_no=REFUND, **trade)
     if exchange.call == "refund":
-        amounts: Any = {"amount_minor": 990, "paid_minor": 1990, "currency": "CNY"}
-        return provider.refund(out_refund_no=REFUND, reason="", notify_url="", **amounts, **trade)
+        return refund(provider, reference="pi_1")
     return getattr(provider, exchange.call)(**trade)
 
 

@@ -1,8 +1,7 @@
 """What an answer of Stripe's, or none, lets us know; and what the settings must be."""
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from payments.providers import registry
 from payments.providers.base import FactKind, NextActionType, PayMethod, RefundStatus, TradeStatus
 from payments.providers.stripe.bill import bill_line
 from payments.providers.stripe.client import API_VERSION, StripeIntents
-from tests.unit.payments.providers.conftest import Company
+from tests.unit.payments.providers.conftest import NUMBER, Company, create
+from tests.unit.payments.providers.conftest import refund as give_back
 
-NUMBER, REFUND_NUMBER = new_id().hex, new_id().hex
+REFUND_NUMBER = new_id().hex  # one that says how old it is
 SETTINGS = {"API_URL": "http://127.0.0.1:1", "SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
 INTENT = {
     "id": "pi_1",
@@ -28,44 +28,13 @@ INTENT = {
 }
 
 
-@pytest.fixture
-def stripe(company: Company) -> Iterator[StripeIntents]:
-    made: Any = registry.build({"stripe": {**SETTINGS, "API_URL": f"{company.url}/"}})["stripe"]
-    yield made
-    made._http.close()
-
-
 def says(company: Company, document: Any, *, status: int = 200) -> None:
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     company.answer = lambda _: (status, {"Content-Type": "application/json"}, body)
 
 
-def create(stripe: StripeIntents, **more: Any) -> Any:
-    return stripe.create(
-        out_trade_no=NUMBER,
-        amount_minor=1990,
-        currency="CNY",
-        description="Mug",
-        notify_url="http://127.0.0.1:1/n",
-        return_url="http://127.0.0.1:1/b",
-        expires_at=datetime.now(UTC) + timedelta(minutes=30),
-        **more,
-    )
-
-
 def refund(stripe: StripeIntents, **changed: Any) -> Any:
-    wanted = {
-        "out_trade_no": NUMBER,
-        "out_refund_no": REFUND_NUMBER,
-        "amount_minor": 990,
-        "paid_minor": 1990,
-        "currency": "CNY",
-        "reason": "",
-        "notify_url": "",
-        "reference": "pi_1",
-        **changed,
-    }
-    return stripe.refund(**wanted)
+    return give_back(stripe, **{"out_refund_no": REFUND_NUMBER, "reference": "pi_1", **changed})
 
 
 def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, company: Company) -> None:
@@ -83,7 +52,7 @@ def test_what_a_call_carries_and_what_it_keeps_to_itself(stripe: StripeIntents, 
     ((path, headers),) = company.asked
     given = {name.lower(): value for name, value in headers.items()}
     assert path == "/v1/payment_intents"
-    assert (given["authorization"], given["idempotency-key"]) == ("Bearer sk_test_1", NUMBER)
+    assert (given["authorization"], given["idempotency-key"]) == (f"Bearer {stripe.config.secret_key}", NUMBER)
     assert (given["stripe-version"], given["user-agent"]) == (API_VERSION, "payonce")
     assert not [name for name in given if name.startswith("x-stripe")]
     assert b"confirm=true" in asked[0]

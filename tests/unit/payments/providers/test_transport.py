@@ -17,9 +17,8 @@ from payments.providers import registry, transport
 from payments.sandbox import keys
 from payments.sandbox.issuing import distinguished_name, issue
 from tests.sandbox import channels_at
-from tests.unit.payments.providers.conftest import Answer, Company, alipay_says, signed
+from tests.unit.payments.providers.conftest import NUMBER, Company, Says, alipay_says, signed
 
-NUMBER = "a" * 32
 STRIPE = {"SECRET_KEY": "sk_test_1", "WEBHOOK_SECRET": "whsec_1"}
 CHANNELS = ("wechat", "alipay", "stripe")
 
@@ -160,7 +159,7 @@ def test_a_file_that_drips_is_left_too(
     assert server.hung_up.wait(30)
 
 
-def genuine(channel: str) -> Callable[[bytes], Answer]:
+def genuine(channel: str) -> Says:
     """An answer to a query."""
     if channel == "wechat":
         return signed({"trade_state": "NOTPAY", "out_trade_no": NUMBER})

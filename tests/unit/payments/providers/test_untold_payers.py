@@ -17,7 +17,7 @@ from payments.sandbox import keys
 from tests.unit.payments.providers import test_alipay_bill, test_alipay_notifications
 from tests.unit.payments.providers.conftest import Company, alipay_says, signed
 from tests.unit.payments.providers.test_alipay_calls import BILL, DAY
-from tests.unit.payments.providers.test_stripe_answers import says, stripe  # noqa: F401  a fixture
+from tests.unit.payments.providers.test_stripe_answers import says
 from tests.unit.payments.providers.test_wechat_bill import NAMES, PAID, announced, bill, offering
 
 PAYER, NUMBER = "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o", "a" * 32
@@ -93,7 +93,7 @@ def test_a_payer_in_what_is_no_form(alipay: Alipay) -> None:
     untold(lambda: test_alipay_notifications.read(alipay, PAYER.encode()), NotificationMalformed)
 
 
-def test_an_answer_of_stripe_s_that_is_no_json(stripe: Any, company: Company) -> None:  # noqa: F811
+def test_an_answer_of_stripe_s_that_is_no_json(stripe: Any, company: Company) -> None:
     says(company, f'{{"data": [{{"receipt_email": "{PAYER}"}}'.encode())
     untold(lambda: stripe.query(out_trade_no=NUMBER))
 
