@@ -35,7 +35,7 @@ from payments.settlement.backoff import delay_seconds
 from payments.states import NEXT, PaymentStatus
 from shop.models import Order
 from shop.orders import lifecycle
-from tests.integration.payments.conftest import fold, opened
+from tests.integration.payments.conftest import fold, opened, refunded
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -293,11 +293,21 @@ def test_refunds_are_reserved_and_never_above_what_was_paid(paid_payment: Paymen
     with pytest.raises(RefundExceedsPaid):
         request(paid_payment, 991)
     assert request(paid_payment, 1000, refund_id=first.id) == first
-    assert refunds.submit_refund(first.id).status == "succeeded"
-    assert refunds.submit_refund(first.id).status == "succeeded"
+    for _ in range(2):
+        assert refunds.submit_refund(first.id).status == "succeeded"
+        with pytest.raises(RefundExceedsPaid):
+            request(paid_payment, 991)
     assert refunds.submit_refund(request(paid_payment, 990).id).status == "succeeded"
     paid_payment.refresh_from_db()
     assert (paid_payment.status, paid_payment.refunded_minor) == ("refunded", 1990)
+
+
+def test_what_went_back_by_hand_adds_to_what_is_reserved(paid_payment: Payment) -> None:
+    fold(refunded(paid_payment.attempts.get(), 900, "a" * 32))
+    request(paid_payment, 1000)
+    with pytest.raises(RefundExceedsPaid):
+        request(paid_payment, 91)
+    assert request(paid_payment, 90).amount_minor == 90
 
 
 def test_nothing_can_be_refunded_of_an_unpaid_payment(attempt: Attempt) -> None:

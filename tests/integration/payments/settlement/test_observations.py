@@ -43,6 +43,7 @@ def test_paid_once_however_often_and_by_whomever_it_is_told(open_attempt: OpenAt
     assert fold(paid(attempt), source="query") == [Outcome.DUPLICATE]
     payment, order = payment_of(attempt), order_of(attempt)
     assert (payment.status, payment.paid_minor, order.status) == ("succeeded", 1990, "paid")
+    assert payment.version == 2, "a copy changed it"
     attempt.refresh_from_db()
     assert (attempt.status, attempt.next_query_at) == ("succeeded", None)
     assert Observation.objects.get().source == "notification"
@@ -185,6 +186,21 @@ def test_a_refund_counts_in_the_currency_of_the_payment_alone(open_attempt: Open
     assert payment_of(attempt).refunded_minor == 0
     mismatched = Anomaly.objects.filter(kind="amount_mismatch").values_list("detail__currency", flat=True)
     assert [*mismatched.order_by("pk")] == ["USD", "EUR"]  # the charge, and the refund of no charge that is known
+
+
+def test_a_payment_of_nothing_is_filed_without_a_refund(open_attempt: OpenAttempt) -> None:
+    """There is nothing to give back, and the provider must not be made to send it for ever."""
+    assert fold(paid(open_attempt(), amount_minor=0)) == [Outcome.ANOMALY]
+    assert (Anomaly.objects.get().kind, Refund.objects.count()) == ("amount_mismatch", 0)
+
+
+def test_what_rolls_back_counts_when_it_is_sent_again(open_attempt: OpenAttempt) -> None:
+    attempt = open_attempt()
+    with transaction.atomic():
+        settle_here(paid(attempt), source="query")
+        transaction.set_rollback(True)
+    assert (payment_of(attempt).status, Observation.objects.count()) == ("pending", 0)
+    assert fold(paid(attempt)) == [Outcome.APPLIED]
 
 
 def test_another_merchant_is_never_credited_and_left_to_a_person(open_attempt: OpenAttempt) -> None:

@@ -1,0 +1,57 @@
+"""Staff refund the payments of others by a permission, which a replay needs too."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from rest_framework.test import APIClient
+
+from payments.models import Payment, Refund
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def clerk(transactional_db: None) -> User:
+    return User.objects.create_user("clerk", is_staff=True)
+
+
+def may(clerk: User, *permissions: str) -> None:
+    clerk.user_permissions.set(
+        Permission.objects.filter(codename__in=permissions, content_type__app_label="payments")
+    )
+
+
+def ask(clerk: User, payment: Payment) -> Any:
+    api = APIClient()
+    api.force_authenticate(User.objects.get(pk=clerk.pk))
+    address, key = f"/api/v1/payments/{payment.id.hex}/refunds", {"Idempotency-Key": "k1"}
+    return api.post(address, {"amount_minor": 90}, format="json", headers=key)
+
+
+@pytest.mark.parametrize(
+    ("permissions", "status", "code"),
+    [
+        ([], 404, "payment_not_found"),
+        (["view_payment"], 403, "refund_not_allowed"),
+        (["view_payment", "add_refund"], 201, ""),
+    ],
+)
+def test_who_may_refund_anothers_payment(
+    paid_payment: Payment, clerk: User, permissions: list[str], status: int, code: str
+) -> None:
+    may(clerk, *permissions)
+    answer = ask(clerk, paid_payment)
+    assert (answer.status_code, answer.json().get("code", "")) == (status, code)
+    assert Refund.objects.count() == (status == 201)
+
+
+@pytest.mark.parametrize(("permissions", "status"), [([], 404), (["view_payment"], 403)])
+def test_a_replay_of_anothers_refund_asks_for_the_permission_again(
+    paid_payment: Payment, clerk: User, permissions: list[str], status: int
+) -> None:
+    may(clerk, "view_payment", "add_refund")
+    assert ask(clerk, paid_payment).status_code == 201
+    may(clerk, *permissions)
+    assert ask(clerk, paid_payment).status_code == status
+    assert Refund.objects.count() == 1
