@@ -21,6 +21,7 @@ from payments.channels import configured
 from payments.models import Attempt, Payment
 from payments.providers.base import Fact, FactKind, PayMethod, RefundResult, RefundStatus
 from payments.sandbox.alipay import gateway as alipay
+from payments.sandbox.stripe import documents as stripe
 from payments.sandbox.wechat import api as wechat
 from payments.settlement.decision import Outcome
 from payments.settlement.settle import settle
@@ -260,5 +261,8 @@ def letter(attempt: Attempt, *, charged_minor: int | None = None, notification_i
     if attempt.channel == "wechat":
         headers, body = wechat.notification(told, signed_with="")
         return Letter("wechat", body, headers)
+    if attempt.channel == "stripe":
+        headers, body = stripe.notification(told)
+        return Letter("stripe", body, headers)
     form = urlencode(alipay.notification(told)).encode()
     return Letter("alipay", form, {"Content-Type": "application/x-www-form-urlencoded"})
