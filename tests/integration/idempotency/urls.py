@@ -341,15 +341,6 @@ def streamed(request: HttpRequest) -> StreamingHttpResponse:
 async def asynchronous(request: HttpRequest) -> HttpResponse:
     if request.method == "GET":
         return HttpResponse("looked")
-    if request.GET.get("answer") == "404":
-        await Group.objects.acreate(name="undone")
-        raise Http404
-    if request.GET.get("answer") == "409":
-        await Group.objects.acreate(name="undone")
-        raise Problem(409, "refused", "No.")
-    if request.GET.get("answer") == "500":
-        await Group.objects.acreate(name="undone")
-        raise RuntimeError("the handler broke")
     made = await Group.objects.acreate(name=request.headers["Idempotency-Key"])
     return HttpResponse(f"made {made.pk}", status=201)
 

@@ -11,7 +11,6 @@ from django.contrib.auth.models import Group
 from django.db import connection, connections
 
 from idempotency import KeyReused, once
-from idempotency.models import LedgerEntry
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,37 +46,6 @@ async def test_copies_on_one_event_loop_happen_once(lease: Any) -> None:
     results = await asyncio.gather(*calls)
     assert results == [results[0]] * 8
     assert await Group.objects.acount() == 1
-
-
-async def test_after_an_exception_nothing_is_left(lease: Any) -> None:
-    async def broken() -> Any:
-        await place()
-        raise RuntimeError("it broke")
-
-    with pytest.raises(RuntimeError, match="it broke"):
-        await once("n", key="k").arun(broken)
-    assert (await Group.objects.acount(), await LedgerEntry.objects.acount()) == (0, 0)
-    assert (await once("n", key="k").arun(place))["id"]
-
-
-async def test_a_result_that_is_not_json_undoes_the_call() -> None:
-    async def broken() -> Any:
-        await place()
-        return object()
-
-    with pytest.raises(TypeError, match="not JSON"):
-        await once("n", key="k").arun(broken)
-    assert await Group.objects.acount() == 0
-
-
-async def test_it_may_ask_for_its_call() -> None:
-    async def about(number: int, call: Any) -> str:
-        call.about("order", number)
-        return str(call.key_digest)
-
-    digest = await once("n", key="k").arun(about, 7)
-    assert len(digest) == 64
-    assert (await LedgerEntry.objects.aget()).subject == "order:7"
 
 
 async def test_a_caller_that_is_cancelled_leaves_a_finished_call() -> None:

@@ -7,7 +7,7 @@ from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.mixins import PermissionRequiredMixin
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -34,6 +34,8 @@ def same(handler: Any) -> Any:
 
 
 def answer(made: Group, asked: str) -> HttpResponse:
+    if asked == "404":
+        raise Http404
     if asked == "409":
         raise Problem(409, "refused", "No.")
     if asked == "500":
@@ -230,6 +232,10 @@ urlpatterns = [
     path("named/exempt", exempt),
     path("named/partly", Partly.as_view()),
 ]
+
+
+def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return HttpResponse("not found", status=404)
 
 
 def handler500(request: HttpRequest) -> HttpResponse:

@@ -16,7 +16,6 @@ from django.core.asgi import get_asgi_application
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection, connections
 from django.http import HttpResponse
-from django.middleware.gzip import GZipMiddleware
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from idempotency.models import LedgerEntry, State
@@ -48,22 +47,15 @@ def test_an_answer_compressed_below_us_is_kept_plain(guest: Client, effects: Eff
 
 
 def test_an_answer_compressed_above_us_is_compressed_again_or_not_as_asked(
-    guest: Client, effects: Effects
+    guest: Client, effects: Effects, settings: Any
 ) -> None:
-    with override_settings(MIDDLEWARE=["django.middleware.gzip.GZipMiddleware", *_middleware()]):
+    with override_settings(MIDDLEWARE=["django.middleware.gzip.GZipMiddleware", *settings.MIDDLEWARE]):
         first = guest.post("/long", headers={"Idempotency-Key": KEY, "Accept-Encoding": "gzip"})
         plain = guest.post("/long", headers={"Idempotency-Key": KEY})
         zipped = guest.post("/long", headers={"Idempotency-Key": KEY, "Accept-Encoding": "gzip"})
     assert gzip.decompress(first.content) == plain.content == gzip.decompress(zipped.content)
     assert plain["Idempotent-Replayed"] == zipped["Idempotent-Replayed"] == "true"
     assert effects() == 1
-    assert GZipMiddleware is not None
-
-
-def _middleware() -> list[str]:
-    from django.conf import settings
-
-    return list(settings.MIDDLEWARE)
 
 
 def test_a_file_sent_again_is_the_same_request_and_another_is_not(guest: Client, effects: Effects) -> None:
@@ -152,25 +144,11 @@ def test_a_stream_is_done_and_not_given_again(guest: Client, effects: Effects) -
     assert effects() == 1
 
 
-def test_an_exception_undoes_everything_and_the_key_is_free(guest: Client, effects: Effects) -> None:
-    guest.raise_request_exception = False
-    PLAN["raise"] = True
-    assert post(guest, "/raising").status_code == 500
-    assert (effects(), LedgerEntry.objects.count()) == (0, 0)
-    PLAN["raise"] = False
-    assert post(guest, "/raising").status_code == 201
-    assert effects() == 1
-
-
-class WithAtomicRequests:
-    """ATOMIC_REQUESTS on, for the whole of a test."""
-
+class TestAtomicRequests:
     @pytest.fixture(autouse=True)
     def _on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
 
-
-class TestAtomicRequests(WithAtomicRequests):
     def test_a_plain_view_leaves_it_and_stays_exact(self, guest: Client, effects: Effects) -> None:
         first, again = post(guest, "/plain"), post(guest, "/plain")
         assert (first.status_code, again["Idempotent-Replayed"]) == (303, "true")
@@ -186,13 +164,9 @@ class TestAtomicRequests(WithAtomicRequests):
         assert post(guest, "/plain", refuse="1")["Idempotent-Replayed"] == "true"
         assert effects() == 0
 
-    def test_the_mixin_does_the_same_for_drf(self, caller: Caller, effects: Effects) -> None:
-        first, again = caller.post("/mixed"), caller.post("/mixed")
-        assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
-        assert effects() == 1
-
-    def test_a_viewset_too(self, caller: Caller, effects: Effects) -> None:
-        first, again = caller.post("/set"), caller.post("/set")
+    @pytest.mark.parametrize("path", ["/mixed", "/set"])
+    def test_the_mixin_does_the_same_for_drf(self, caller: Caller, effects: Effects, path: str) -> None:
+        first, again = caller.post(path), caller.post(path)
         assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
         assert effects() == 1
 

@@ -36,10 +36,6 @@ def test_a_guest_is_known_by_the_session(client: Client, effects: Effects) -> No
     assert effects() == 2
 
 
-def test_safe_methods_pass(client: Client) -> None:
-    assert client.get("/plain").content == b"looked"
-
-
 def test_a_form_token_counts_once_and_for_one_form(client: Client, effects: Effects) -> None:
     client.post("/plain", headers=KEY)
     request = RequestFactory().get("/")
@@ -51,18 +47,6 @@ def test_a_form_token_counts_once_and_for_one_form(client: Client, effects: Effe
     other = client.post("/streamed", {"idempotency_token": token})
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
     assert effects() == 2
-
-
-def test_a_refusal_is_undone_and_replayed(client: Client, effects: Effects) -> None:
-    first = client.post("/plain", {"refuse": "1"}, headers=KEY)
-    again = client.post("/plain", {"refuse": "1"}, headers=KEY)
-    assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (409, 409, "true")
-    assert effects() == 0
-
-
-def test_key_problems_are_problem_documents(client: Client) -> None:
-    answer = client.post("/plain")
-    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
 
 
 @pytest.mark.parametrize("base", [None, "https://shop.example/docs#", "/problems/"])
@@ -97,14 +81,6 @@ def test_a_problem_of_the_projects_own_links_where_the_project_says(client: Clie
         assert "Link" not in answer  # 200
         refused = client.post("/plain", {"refuse": "1"}, headers={"Idempotency-Key": str(uuid4())})
     assert refused["Link"] == '</problems/refused>; rel="describedby"; type="text/html"'
-
-
-def test_a_stream_is_done_once_but_not_kept(client: Client, effects: Effects) -> None:
-    first = client.post("/streamed", headers=KEY)
-    assert b"".join(first) == b"one two"  # type: ignore[arg-type]
-    again = client.post("/streamed", headers=KEY)
-    assert (again.status_code, again["Location"]) == (410, "/things/streamed")
-    assert effects() == 1
 
 
 def test_a_view_that_returns_no_response_leaves_nothing(client: Client, effects: Effects) -> None:
