@@ -1,4 +1,4 @@
-"""The shop with its worker and the sandbox beside it, and what its callers and shoppers do."""
+"""The shop with three web processes, its worker and the sandbox, and what its callers and shoppers do."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from tests.running import RunningShop
 @pytest.fixture(scope="module")
 def shop() -> Iterator[RunningShop]:
     with a_folder_of_its_own() as folder:
-        running = RunningShop(folder)
+        running = RunningShop(folder, web=3)
         yield running
         assert running.stop() == 0
 

@@ -1,37 +1,35 @@
-"""`make run WEB=3`: retries land on any process, Redis is flushed, paused and stopped, callbacks come ten-fold."""
+"""`make run WEB=3`: retries land on any process, sales and coupons too; Redis is flushed and killed.
+
+Its worker does by timers and jobs what tests/system/money does by hand.
+"""
 
 import os
 import random
 import re
 import signal
 import subprocess
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
 from shop.devserver.guardian import alive
-from tests.conftest import a_folder_of_its_own
 from tests.running import RunningShop, until
 from tests.sandbox import ROOT
-from tests.system.concurrency.conftest import place
+from tests.system.concurrency.conftest import charges, pay, place, shopper_pays
+from tests.system.concurrency.shop.crowd import Crowd, open_sale
 
 KEYS = 60
 COPIES = 8
+FEW, MANY = 50, 300  # units of a flash sale, and who wants one
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[RunningShop]:
-    with a_folder_of_its_own() as folder:
-        running = RunningShop(folder, web=3)
-        yield running
-        assert running.stop() == 0
 
 
 @pytest.fixture
@@ -110,77 +108,79 @@ def test_a_body_in_chunks_is_the_same_request(shop: RunningShop, clients: list[h
     assert in_chunks(*[b" " * 65_536] * 5).json()["code"] == "payload_too_large"
 
 
-def test_after_flushall_the_same_key_gets_the_same_bytes(shop: RunningShop, clients: list[httpx.Client]) -> None:
-    key = uuid4().hex
-    first = place(clients[0], key)
-    before = order_count(shop)
-    client = shop.redis()
-    client.flushall()
-    client.close()
-    for other in clients:
-        assert place(other, key).content == first.content
-    assert order_count(shop) == before
+def becomes(api: httpx.Client, order: dict[str, Any], status: str) -> None:
+    until(lambda: api.get(f"/api/v1/orders/{order['id']}").json()["status"] == status, seconds=60)
 
 
-def test_with_redis_paused_nothing_waits_for_it_and_nothing_happens_twice(
-    shop: RunningShop, clients: list[httpx.Client]
+def test_when_every_notification_is_lost_the_timer_finds_the_payment(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
 ) -> None:
-    keys = [uuid4().hex for _ in range(5)]
-    before = order_count(shop)
-    redis = shop.redis()
-    redis.client_pause(timeout=4_000)
-    firsts = [place(clients[0], key) for key in keys]
-    agains = [place(clients[1], key) for key in keys]
-    assert {answer.status_code for answer in firsts} == {201}
-    assert [answer.content for answer in agains] == [answer.content for answer in firsts]
-    redis.ping()  # answers when the pause is over
-    redis.close()
-    assert [place(clients[2], key).content for key in keys] == [answer.content for answer in firsts]
-    assert order_count(shop) - before == len(keys)
+    sandbox.post("/_control/faults", json={"drop_rate": 1}).raise_for_status()
+    order = place(api, uuid4().hex).json()
+    payment = pay(api, order["id"], "wechat").json()
+    shopper_pays(sandbox, payment["attempts"][0])
+    with shop.database() as connection:  # its next question falls due
+        connection.execute("UPDATE payments_attempt SET next_query_at = now() WHERE next_query_at IS NOT NULL")
+    becomes(api, order, "paid")
+    assert api.get(f"/api/v1/payments/{payment['id']}").json()["paid_minor"] == 1990
 
 
-@pytest.mark.parametrize("channel", ["wechat", "alipay"])
-def test_ten_fold_parallel_callbacks_are_one_credit(
-    shop: RunningShop, clients: list[httpx.Client], channel: str
+def test_what_follows_from_a_payment_is_done_by_the_worker(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
 ) -> None:
-    with httpx.Client(base_url=shop.sandbox_url, timeout=30, trust_env=False) as sandbox:
-        sandbox.post("/_control/faults", json={"duplicates": 10, "parallel": 10}).raise_for_status()
-        order = place(clients[0], uuid4().hex).json()
-        payment = clients[1].post(
-            f"/api/v1/orders/{order['id']}/payment",
-            json={"channel": channel},
-            headers={"Idempotency-Key": uuid4().hex},
-        )
-        assert payment.status_code == 201, payment.text
-        (attempt,) = payment.json()["attempts"]
-        if attempt["next_action"]["type"] == "redirect":
-            sandbox.get(attempt["next_action"]["url"], follow_redirects=True).raise_for_status()
-        sandbox.post("/_control/pay", json={"out_trade_no": attempt["out_trade_no"]}).raise_for_status()
-        address = f"/api/v1/payments/{payment.json()['id']}"
-        until(lambda: clients[2].get(address).json()["status"] == "succeeded")
-
-        def acknowledged() -> float:
-            """How many genuine notifications of the channel the first process has taken in (all come to it)."""
-            lines = clients[0].get("/metrics").text.splitlines()
-            wanted = [
-                line for line in lines if re.match(rf'payonce_notifications_total{{channel="{channel}"', line)
-            ]
-            return sum(float(line.rsplit(" ", 1)[1]) for line in wanted)
-
-        until(lambda: acknowledged() >= 10)
-        paid = clients[0].get(address).json()
-        sandbox.post("/_control/faults", json={"duplicates": 0, "parallel": 0}).raise_for_status()
-    assert (paid["paid_minor"], paid["amount"]["amount_minor"]) == (1990, 1990)
+    """By a job that its timer makes: what is merely overdue would wait for half a minute."""
+    order = place(api, uuid4().hex).json()
+    payment = pay(api, order["id"], "wechat").json()
+    shopper_pays(sandbox, payment["attempts"][0])
     with shop.database() as connection:
-        facts = connection.execute(
-            "SELECT count(*), sum(amount_minor) FROM payments_observation WHERE attempt_id = %s AND credited",
-            [attempt["out_trade_no"]],
-        ).fetchone()
-        notifications = connection.execute(
-            "SELECT count(*) FROM payments_notification WHERE out_trade_no = %s", [attempt["out_trade_no"]]
-        ).fetchone()
-    assert facts == (1, 1990)
-    assert notifications == (1,)
+        until(
+            lambda: (
+                connection.execute(
+                    "SELECT count(*) FROM payments_paymentevent WHERE payment_id = %s AND handled_at IS NOT NULL",
+                    [payment["id"]],
+                ).fetchone()
+                == (1,)
+            ),
+            seconds=20,
+        )
+        released = connection.execute("SELECT status FROM shop_fulfilment WHERE order_id = %s", [order["id"]])
+        assert released.fetchone() == ("released",)
+
+
+def test_paid_by_two_channels_one_is_given_back_by_itself(
+    shop: RunningShop, api: httpx.Client, sandbox: httpx.Client
+) -> None:
+    order = place(api, uuid4().hex).json()
+    for channel in ("wechat", "alipay"):
+        payment = pay(api, order["id"], channel).json()
+    attempts = payment["attempts"]
+    assert [attempt["channel"] for attempt in attempts] == ["wechat", "alipay"]
+    for attempt in attempts:
+        shopper_pays(sandbox, attempt)
+    numbers = [attempt["out_trade_no"] for attempt in attempts]
+    until(lambda: sorted(charges(sandbox)[number] for number in numbers) == [(1990, 0), (1990, 1990)], seconds=60)
+    until(lambda: api.get(f"/api/v1/payments/{payment['id']}").json()["status"] == "succeeded")
+    resolved = (
+        "SELECT count(*) FROM payments_anomaly WHERE kind = 'paid_twice' AND resolved_at IS NOT NULL "
+        "AND payment_id = %s"
+    )
+    with shop.database() as connection:
+        until(lambda: connection.execute(resolved, [payment["id"]]).fetchone() == (1,))
+    assert sorted(charges(sandbox)[number] for number in numbers) == [(1990, 0), (1990, 1990)]
+
+
+def test_the_sandbox_pays_by_the_number_alone_where_nobody_opened_the_page(
+    api: httpx.Client, sandbox: httpx.Client
+) -> None:
+    order = place(api, uuid4().hex).json()
+    [attempt] = pay(api, order["id"], "alipay").json()["attempts"]
+    assert attempt["next_action"]["type"] == "redirect"
+    number = attempt["out_trade_no"]
+    assert sandbox.post("/_control/pay", json={"out_trade_no": number}).status_code == 200
+    becomes(api, order, "paid")
+    [charge] = [one for one in sandbox.get("/_control/charges").json() if one["out_trade_no"] == number]
+    assert charge == {"out_trade_no": number, "channel": "alipay", "charged_minor": 1990, "refunded_minor": 0}
+    assert sandbox.post("/_control/pay", json={"out_trade_no": "0" * 32}).status_code == 404
 
 
 def test_the_readme_s_double_submit_prints_the_same_order_twice(shop: RunningShop) -> None:
@@ -200,16 +200,81 @@ def test_the_readme_s_double_submit_prints_the_same_order_twice(shop: RunningSho
     assert len(re.findall(r"(?i)^location: /api/v1/orders/", printed, re.M)) == 2
 
 
-def test_with_redis_stopped_all_goes_on(open_folder: Path) -> None:
-    """A shop of its own, because this one does not get its Redis back."""
-    shop = RunningShop(open_folder, web=1)
+def rush(shop: RunningShop, crowd: Crowd, *, disturb: Callable[[], object] | None = None) -> list[httpx.Response]:
+    """Everybody's first call, over all processes; `disturb` is called when a tenth of them is through."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    calls = [(token, dice.choice(shop.urls)) for token in crowd.tokens]
+    dice.shuffle(calls)
+    through = threading.Semaphore(0)
+
+    def one(call: tuple[str, str]) -> httpx.Response:
+        token, url = call
+        try:
+            return crowd.buy(url, token, key=uuid4().hex)
+        finally:
+            through.release()
+
+    def after_a_tenth() -> None:
+        for _ in range(len(calls) // 10):
+            through.acquire()
+        if disturb is not None:
+            disturb()
+
+    disturber = threading.Thread(target=after_a_tenth)
+    disturber.start()
+    with ThreadPoolExecutor(max_workers=24) as pool:
+        answers = list(pool.map(one, calls))
+    disturber.join()
+    return answers
+
+
+def test_fifty_of_three_hundred_over_three_processes_in_the_order_of_arrival(shop: RunningShop) -> None:
+    with shop.database() as database:
+        sale = open_sale(database, sku="quiet", units=FEW)
+        with Crowd(database, sku="quiet", count=MANY) as crowd:
+            answers = rush(shop, crowd)
+            crowd.sold_exactly(sale, FEW)
+            places = crowd.places(sale)
+    assert Counter(answer.status_code for answer in answers) == {201: FEW, 409: MANY - FEW}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"sold_out"}
+    assert places == list(range(1, FEW + 1))
+
+
+def test_eighty_users_for_fifty_coupons(shop: RunningShop) -> None:
+    """The demo's own campaign; everybody asks at two processes with two keys."""
+    with shop.database() as database, Crowd(database, sku="drawer", count=80) as crowd:
+        calls = [(token, url) for token in crowd.tokens for url in random.sample(shop.urls, 2)]
+        random.shuffle(calls)
+        with ThreadPoolExecutor(max_workers=24) as pool:
+            answers = list(pool.map(lambda call: (call[0], crowd.draw(call[1], call[0], key=uuid4().hex)), calls))
+        left = database.execute("SELECT count(*) FROM shop_coupon WHERE drawn_by_id IS NULL").fetchone()
+    assert Counter(answer.status_code for _, answer in answers) == {201: 100, 409: 60}
+    codes: dict[str, set[str]] = {}
+    for token, answer in answers:
+        if answer.status_code != 409:
+            codes.setdefault(token, set()).add(answer.json()["code"])
+    assert [len(found) for found in codes.values()] == [1] * 50
+    assert len(set().union(*codes.values())) == 50
+    assert left == (0,)
+
+
+def test_redis_killed_in_the_middle_of_a_sale_and_all_goes_on(open_folder: Path) -> None:
+    """A shop of its own, because the other one would not get its Redis back."""
+    shop = RunningShop(open_folder, web=3)
     try:
-        with shop.api() as client:
+        pid = int((shop.folder / "redis" / "redis.pid").read_text())
+        with shop.api() as client, shop.database() as database:
             known = uuid4().hex
             first = place(client, known)
-            pid = int((shop.folder / "redis" / "redis.pid").read_text())
-            os.kill(pid, signal.SIGKILL)
-            until(lambda: not alive(pid))
+            sale = open_sale(database, sku="killed", units=FEW)
+            with Crowd(database, sku="killed", count=MANY) as crowd:
+                answers = rush(shop, crowd, disturb=lambda: os.kill(pid, signal.SIGKILL))
+                assert {answer.status_code for answer in answers} == {201, 409}
+                until(lambda: not alive(pid))
+                crowd.sell_the_rest(shop.urls)
+                crowd.sold_exactly(sale, FEW)
             before = order_count(shop)
             assert place(client, known).content == first.content
             fresh = uuid4().hex

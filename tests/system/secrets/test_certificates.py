@@ -18,7 +18,6 @@ from payments.errors import SignatureInvalid
 from tests.integration.payments.providers.conftest import Listener
 from tests.payments_settings import changed
 from tests.sandbox import Sandbox
-from tests.system.secrets.conftest import certificate, key
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -130,54 +129,6 @@ def test_an_unknown_serial_is_refused_and_asks_nobody(
     configured.look_now()
     assert certificates.refresh() == 1
     assert read((headers, body)).facts
-
-
-class Forger(httpx.BaseTransport):
-    """Between us and the platform: gives its answers to us changed."""
-
-    def __init__(self, change: str) -> None:
-        self._change, self._onward = change, httpx.HTTPTransport()
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        answer = self._onward.handle_request(request)
-        content, headers = answer.read(), dict(answer.headers)
-        answer.close()
-        if self._change == "unsigned":
-            headers = {name: value for name, value in headers.items() if not name.startswith("wechatpay-")}
-        elif self._change == "wrongly signed":
-            content = content.replace(b'"data"', b'"data" ')
-            headers["content-length"] = str(len(content))
-        return httpx.Response(answer.status_code, headers=headers, stream=httpx.ByteStream(content))
-
-    def close(self) -> None:
-        self._onward.close()
-
-
-@pytest.mark.parametrize(("change", "kept"), [("unsigned", 0), ("wrongly signed", 0), ("nothing", 1)])
-def test_only_an_answer_that_the_platform_signed_is_believed(
-    sandbox: Sandbox, folder: Path, caplog: pytest.LogCaptureFixture, change: str, kept: int
-) -> None:
-    announced = rotate(sandbox, announce=True)
-    provider: Any = configured.current()["wechat"]
-    forger, pool = Forger(change), provider._http._transport
-    provider._http._transport = forger
-    try:
-        assert certificates.refresh() == kept
-    finally:
-        provider._http._transport = pool
-        forger.close()
-    assert (announced in serials(folder)) is bool(kept)
-    assert ("could not be had" in caplog.text) is not bool(kept)
-
-
-def test_an_answer_signed_by_a_key_that_we_do_not_hold_keeps_nothing(sandbox: Sandbox, folder: Path) -> None:
-    for path in folder.glob("*.pem"):
-        path.unlink()
-    serial, pem = certificate(key(30))
-    (folder / f"{serial}.pem").write_bytes(pem)
-    configured.look_now()
-    assert certificates.refresh() == 0
-    assert serials(folder) == {serial}
 
 
 def test_a_platform_that_cannot_be_reached_is_asked_by_the_next_run(

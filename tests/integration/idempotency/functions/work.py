@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
+from django.db import connection
 
 from idempotency import once
 
@@ -22,12 +22,6 @@ ROOT = Path(__file__).resolve().parents[4]
 def place(name: str = "order") -> dict[str, Any]:
     """One row, with a name that never collides: how many there are is how often it happened."""
     return {"id": Group.objects.create(name=f"{name} {uuid.uuid4()}").pk}
-
-
-def place_and_die() -> dict[str, Any]:
-    """Die between the commit and all that follows it."""
-    transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
-    return place()
 
 
 def place_and_hang() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reaping and completing from any scheduler: several processes at once, what the page shows, and a warning without."""
+"""Reaping and completing from any scheduler: several at once, what the page shows, and a warning without."""
 
 import re
 import sys
@@ -26,15 +26,13 @@ from idempotency.maintenance import complete_stalled, reap
 from idempotency.models import ConsumedMessage, LedgerEntry, LedgerEpoch
 from idempotency.observability.metrics import LedgerCollector
 from tests.integration.idempotency.conftest import Caller
-from tests.integration.idempotency.functions.work import ROOT, Starts
+from tests.integration.idempotency.functions.work import ROOT
 from tests.integration.idempotency.urls import STEPS
+from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
 PAGE = ROOT / "docs" / "how-to" / "reap-from-a-scheduler.md"
-MAINTENANCE = "__import__('idempotency.maintenance').maintenance"
-STEPS_HERE = "__import__('tests.integration.idempotency.urls', fromlist=['STEPS']).STEPS.update(calls=[])"
-PROCESSES = 3
 DAY = timedelta(days=1)
 
 
@@ -51,18 +49,9 @@ def stalled(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         with pytest.raises(Killed):
             caller.post("/steps", key=f"k{number}", body={"amount": 5})
     LedgerEntry.objects.update(lease_until=Now() - timedelta(minutes=5))
+    STEPS["die_at"] = ""
     yield 6
     STEPS.clear()
-
-
-def in_processes(child_of: Starts, call: str) -> list[Any]:
-    """What each of several processes returns that begin at once."""
-    children = [child_of(call) for _ in range(PROCESSES)]
-    for child in children:
-        assert child.line() == "ready"
-    for child in children:
-        child.go()
-    return [child.result() for child in children]
 
 
 def never_reaped_since(age: timedelta) -> None:
@@ -80,21 +69,9 @@ def warnings() -> list[CheckMessage]:
     return [message for message in run_checks(databases=["default"]) if message.id == "idempotency.W004"]
 
 
-def test_several_processes_reap_each_row_once(caller: Caller, child_of: Starts) -> None:
-    for number in range(12):
-        caller.post(key=f"k{number}")
-    LedgerEntry.objects.update(finished_at=F("finished_at") - DAY)
-    counts = in_processes(child_of, f"{MAINTENANCE}.reap(batch=1)")
-    last = reap()  # what one of them held while the others passed
-    assert sum(count["bodies"] for count in [*counts, last]) == 12
-    assert not LedgerEntry.objects.filter(response_body__isnull=False).exists()
-
-
-def test_several_processes_complete_each_call_once(
-    stalled: int, effects: Callable[[], int], child_of: Starts
-) -> None:
+def test_several_at_once_complete_each_call_once(stalled: int, effects: Callable[[], int]) -> None:
     assert effects() == stalled  # the first step of each
-    results = in_processes(child_of, f"{STEPS_HERE} or {MAINTENANCE}.complete_stalled()")
+    results = at_once(*[complete_stalled] * 3)
     totals = sum(map(Counter, results), Counter[str]())
     assert totals["finished"] == stalled
     assert totals.keys() <= {"finished", "taken"}

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 from django.core.exceptions import SuspiciousOperation
 from django.db import transaction
 from django.db.models.functions import Now
@@ -14,17 +15,12 @@ from django.test import override_settings
 from idempotency import ledger
 from idempotency.models import LedgerEntry, State
 from idempotency.protocol.phases import PhasedExchange
-from idempotency.redis import fastpath
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
 
 Effects = Callable[[], int]
-
-
-def flush() -> None:
-    fastpath.attempt(lambda client: client.flushdb())
 
 
 def found() -> ledger.Found:
@@ -42,17 +38,6 @@ def end_the_lease() -> None:
     LedgerEntry.objects.update(lease_until=Now() - timedelta(seconds=1))
 
 
-@pytest.mark.parametrize("flushed", [True, False])
-def test_a_finished_answer_is_replayed(caller: Caller, effects: Effects, flushed: bool) -> None:
-    first = caller.post("/phased", body={})
-    if flushed:
-        flush()
-    again = caller.post("/phased", body={})
-    assert (first.status_code, first.content) == (again.status_code, again.content) == (201, b'{"state":"done"}')
-    assert again["Idempotent-Replayed"] == "true"
-    assert effects() == 1
-
-
 def test_the_claim_is_committed_before_the_handler_runs(caller: Caller) -> None:
     seen: list[Any] = []
     PLAN["during"] = lambda: seen.append(
@@ -60,21 +45,6 @@ def test_the_claim_is_committed_before_the_handler_runs(caller: Caller) -> None:
     )
     caller.post("/phased", body={})
     assert seen == [(State.RUNNING, False)]
-
-
-def test_while_it_runs_a_twin_hears_409_and_another_body_422(caller: Caller, effects: Effects) -> None:
-    twins: list[Any] = []
-
-    def twin() -> None:
-        PLAN["during"] = None
-        twins.append(caller.post("/phased", body={}))
-        twins.append(caller.post("/phased", body={"other": 1}))
-
-    PLAN["during"] = twin
-    assert caller.post("/phased", body={}).status_code == 201
-    assert [twin.json()["code"] for twin in twins] == ["idempotency_in_progress", "idempotency_key_reused"]
-    assert twins[0]["Retry-After"] == "1"
-    assert effects() == 1
 
 
 def test_after_a_crash_a_retry_waits_for_the_lease_and_then_resumes(caller: Caller, effects: Effects) -> None:
@@ -133,23 +103,9 @@ def test_a_refusal_of_djangos_frees_the_key_too(caller: Caller, drawn_by: str) -
     assert LedgerEntry.objects.count() == 0
 
 
-def test_a_run_that_lost_its_lease_gives_the_winners_answer(caller: Caller) -> None:
-    winners: list[Any] = []
-
-    def be_overtaken() -> None:
-        PLAN["during"] = None
-        PLAN["state"] = "by the winner"
-        end_the_lease()
-        winners.append(caller.post("/phased", body={}))
-        PLAN["state"] = "by the loser"
-
-    PLAN["during"] = be_overtaken
-    loser = caller.post("/phased", body={})
-    assert loser.content == winners[0].content == b'{"state":"by the winner"}'
-    assert loser["Idempotent-Replayed"] == "true"
-
-
-def test_uncertain_is_202_and_replayed_with_the_current_state(caller: Caller, effects: Effects) -> None:
+def test_uncertain_is_202_and_replayed_with_the_current_state(
+    caller: Caller, effects: Effects, redis_server: redis.Redis
+) -> None:
     PLAN.update(answer=202, state="uncertain")
     first = caller.post("/phased", body={})
     assert (first.status_code, first.json()) == (202, {"state": "uncertain"})
@@ -162,7 +118,7 @@ def test_uncertain_is_202_and_replayed_with_the_current_state(caller: Caller, ef
     assert (known.status_code, known.json(), known["Idempotent-Replayed"]) == (202, {"state": "pending"}, "true")
     assert LedgerEntry.objects.get().state == State.FINISHED
     PLAN.update(state="succeeded")
-    flush()
+    redis_server.flushdb()
     later = caller.post("/phased", body={})
     assert (later.status_code, later.json()) == (202, {"state": "succeeded"})
     assert effects() == 1
@@ -225,10 +181,3 @@ def test_a_twin_waits_as_long_as_configured(caller: Caller) -> None:
         ledger.drop_lease(run)
         PLAN.update(answer=201)
         assert caller.post("/phased", body={}).status_code == 202  # as the first one heard
-
-
-def test_without_redis_it_is_the_same(caller: Caller, effects: Effects) -> None:
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
-        first, again = caller.post("/phased", body={}), caller.post("/phased", body={})
-    assert first.content == again.content
-    assert effects() == 1

@@ -1,4 +1,7 @@
-"""Wait-then-replay: woken by a message, not by polling; and by the clock alone where a message is lost."""
+"""Wait-then-replay: woken by a message, not by polling; and by the clock alone where a message is lost.
+
+That who waits replays, or runs where the first breaks, is in tests/system/stores.
+"""
 
 import os
 import threading
@@ -81,19 +84,6 @@ def test_who_waits_is_woken_by_the_answer(
     assert len(looks) <= 4
 
 
-@pytest.mark.parametrize("path", ["/held", "/phased"])
-def test_a_first_call_that_fails_lets_the_second_run_at_once(twins: Twins, effects: Effects, path: str) -> None:
-    PLAN["answer"] = 503
-
-    def recover() -> None:
-        PLAN["then"] = 201
-
-    with override_settings(IDEMPOTENCY=LONG):
-        first, second = twins.run(someone_listens, path, recover)
-    assert (first.status_code, second.status_code) == (503, 201)
-    assert "Idempotent-Replayed" not in second
-
-
 def test_a_lost_message_costs_a_markers_life_and_no_answer(
     twins: Twins, effects: Effects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,31 +97,6 @@ def test_a_lost_message_costs_a_markers_life_and_no_answer(
         first, second = twins.run(someone_listens, "/held", cut)
     assert {first.status_code, second.status_code} == {201}
     assert effects() == 1
-
-
-def test_without_redis_the_second_waits_for_the_firsts_transaction(twins: Twins, effects: Effects) -> None:
-    from django.db import connection
-
-    def in_line() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-            return bool(cursor.fetchone()[0])
-
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "WAIT_SECONDS": 30}):
-        first, second = twins.run(in_line, "/held", lambda: None)
-    assert (first.status_code, second.status_code, second.content) == (201, 201, first.content)
-    assert effects() == 1
-
-
-def test_without_redis_and_a_first_that_fails_the_second_runs(twins: Twins, effects: Effects) -> None:
-    PLAN.update(answer=503)
-
-    def recover() -> None:
-        PLAN["then"] = 201
-
-    with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None, "WAIT_SECONDS": 30}):
-        first, second = twins.run(lambda: True, "/held", recover)
-    assert (first.status_code, second.status_code, effects()) == (503, 201, 1)
 
 
 def test_one_connection_serves_all_who_wait(redis_server: redis.Redis) -> None:

@@ -106,25 +106,6 @@ def test_an_unknown_outcome_is_asked_for_and_resumed_under_the_same_number(
     assert called(provider) == ["create", "query", "query", "create"]
 
 
-def test_an_attempt_that_was_paid_meanwhile_is_found_by_asking(
-    attempt: Attempt, provider: ScriptedProvider
-) -> None:
-    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
-    submission.submit_attempt(attempt.id)
-    provider.failing = frozenset()
-    provider.create(
-        out_trade_no=attempt.out_trade_no,
-        amount_minor=attempt.amount_minor,
-        currency="CNY",
-        description="",
-        notify_url="",
-        return_url="",
-        expires_at=attempt.expires_at,
-    )
-    provider.pay(attempt.out_trade_no)
-    assert submission.submit_attempt(attempt.id).status == "succeeded"
-
-
 def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
     attempt: Attempt, provider: ScriptedProvider
 ) -> None:
@@ -135,16 +116,6 @@ def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
     assert (attempt.status, attempt.message) == ("failed", "PARAM_ERROR: no")
     assert attempt.payment.status == "pending"
     assert opened(Order.objects.get()) != attempt
-
-
-def test_a_provider_out_of_reach_leaves_the_attempt_to_be_submitted_again(
-    attempt: Attempt, provider: ScriptedProvider
-) -> None:
-    provider.failing, provider.failure = frozenset({"create"}), ProviderUnavailable("refused")
-    with pytest.raises(ProviderUnavailable):
-        submission.submit_attempt(attempt.id)
-    provider.failing = frozenset()
-    assert submission.submit_attempt(attempt.id).status == "pending"
 
 
 def test_opened_after_it_was_closed_is_closed_again(
@@ -315,16 +286,6 @@ def test_nothing_can_be_refunded_of_an_unpaid_payment(attempt: Attempt) -> None:
         request(attempt.payment, 1)
 
 
-def test_a_refund_whose_outcome_is_unknown_is_asked_for(paid_payment: Payment, provider: ScriptedProvider) -> None:
-    refund = request(paid_payment, 500)
-    provider.failing, provider.failure = frozenset({"refund"}), OutcomeUnknown("timed out")
-    assert refunds.submit_refund(refund.id).status == "uncertain"
-    with pytest.raises(RefundExceedsPaid):
-        request(paid_payment, 1500)  # still reserved
-    provider.failing = frozenset()
-    assert refunds.submit_refund(refund.id).status == "succeeded"
-
-
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [(RefundStatus.PROCESSING, "processing"), (RefundStatus.FAILED, "failed")],
@@ -359,13 +320,6 @@ def test_a_refund_that_is_withdrawn_before_it_is_submitted_is_not_made(
     assert all(method != "refund" for method, _ in provider.calls)
     paid_payment.refresh_from_db()
     assert (paid_payment.reserved_minor, paid_payment.refunded_minor) == (0, 0)
-
-
-def test_a_refused_refund_is_filed(paid_payment: Payment, provider: ScriptedProvider) -> None:
-    refund = request(paid_payment, 500)
-    provider.failing, provider.failure = frozenset({"refund"}), ProviderRejected("NOT_ENOUGH", "no money")
-    assert refunds.submit_refund(refund.id).status == "failed"
-    assert Anomaly.objects.get().detail["message"] == "NOT_ENOUGH: no money"
 
 
 def test_what_a_person_has_settled_is_open_again_when_the_provider_says_something_else(
@@ -423,17 +377,6 @@ def due_now() -> None:
     Refund.objects.filter(next_query_at__isnull=False).update(next_query_at=Now())
 
 
-def test_the_timer_finds_what_no_callback_told(attempt: Attempt, provider: ScriptedProvider) -> None:
-    submission.submit_attempt(attempt.id)
-    assert reconcile.run_due() == 0
-    due_now()
-    provider.pay(attempt.out_trade_no)
-    assert tasks.reconcile_due(0) == 1
-    assert Payment.objects.get().status == "succeeded"
-    due_now()
-    assert reconcile.run_due() == 0
-
-
 def test_the_timer_asks_ever_more_rarely(attempt: Attempt, provider: ScriptedProvider) -> None:
     assert [delay_seconds(count) for count in (0, 1, 2, 8, 9, 500)] == [10, 20, 40, 2560, 3600, 3600]
     submission.submit_attempt(attempt.id)
@@ -443,15 +386,6 @@ def test_the_timer_asks_ever_more_rarely(attempt: Attempt, provider: ScriptedPro
     assert attempt.query_count == 1
     assert attempt.next_query_at is not None
     assert attempt.next_query_at > timezone.now()
-
-
-def test_the_timer_resolves_an_uncertain_attempt(attempt: Attempt, provider: ScriptedProvider) -> None:
-    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
-    submission.submit_attempt(attempt.id)
-    provider.failing = frozenset()
-    due_now()
-    reconcile.run_due()
-    assert Payment.objects.get().status == "pending"
 
 
 def test_one_that_fails_does_not_stop_the_others(

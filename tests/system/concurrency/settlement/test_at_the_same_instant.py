@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from payments.errors import RefundExceedsPaid
-from payments.models import Anomaly, Attempt, Notification, Observation, Payment, Refund
-from payments.refunds import steps as refunds
+from payments.models import Anomaly, Attempt, Notification, Observation, Payment
 from shop.models import Order
 from tests.integration.payments.conftest import CHANNELS, fold, letter, opened, order_of, paid, payment_of
 from tests.threads import at_once
@@ -52,32 +50,6 @@ def test_callback_and_timer_credit_once(open_attempt: OpenAttempt) -> None:
         assert (payment.status, payment.paid_minor) == ("succeeded", 1990)
         assert Observation.objects.filter(attempt=attempt, credited=True).count() == 1
     assert Anomaly.objects.count() == 0
-
-
-def test_paid_by_two_channels_at_once_keeps_one(open_attempt: OpenAttempt, new_order: Callable[[], Order]) -> None:
-    order = new_order()
-    opened = [open_attempt(channel, order) for channel in CHANNELS]
-    at_once(*[letter(attempt).send for attempt in opened])
-    assert Payment.objects.get().paid_minor == 1990
-    assert Observation.objects.filter(credited=True).count() == 1
-    assert Anomaly.objects.get().kind == "paid_twice"
-    assert Refund.objects.get().amount_minor == 1990
-
-
-def test_racing_refunds_never_exceed_what_was_paid(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    fold(paid(attempt), source="query")
-
-    def refund() -> bool:
-        try:
-            with transaction.atomic():
-                refunds.request_refund(payment_id=attempt.payment_id, amount_minor=900, reason="")
-        except RefundExceedsPaid:
-            return False
-        return True
-
-    assert sorted(at_once(*[refund] * 6)) == [False] * 4 + [True] * 2
-    assert sum(Refund.objects.values_list("amount_minor", flat=True)) == 1800
 
 
 def test_opening_at_once_is_one_payment_and_one_attempt(new_order: Callable[[], Order], channels: None) -> None:

@@ -1,14 +1,10 @@
 """Coupons drawn at the same instant: nobody waits, nobody gets another's, none is lost."""
 
-import random
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -20,8 +16,7 @@ from shop.models import Campaign, Coupon
 from shop.sales import coupons
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import keyed
-from tests.running import RunningShop, until
-from tests.system.concurrency.shop.crowd import Crowd
+from tests.running import until
 from tests.threads import at_once
 
 COUNT = 20
@@ -106,31 +101,6 @@ def test_the_last_one_is_waited_for(demo: User, other: User, campaign: Campaign,
     _, found, _ = at_once(drawing(demo, drawn, go_on, commit=commit), second, watch)
     holder = Coupon.objects.get().drawn_by
     assert (found is None, holder) == ((True, demo) if commit else (False, other))
-
-
-@pytest.mark.timeout(180)
-def test_eighty_users_for_fifty_coupons_over_three_processes(open_folder: Path) -> None:
-    """The demo's own campaign; everybody asks at two processes with two keys."""
-    shop = RunningShop(open_folder, web=3)
-    try:
-        with shop.database() as database, Crowd(database, sku="drawer", count=80) as crowd:
-            calls = [(token, url) for token in crowd.tokens for url in random.sample(shop.urls, 2)]
-            random.shuffle(calls)
-            with ThreadPoolExecutor(max_workers=24) as pool:
-                answers = list(
-                    pool.map(lambda call: (call[0], crowd.draw(call[1], call[0], key=uuid4().hex)), calls)
-                )
-            left = database.execute("SELECT count(*) FROM shop_coupon WHERE drawn_by_id IS NULL").fetchone()
-    finally:
-        assert shop.stop() == 0
-    assert Counter(answer.status_code for _, answer in answers) == {201: 100, 409: 60}
-    codes: dict[str, set[str]] = {}
-    for token, answer in answers:
-        if answer.status_code != 409:
-            codes.setdefault(token, set()).add(answer.json()["code"])
-    assert [len(found) for found in codes.values()] == [1] * 50
-    assert len(set().union(*codes.values())) == 50
-    assert left == (0,)
 
 
 def someone_waits() -> bool:

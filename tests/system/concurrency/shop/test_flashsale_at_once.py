@@ -1,14 +1,9 @@
-"""Flash sales at the same instant: threads on a barrier, three web processes, Redis flushed and killed, kill -9."""
+"""Flash sales at the same instant: threads on a barrier, Redis flushed, kill -9. See test_three_processes.py too."""
 
-import os
-import random
-import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -23,19 +18,16 @@ from django.utils import timezone
 
 from shop import sales as flashsale
 from shop import tasks
-from shop.devserver.guardian import alive
 from shop.models import FlashSale, FlashSalePurchase, Order, Product
 from shop.orders import lifecycle
 from tests.conftest import a_folder_of_its_own
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import keyed
-from tests.running import RunningShop, until
 from tests.system.concurrency.shop.crowd import Crowd, open_sale
 from tests.system.crash.conftest import MortalShop, run_shop
 from tests.threads import at_once
 
-UNITS, BUYERS = 10, 30  # threads
-FEW, MANY = 50, 300  # over processes
+UNITS, BUYERS = 10, 30
 PATH = "flash-sales/sneaker/orders"
 
 
@@ -78,20 +70,14 @@ def test_thirty_buyers_for_ten_units(sale: FlashSale, redis_there: bool) -> None
     assert places == (list(range(1, UNITS + 1)) if redis_there else [None] * UNITS)
 
 
+@pytest.mark.parametrize("units", [UNITS, 1])
 @pytest.mark.parametrize("redis_there", [True, False], ids=["Redis", "no Redis"])
-def test_one_buyer_with_eight_keys(demo: User, sale: FlashSale, redis_there: bool) -> None:
+def test_one_buyer_with_eight_keys(demo: User, sale: FlashSale, redis_there: bool, units: int) -> None:
+    FlashSale.objects.update(units=units)
     with override_settings(IDEMPOTENCY=keyed(redis_there)):
         answers = at_once(*[lambda n=n: Caller(demo).post(PATH, key=f"k{n}") for n in range(8)])
 
     assert Counter(answer.status_code for answer in answers) == {201: 1, 409: 7}
-    assert refusals(answers) == {"already_bought": 7}
-    sold_exactly(1, sale)
-
-
-def test_one_buyer_with_eight_keys_for_the_last_unit(demo: User, sale: FlashSale) -> None:
-    FlashSale.objects.update(units=1)
-    answers = at_once(*[lambda n=n: Caller(demo).post(PATH, key=f"k{n}") for n in range(8)])
-
     assert refusals(answers) == {"already_bought": 7}
     sold_exactly(1, sale)
 
@@ -147,88 +133,6 @@ def test_buying_against_closing(sale: FlashSale) -> None:
     rest = [caller.post(PATH, key="rest") for caller in crowd]
     assert Counter(answer.status_code for answer in rest)[201] == UNITS - len(bought)
     sold_exactly(UNITS, sale)
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[RunningShop]:
-    with a_folder_of_its_own() as folder:
-        running = RunningShop(folder, web=3)
-        yield running
-        assert running.stop() == 0
-
-
-def rush(shop: RunningShop, crowd: Crowd, *, disturb: Callable[[], object] | None = None) -> list[httpx.Response]:
-    """Everybody's first call, over all processes; `disturb` is called when a tenth of them is through."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    dice = random.Random(seed)
-    calls = [(token, dice.choice(shop.urls)) for token in crowd.tokens]
-    dice.shuffle(calls)
-    through = threading.Semaphore(0)
-
-    def one(call: tuple[str, str]) -> httpx.Response:
-        token, url = call
-        try:
-            return crowd.buy(url, token, key=uuid4().hex)
-        finally:
-            through.release()
-
-    def after_a_tenth() -> None:
-        for _ in range(len(calls) // 10):
-            through.acquire()
-        if disturb is not None:
-            disturb()
-
-    disturber = threading.Thread(target=after_a_tenth)
-    disturber.start()
-    with ThreadPoolExecutor(max_workers=24) as pool:
-        answers = list(pool.map(one, calls))
-    disturber.join()
-    return answers
-
-
-@pytest.mark.timeout(180)
-def test_fifty_of_three_hundred_over_three_processes_in_the_order_of_arrival(shop: RunningShop) -> None:
-    with shop.database() as database:
-        sale = open_sale(database, sku="quiet", units=FEW)
-        with Crowd(database, sku="quiet", count=MANY) as crowd:
-            answers = rush(shop, crowd)
-            crowd.sold_exactly(sale, FEW)
-            places = crowd.places(sale)
-    assert Counter(answer.status_code for answer in answers) == {201: FEW, 409: MANY - FEW}
-    assert refusals(answers) == {"sold_out": MANY - FEW}
-    assert places == list(range(1, FEW + 1))
-
-
-@pytest.mark.timeout(180)
-def test_redis_flushed_in_the_middle(shop: RunningShop) -> None:
-    client = shop.redis()
-    with shop.database() as database:
-        sale = open_sale(database, sku="flushed", units=FEW)
-        with Crowd(database, sku="flushed", count=MANY) as crowd:
-            answers = rush(shop, crowd, disturb=client.flushall)
-            assert {answer.status_code for answer in answers} == {201, 409}
-            crowd.sell_the_rest(shop.urls)
-            crowd.sold_exactly(sale, FEW)
-    client.close()
-
-
-@pytest.mark.timeout(180)
-def test_redis_killed_in_the_middle(open_folder: Path) -> None:
-    """A shop of its own, because this one does not get its Redis back."""
-    shop = RunningShop(open_folder, web=3)
-    try:
-        pid = int((shop.folder / "redis" / "redis.pid").read_text())
-        with shop.database() as database:
-            sale = open_sale(database, sku="killed", units=FEW)
-            with Crowd(database, sku="killed", count=MANY) as crowd:
-                answers = rush(shop, crowd, disturb=lambda: os.kill(pid, signal.SIGKILL))
-                assert {answer.status_code for answer in answers} == {201, 409}
-                until(lambda: not alive(pid))
-                crowd.sell_the_rest(shop.urls)
-                crowd.sold_exactly(sale, FEW)
-    finally:
-        assert shop.stop() == 0
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Many at the same instant, on real PostgreSQL: the last units, one key, both ends of an order, one like."""
+"""Many at the same instant, on real PostgreSQL: the last units, both ends of an order, one like."""
 
 from collections import Counter
 from datetime import timedelta
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.test import Client
 from django.utils import timezone
 
 from shop.models import Like, Order, OrderItem, Product
@@ -15,7 +14,6 @@ from shop.orders import checkout, lifecycle
 from shop.orders import placing as orders
 from tests.integration.shop.conftest import Caller
 from tests.integration.shop.settling import number_of, on_payment, settle
-from tests.integration.shop.web.test_pages import form_of
 from tests.threads import at_once
 
 
@@ -37,34 +35,6 @@ def test_twenty_buyers_for_ten_posters(poster: Product) -> None:
     assert poster.stock == 0
     assert poster.version == 11
     assert Order.objects.count() == 10
-
-
-def test_the_same_key_at_once_is_one_order(caller: Any, demo: User, mug: Product) -> None:
-    answers = at_once(*[lambda: Caller(demo).order(key="k")] * 8)
-
-    assert {answer.status_code for answer in answers} <= {201, 409}
-    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} <= {
-        "idempotency_in_progress"
-    }
-    assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
-    assert Order.objects.count() == 1
-    assert caller.order(key="k").json()["id"] == Order.objects.get().id.hex
-    mug.refresh_from_db()
-    assert mug.stock == 99
-
-
-def test_the_buy_form_sent_twice_at_once_is_one_order(shopper: Client, mug: Product) -> None:
-    fields = form_of(shopper.get("/products/mug"), "/products/mug/buy")
-    browsers = [Client(enforce_csrf_checks=True) for _ in range(4)]
-    for browser in browsers:
-        browser.cookies = shopper.cookies
-
-    answers = at_once(*[lambda b=browser: b.post("/products/mug/buy", fields) for browser in browsers])
-
-    assert {answer.status_code for answer in answers} <= {302, 409}
-    assert {answer["Location"] for answer in answers if answer.status_code == 302} == {
-        f"/orders/{Order.objects.get().id.hex}"
-    }
 
 
 def test_opposite_item_orders_do_not_deadlock(demo: User, mug: Product, poster: Product) -> None:

@@ -227,24 +227,17 @@ def test_a_refund_whose_number_says_no_age_is_asked_for_first(stripe: StripeInte
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "why"),
     [
         ({"METHOD": "card"}, "STRIPE_METHOD must be one of alipay, wechat_pay, not 'card'"),
-        ({"SECRET_KEY": "sk_live_1"}, "STRIPE_API_URL must begin with https://"),
         ({"SECRET_KEY_FILE": "/nowhere"}, "STRIPE_SECRET_KEY and STRIPE_SECRET_KEY_FILE are both set"),
-        ({"WEBHOOK_SECRET": None}, "Neither STRIPE_WEBHOOK_SECRET nor STRIPE_WEBHOOK_SECRET_FILE is set"),
-        (
-            {"WEBHOOK_SECRET": None, "WEBHOOK_SECRET_FILE": "/nowhere"},
-            "STRIPE_WEBHOOK_SECRET_FILE: /nowhere cannot",
-        ),
         ({"API_URL": ""}, "STRIPE_API_URL is not set"),
     ],
 )
-def test_a_mistake_is_told_with_the_name_of_its_setting(changed: dict[str, str | None], told: str) -> None:
-    settings = {name: value for name, value in {**SETTINGS, **changed}.items() if value is not None}
-    with pytest.raises(registry.ConfigError, match=told) as refused:
-        registry.build({"stripe": settings})
-    assert "sk_live_1" not in str(refused.value)
+def test_a_mistake_is_reported_with_the_name_of_its_setting(changed: dict[str, str], why: str) -> None:
+    """Those about keys are in tests/system/secrets."""
+    with pytest.raises(registry.ConfigError, match=why):
+        registry.build({"stripe": {**SETTINGS, **changed}})
 
 
 def test_what_came_back_of_a_refund_is_a_line_that_pays_nothing(stripe: StripeIntents, company: Company) -> None:

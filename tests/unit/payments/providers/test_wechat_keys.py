@@ -393,10 +393,10 @@ def test_every_api_v3_key_has_32_bytes(made: Callable[..., WeChatPay], api_v3_ke
         made({pair(1).serial: pair(1).pem}, api_v3_keys=api_v3_keys)
 
 
-def with_key_file(company: Company, file: Path, **more: str) -> dict[str, dict[str, str]]:
+def with_key_file(company: Company, file: Path) -> dict[str, dict[str, str]]:
     settings = channels(company)["wechat"]
     del settings["API_V3_KEY"]
-    return {"wechat": {**settings, "API_V3_KEY_FILE": str(file), **more}}
+    return {"wechat": {**settings, "API_V3_KEY_FILE": str(file)}}
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -431,15 +431,3 @@ def test_a_wrong_key_file_is_named(
     with pytest.raises(registry.ConfigError, match=why) as caught:
         registry.build(with_key_file(company, file))
     assert "secret" not in str(caught.value)
-
-
-def test_one_of_key_and_key_file_is_needed(platform: keys.Keys, company: Company, tmp_path: Path) -> None:
-    nowhere = tmp_path / "nowhere"
-    with pytest.raises(registry.ConfigError, match=r"WECHAT_API_V3_KEY_FILE: .* cannot be read"):
-        registry.build(with_key_file(company, nowhere))
-    with pytest.raises(registry.ConfigError, match="both set"):
-        registry.build(with_key_file(company, nowhere, API_V3_KEY="k" * 32))
-    settings = with_key_file(company, nowhere)
-    del settings["wechat"]["API_V3_KEY_FILE"]
-    with pytest.raises(registry.ConfigError, match="Neither WECHAT_API_V3_KEY nor WECHAT_API_V3_KEY_FILE"):
-        registry.build(settings)
