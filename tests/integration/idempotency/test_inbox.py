@@ -1,12 +1,9 @@
 """A message that a queue delivers twice is applied once: over Redis Streams and over procrastinate."""
 
-import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
@@ -17,11 +14,11 @@ from procrastinate.contrib.django import app
 
 from idempotency.inbox import consume_once
 from idempotency.models import ConsumedMessage
+from tests.processes import on_the_tests_database
+from tests.sandbox import ROOT
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def apply(message_id: str = "m1", consumer: str = "stock") -> bool:
@@ -125,10 +122,8 @@ worker.run_worker(wait=False, queues=["inbox"], listen_notify=False)
 
 def process(script: str, *arguments: str) -> int:
     """`script` in a process of its own, on the test's database; its exit code."""
-    url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=60).returncode
+    return subprocess.run(command, cwd=ROOT, env=on_the_tests_database(), check=False, timeout=60).returncode
 
 
 @pytest.mark.parametrize("die", ["before the commit", "before the acknowledgement"])

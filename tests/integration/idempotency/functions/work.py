@@ -1,7 +1,6 @@
 """Functions that tests call once, in this process and in others, and the process that calls them."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,12 +8,11 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.contrib.auth.models import Group
-from django.db import connection
 
 from idempotency import once
+from tests.processes import on_the_tests_database
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -36,11 +34,14 @@ class Child:
     """Process that evaluates `call`, an expression over this module and `once`."""
 
     def __init__(self, call: str) -> None:
-        url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
         command = [sys.executable, "-m", "tests.integration.idempotency.functions.start", call]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            cwd=ROOT,
+            env=on_the_tests_database(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def line(self) -> str:

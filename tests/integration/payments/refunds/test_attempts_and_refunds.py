@@ -34,7 +34,6 @@ from payments.settlement import anomalies
 from payments.settlement.backoff import delay_seconds
 from payments.states import NEXT, PaymentStatus
 from shop.models import Order
-from shop.orders import lifecycle
 from tests.integration.payments.conftest import fold, opened, refunded
 from tests.integration.shop.provider import ScriptedProvider
 
@@ -93,19 +92,6 @@ def test_submitting_opens_once_and_is_done_then(attempt: Attempt, provider: Scri
     assert (attempt.status, attempt.next_action_type, called(provider)) == ("pending", "qr_code", ["create"])
 
 
-def test_an_unknown_outcome_is_asked_for_and_resumed_under_the_same_number(
-    attempt: Attempt, provider: ScriptedProvider
-) -> None:
-    provider.failing, provider.failure = frozenset({"create"}), OutcomeUnknown("timed out")
-    assert submission.submit_attempt(attempt.id).status == "uncertain"
-    provider.failing = frozenset({"query"})
-    assert submission.submit_attempt(attempt.id).status == "uncertain"
-    provider.failing = frozenset()
-    assert submission.submit_attempt(attempt.id).status == "pending"
-    assert {number for _, number in provider.calls} == {attempt.out_trade_no}
-    assert called(provider) == ["create", "query", "query", "create"]
-
-
 def test_a_refusal_fails_the_attempt_and_a_new_one_can_be_opened(
     attempt: Attempt, provider: ScriptedProvider
 ) -> None:
@@ -162,18 +148,6 @@ def test_closed_before_it_was_submitted_is_not_submitted(attempt: Attempt, provi
     assert called(provider) == ["close"]
 
 
-def test_closing_in_all_its_endings(attempt: Attempt, provider: ScriptedProvider) -> None:
-    order_id = attempt.payment.order_id
-    assert closing.close_payment(order_id=uuid4()) is closing.CloseResult.NONE
-    submission.submit_attempt(attempt.id)
-    provider.failing, provider.failure = frozenset({"close"}), OutcomeUnknown("timed out")
-    assert closing.close_payment(order_id=order_id) is closing.CloseResult.UNCERTAIN
-    provider.failing = frozenset()
-    provider.pay(attempt.out_trade_no)
-    assert closing.close_payment(order_id=order_id) is closing.CloseResult.PAID
-    assert Payment.objects.get().status == "succeeded"
-
-
 def looks_again_at(attempt: Attempt) -> list[datetime]:
     """When the queue asks about it; its table is not emptied between tests."""
     with connection.cursor() as cursor:
@@ -182,25 +156,6 @@ def looks_again_at(attempt: Attempt) -> list[datetime]:
             ["payments.look_again", attempt.out_trade_no],
         )
         return [row[0] for row in cursor.fetchall()]
-
-
-def test_a_link_that_was_paid_after_its_closing_is_found_without_a_notification(
-    attempt: Attempt, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Found by chaos (seed 21203): at Alipay a trade begins when the shopper arrives, which may be after the close."""
-    submission.submit_attempt(attempt.id)
-    begun = provider.trades.pop(attempt.out_trade_no)  # the shopper has the link, and has not arrived
-    original = provider.close
-    monkeypatch.setattr(provider, "close", lambda **named: replace(original(**named), may_yet_begin=True))
-    order = Order.objects.get(pk=attempt.payment.order_id)
-    assert lifecycle.cancel(order_id=order.pk, user_id=order.user_id).status == "closed"
-    provider.trades[attempt.out_trade_no] = begun
-    provider.pay(attempt.out_trade_no)  # and no callback ever comes
-    assert reconcile.run_due() == 0
-    assert looks_again_at(attempt) == [attempt.expires_at + closing.LOOK_AGAIN]
-    tasks.look_again(attempt_id=attempt.out_trade_no)
-    assert Anomaly.objects.get().kind == "paid_after_close"
-    assert Refund.objects.get().amount_minor == 1990
 
 
 def test_who_has_begun_to_pay_by_a_link_of_a_closed_order_finds_it_closed(
@@ -407,18 +362,6 @@ def test_one_that_fails_does_not_stop_the_others(
     due_now()
     assert reconcile.run_due() == 3
     assert Payment.objects.filter(status="succeeded").count() == 1
-
-
-def test_refunds_are_asked_for_by_the_timer_and_the_task(
-    paid_payment: Payment, provider: ScriptedProvider
-) -> None:
-    one, other = request(paid_payment, 500), request(paid_payment, 490)
-    due_now()
-    assert reconcile.run_due(limit=1) == 1
-    tasks.submit_refund(refund_id=other.id.hex)
-    due_now()
-    reconcile.run_due()
-    assert {refund.status for refund in Refund.objects.filter(pk__in=[one.pk, other.pk])} == {"succeeded"}
 
 
 def test_the_command_tells_its_progress(

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +10,9 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from payments.errors import OutcomeUnknown, ProviderRejected, RefundExceedsPaid
-from payments.models import Anomaly, Payment, Refund
-from payments.providers.base import Fact, FactKind, RefundResult, RefundStatus
+from payments.models import Payment, Refund
+from payments.providers.base import RefundResult, RefundStatus
 from payments.refunds import steps as refunds
-from tests.integration.payments.conftest import fold
 from tests.integration.shop.provider import ScriptedProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,32 +44,9 @@ def answers(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> Call
     return set_them
 
 
-def success(provider: ScriptedProvider, refund: Refund) -> Fact:
-    return replace(
-        provider.fact(FactKind.REFUNDED, refund.attempt.out_trade_no),
-        provider_txn_id=f"txn-{refund.out_refund_no}",
-        amount_minor=refund.amount_minor,
-        out_refund_no=refund.out_refund_no,
-    )
-
-
 def reserved(payment: Payment) -> int:
     payment.refresh_from_db()
     return payment.reserved_minor
-
-
-def test_a_refused_repeat_does_not_free_what_an_earlier_request_may_still_move(
-    paid_payment: Payment, provider: ScriptedProvider, refund: Refund, answers: Callable[..., None]
-) -> None:
-    answers(OutcomeUnknown("timed out"), REFUSED)
-    assert refunds.submit_refund(refund.id).status == "uncertain"
-    assert refunds.submit_refund(refund.id).status == "uncertain"
-    assert reserved(paid_payment) == 500, "else the same money could be asked for under another number"
-    assert Anomaly.objects.get().detail["message"] == "BUSY: under concurrency"
-    fold(success(provider, refund), source="bill")
-    refund.refresh_from_db()
-    assert (refund.status, reserved(paid_payment), paid_payment.refunded_minor) == ("succeeded", 0, 500)
-    assert Anomaly.objects.get().resolved_at
 
 
 def test_a_process_that_was_killed_in_its_call_is_a_request_too(

@@ -92,21 +92,6 @@ def test_every_order_of_the_same_facts_ends_the_same(open_attempt: OpenAttempt, 
     assert Anomaly.objects.count() == 0
 
 
-def test_an_early_refund_waits_for_its_payment(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    fold(refunded(attempt, 990, ONE))
-    assert (payment_of(attempt).status, payment_of(attempt).refunded_minor) == ("pending", 0)
-    fold(paid(attempt))
-    assert (payment_of(attempt).status, payment_of(attempt).refunded_minor) == ("partially_refunded", 990)
-
-
-def test_a_refund_implies_its_payment(open_attempt: OpenAttempt) -> None:
-    attempt = open_attempt()
-    fold(refunded(attempt, 990, ONE, implies_payment=True))
-    assert (payment_of(attempt).status, order_of(attempt).status) == ("partially_refunded", "paid")
-    assert fold(paid(attempt)) == [Outcome.DUPLICATE]
-
-
 def test_closed_then_paid_anyway_is_credited_while_the_order_takes_it(open_attempt: OpenAttempt) -> None:
     attempt = open_attempt()
     fold(closed(attempt))

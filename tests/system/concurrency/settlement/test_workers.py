@@ -1,11 +1,8 @@
 """Real worker processes on the queue: one payment's events one after the other, others beside it, also after a kill."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
@@ -14,12 +11,12 @@ from payments.models import Attempt, Payment, PaymentEvent
 from payments.settlement import events
 from shop.models import Fulfilment
 from tests.integration.payments.conftest import fold, paid, payment_of, refunded
+from tests.processes import on_the_tests_database
+from tests.sandbox import ROOT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
 
 OpenAttempt = Callable[..., Attempt]
-
-ROOT = Path(__file__).resolve().parents[4]
 
 WORKER = """
 import os, signal, sys
@@ -43,9 +40,7 @@ worker.run_worker(wait=False, concurrency=3, listen_notify=False)
 
 
 def worker(how: str) -> "subprocess.Popen[bytes]":
-    url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "DATABASE_URL": url}
-    return subprocess.Popen([sys.executable, "-c", WORKER, how], cwd=ROOT, env=environment)
+    return subprocess.Popen([sys.executable, "-c", WORKER, how], cwd=ROOT, env=on_the_tests_database())
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
 """A process of the tests' own over the tests' database, spoken to line by line."""
 
-import os
 import subprocess
 import sys
-from urllib.parse import urlsplit
 
+from tests.processes import on_the_tests_database
 from tests.sandbox import ROOT
 
 
 def start(module: str, *, database: str) -> "subprocess.Popen[str]":
     """Run `module` on the database of that name; its input and output are pipes of lines."""
-    url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{database}").geturl()
     return subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=subprocess.PIPE,
@@ -18,5 +16,5 @@ def start(module: str, *, database: str) -> "subprocess.Popen[str]":
         text=True,
         bufsize=1,
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings"},
+        env=on_the_tests_database(database),
     )
