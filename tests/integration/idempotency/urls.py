@@ -270,14 +270,6 @@ class Open(APIView):
         return Response({"id": effect("open").pk}, status=201)
 
 
-@idempotent()
-def raising(request: HttpRequest) -> HttpResponse:
-    effect("raising")
-    if PLAN["raise"]:
-        raise RuntimeError("the handler broke")
-    return HttpResponse(status=201)
-
-
 def refusing(request: HttpRequest) -> HttpResponse:
     if refusal := PLAN.pop("refusal", None):
         raise refusal
@@ -366,7 +358,6 @@ urlpatterns = [
     path("open/credentials", Open.as_view(authentication_classes=[Credentials])),
     path("open/nobody", Open.as_view(authentication_classes=[])),
     path("open/tokens", TokenList.as_view(permission_classes=[AllowAny])),
-    path("raising", csrf_exempt(raising)),
     path("hooked", csrf_exempt(hooked)),
     path("slow", csrf_exempt(slow)),
     path("refusing/atomic", csrf_exempt(idempotent()(refusing))),

@@ -1,4 +1,4 @@
-"""Without Redis: a twin whose transaction is still open, a wait that is not for it, and bodies too large to read."""
+"""Without Redis: a duplicate whose transaction is still open, a wait that is not for it, and bodies too large to read."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +10,6 @@ from django.db import connection
 from django.http import HttpResponse
 from django.test import override_settings
 
-from idempotency.models import LedgerEntry
 from idempotency.request.keys import digest_of, lock_id_of
 from tests.integration.idempotency.conftest import Caller
 from tests.threads import at_once
@@ -39,19 +38,6 @@ def twin(user: User) -> Iterator[psycopg.Connection]:
 def _no_redis() -> Iterator[None]:
     with override_settings(IDEMPOTENCY={"REDIS_ALIAS": None}):
         yield
-
-
-def test_while_the_twin_is_running_it_is_409(caller: Caller, effects: Effects, twin: psycopg.Connection) -> None:
-    answer = caller.post()
-    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (
-        409,
-        "idempotency_in_progress",
-        "1",
-    )
-    assert effects() == 0
-    twin.rollback()  # it died: nothing of it remains, and nobody has to wait for a lease
-    assert caller.post().status_code == 201
-    assert (effects(), LedgerEntry.objects.count()) == (1, 1)
 
 
 def test_any_other_trouble_at_the_claim_is_503(

@@ -1,7 +1,6 @@
 """WeChat's daily bill: what its lines say, what is refused, and where it may come from."""
 
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -387,10 +386,3 @@ def test_a_download_is_one_call_within_the_limits(wechat: WeChatPay, company: Co
     with pytest.raises(ProviderUnavailable, match="no room"):
         wechat.bill(day=DAY)
     assert (entered, len(company.asked)) == ([0, 1], 1)
-
-
-def test_the_announcement_is_believed_signed_only(wechat: WeChatPay, company: Company) -> None:
-    company.answer = lambda _: (200, {}, json.dumps(announced(company)).encode())
-    with pytest.raises(OutcomeUnknown, match="not signed"):
-        wechat.bill(day=DAY)
-    assert len(company.asked) == 1
