@@ -19,7 +19,6 @@ from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from idempotency.ids import new_id
 from idempotency.models import LedgerEntry
 from payments.attempts import calling, closing, submission
 from payments.channels import configured, limits
@@ -31,7 +30,7 @@ from payments.errors import (
     RefundExceedsPaid,
 )
 from payments.models import Anomaly, Attempt, Payment, Refund
-from payments.providers.base import NOBODY, PayMethod, Provider
+from payments.providers.base import PayMethod
 from payments.refunds import steps as refunds
 from tests.integration.payments.conftest import fold, number_of, paid, payment_of
 from tests.payments_settings import changed, limited
@@ -272,37 +271,10 @@ UNHEARD_OF = Case(
     before=lambda attempt: [taken(attempt)],
 )
 CASES = [*cases(), UNHEARD_OF]
-COMMANDS: dict[str, Callable[[Provider, Attempt], object]] = {
-    "create": lambda provider, attempt: submission._create(provider, attempt, NOBODY),
-    "close": lambda provider, attempt: provider.close(out_trade_no=attempt.out_trade_no, reference="pi_1"),
-    "refund": lambda provider, attempt: provider.refund(
-        out_trade_no=attempt.out_trade_no,
-        out_refund_no=new_id().hex,
-        amount_minor=PART_MINOR,
-        paid_minor=attempt.amount_minor,
-        currency="CNY",
-        reason="",
-        notify_url="http://127.0.0.1:1/n",
-        reference=number_of(attempt),
-    ),
-}
 
 
 def steps_of(case: Case, attempt: Attempt) -> list[Any]:
     return [*case.before(attempt), case.failure if isinstance(case.failure, str) else case.failure()]
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.place != "again"], ids=str)
-def test_what_a_provider_lets_us_know(
-    case: Case, open_attempt: OpenAttempt, script: Callable[[str], Script]
-) -> None:
-    attempt = prepared(open_attempt, case.channel)
-    acts = script(case.channel)
-    acts.play(*steps_of(case, attempt))
-    with pytest.raises(ProviderError) as failed:
-        COMMANDS[case.command](acts.provider, attempt)
-    assert isinstance(failed.value, case.expected)
-    assert acts.steps in ([], [case.failure])  # the call that found no room or nobody was never made
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.command == "refund"], ids=str)

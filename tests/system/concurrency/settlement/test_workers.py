@@ -62,14 +62,6 @@ def told() -> list[tuple[str, int]]:
     return list(Fulfilment.objects.order_by("id").values_list("status", "number"))
 
 
-def test_two_workers_act_on_everything_once_and_in_order(payments: list[Payment]) -> None:
-    """The warehouse refuses an event that comes late, so an order that was not kept would be left unhandled."""
-    for process in [worker("live") for _ in range(2)]:
-        assert process.wait(120) == 0
-    assert told() == [("recalled", 4)] * len(payments)
-    assert PaymentEvent.objects.filter(handled_at__isnull=False, attempts=0).count() == 3 * len(payments)
-
-
 def test_a_killed_worker_delays_its_payment_and_nothing_is_done_twice(payments: list[Payment]) -> None:
     assert worker("die").wait(120) == -9
     half = PaymentEvent.objects.filter(handled_at__isnull=False).count()

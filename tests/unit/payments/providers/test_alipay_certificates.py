@@ -1,7 +1,7 @@
 """Certificate mode: SNs as Alipay counts them, whose certificates are believed, and settings that name themselves."""
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -18,11 +18,10 @@ from payments.providers import rsa as signing
 from payments.providers.alipay.client import Alipay
 from payments.providers.alipay.keys import CertificateError, certificate_sn, root_sn
 from payments.providers.alipay.signing import signed_text
-from payments.providers.base import PayMethod, TradeStatus
+from payments.providers.base import TradeStatus
 from payments.sandbox import keys
 from payments.sandbox.issuing import distinguished_name, issue
-from tests.unit.payments.providers.conftest import NUMBER, Company, alipay_says, channels, create
-from tests.unit.payments.providers.test_alipay_calls import BILL, CODE
+from tests.unit.payments.providers.conftest import NUMBER, Company, alipay_says, channels
 from tests.unit.payments.providers.test_alipay_notifications import form
 
 QUERY = "alipay.trade.query"
@@ -173,31 +172,6 @@ def test_answers_of_no_held_certificate_are_unknown(
         company.answer = answer
         with pytest.raises(OutcomeUnknown):
             alipay.query(out_trade_no=NUMBER)
-
-
-@pytest.mark.parametrize("call", ["code", "bill"])
-def test_new_calls_believe_held_certificates_only(
-    held: Any, authority: Authority, company: Company, call: str
-) -> None:
-    today, foreign = authority.platform(), authority.platform("foreign")
-    alipay = held(today, authority.middle)
-
-    def ask() -> Any:
-        if call == "bill":
-            return alipay.bill(day=date(2020, 1, 1))
-        return create(alipay, method=PayMethod.PRECREATE)
-
-    method, document, expected = {
-        "code": ("alipay.trade.precreate", CODE, CODE["qr_code"]),
-        "bill": (BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"}, ()),
-    }[call]
-    for signer, named in (("foreign", foreign), ("foreign", today), ("platform", foreign), ("platform", None)):
-        cert_sn = None if named is None else certificate_sn(named)
-        company.answer = says(authority.private[signer], cert_sn, document, method=method)
-        with pytest.raises(OutcomeUnknown, match="not signed by the platform"):
-            ask()
-    company.answer = says(authority.private["platform"], certificate_sn(today), document, method=method)
-    assert (ask() if call == "bill" else ask().url) == expected
 
 
 def test_a_certificate_that_expires_while_we_run_counts_no_more(
