@@ -31,25 +31,6 @@ def grow_older(age: timedelta) -> None:
     LedgerEntry.objects.filter(finished_at__isnull=False).update(finished_at=F("finished_at") - age)
 
 
-def test_after_a_day_the_bytes_go_and_the_key_stays(
-    caller: Caller, effects: Effects, redis_server: redis.Redis
-) -> None:
-    first = caller.post()
-    assert set(reap().values()) == {0}
-    grow_older(DAY)
-    assert reap()["bodies"] == 1
-    entry = LedgerEntry.objects.get()
-    assert entry.response_body is None
-    assert entry.purged_at is not None
-    assert entry.response_status == 201
-    redis_server.flushall()
-    again = caller.post()
-    assert (again.status_code, again.json()["code"]) == (410, "idempotency_result_expired")
-    assert again["Location"] == first["Location"]
-    assert caller.post(body={"name": "other"}).status_code == 422
-    assert effects() == 1
-
-
 def test_the_bytes_are_not_given_after_their_time_even_if_nobody_reaped(
     caller: Caller, effects: Effects, redis_server: redis.Redis
 ) -> None:

@@ -92,13 +92,6 @@ def test_another_process_takes_over_from_a_killed_one(child_of: Starts) -> None:
     assert (entry.state, entry.fence, Group.objects.count()) == (State.FINISHED, 2, 2)
 
 
-def test_a_call_that_failed_leaves_its_lease_ended(caller: Caller) -> None:
-    PLAN["answer"] = "crash"
-    assert caller.post("/phased", body={}).status_code == 500
-    PLAN["answer"] = 201
-    assert caller.post("/phased", body={}).status_code == 201
-
-
 class TestRenewal:
     @pytest.fixture
     def run(self) -> ledger.Run:

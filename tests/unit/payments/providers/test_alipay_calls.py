@@ -8,20 +8,18 @@ from urllib.parse import parse_qs
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, SignatureInvalid
+from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable
 from payments.providers import registry
 from payments.providers.alipay import bill as alipay_bill
 from payments.providers.alipay.bill import MAX_PACKED_BYTES, due_at
 from payments.providers.alipay.client import Alipay
-from payments.providers.base import NextActionType, PayMethod, TradeStatus
+from payments.providers.base import NextActionType, PayMethod
 from payments.providers.transport import download
 from payments.sandbox import keys
 from tests.ports import free_port
 from tests.unit.payments.providers.conftest import NUMBER, Answer, Company, alipay_says, channels, create
 from tests.unit.payments.providers.test_alipay_bill import PAYMENT, REFUND, packed, table
-from tests.unit.payments.providers.test_alipay_notifications import form, read, signed
 
 DAY = date(2026, 11, 20)
 PRECREATE = "alipay.trade.precreate"
@@ -198,41 +196,6 @@ def test_no_bill_is_believed_once_it_would_be_there(at: Callable[[float], Alipay
     company.answer = alipay_says(BILL, {"code": "40004", "sub_code": "isp.bill_not_exist"}, forge=True)
     with pytest.raises(OutcomeUnknown):
         at(due_at(DAY)).bill(day=DAY)
-
-
-@pytest.fixture
-def overlapping(platform: keys.Keys, company: Company, tmp_path: Path) -> Iterator[Alipay]:
-    """Key mode with today's key and the next one in the file."""
-    settings = channels(company)["alipay"]
-    following = FOREIGN.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    file = tmp_path / "keys.pem"
-    file.write_bytes(Path(settings["PUBLIC_KEY_FILE"]).read_bytes() + b"\n" + following)
-    built: Any = registry.build({"alipay": settings | {"PUBLIC_KEY_FILE": str(file)}})["alipay"]
-    yield built
-    built._http.close()
-
-
-def test_either_of_two_keys_signs(
-    overlapping: Alipay, alipay: Alipay, company: Company, platform: keys.Keys
-) -> None:
-    query = "alipay.trade.query"
-    pending = {"code": "10000", "out_trade_no": NUMBER, "trade_status": "WAIT_BUYER_PAY"}
-    body = signed(platform, form(platform))
-    other = form(platform, notify_id="n-2")
-    with_next = signed(platform, other, key=FOREIGN)
-    for key in (platform.alipay, FOREIGN):
-        company.answer = alipay_says(query, pending, key=key)
-        assert overlapping.query(out_trade_no=NUMBER).status is TradeStatus.PENDING
-    assert read(overlapping, body).notification_id == "n-1"
-    assert read(overlapping, with_next).notification_id == "n-2"
-    with pytest.raises(OutcomeUnknown):  # who does not hold the next key yet
-        alipay.query(out_trade_no=NUMBER)
-    with pytest.raises(SignatureInvalid):
-        read(alipay, with_next)
-    third = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    company.answer = alipay_says(query, pending, key=third)
-    with pytest.raises(OutcomeUnknown):
-        overlapping.query(out_trade_no=NUMBER)
 
 
 @pytest.mark.parametrize(
