@@ -131,14 +131,6 @@ class TestRoundTrips:
 
 
 class TestAsDjango:
-    def test_a_text_with_a_syntax_error_keeps_its_savepoint(self) -> None:
-        with keyed():
-            insert("a")
-            with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("SELEC 1")
-            insert("b")
-        assert names() == ["a", "b"]
-
     def test_what_psycopg_runs_by_itself_is_undone_with_its_block(self) -> None:
         with keyed():
             insert("a")

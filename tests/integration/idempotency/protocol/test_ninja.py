@@ -20,7 +20,6 @@ from idempotency import KeyedCall, Mode, ninja, views
 from idempotency.checks import check_atomic_requests, check_callers, check_keyed_views
 from idempotency.models import LedgerEntry
 from tests.integration.idempotency.urls import PLAN, effect
-from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -177,14 +176,6 @@ def test_one_router_in_two_apis_is_keyed_in_both(effects: Effects) -> None:
         assert (first.status_code, again.content, again["Idempotent-Replayed"]) == (200, first.content, "true")
         assert post(where, {"sku": f"{where} unkeyed"}, key=None).status_code == 200
     assert effects() == 4
-
-
-@pytest.mark.parametrize("where", ["/api/orders", "/api/first/things"])
-def test_parallel_copies_take_effect_once(effects: Effects, where: str) -> None:
-    answers = at_once(*[lambda: post(where)] * 8)
-    assert {answer.status_code for answer in answers} <= {200, 201, 409}
-    assert effects() == 1
-    assert post(where)["Idempotent-Replayed"] == "true"
 
 
 def test_the_schema_shows_the_header_and_the_problems() -> None:

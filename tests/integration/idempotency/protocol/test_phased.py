@@ -47,27 +47,6 @@ def test_the_claim_is_committed_before_the_handler_runs(caller: Caller) -> None:
     assert seen == [(State.RUNNING, False)]
 
 
-def test_after_a_crash_a_retry_waits_for_the_lease_and_then_resumes(caller: Caller, effects: Effects) -> None:
-    def die() -> None:
-        PLAN["during"] = None
-        raise SystemExit  # nothing of ours runs after it, as after a kill
-
-    original, ledger.drop_lease = ledger.drop_lease, lambda run: None
-    try:
-        PLAN["during"] = die
-        with pytest.raises(SystemExit):
-            caller.post("/phased", body={})
-    finally:
-        ledger.drop_lease = original
-    assert caller.post("/phased", body={}).json()["code"] == "idempotency_in_progress"
-    end_the_lease()
-    answer = caller.post("/phased", body={})
-    assert answer.status_code == 201
-    assert PLAN["resumed"] == [False, True]
-    entry = LedgerEntry.objects.get()
-    assert (entry.state, entry.fence) == (State.FINISHED, 2)
-
-
 def test_an_error_keeps_the_entry_and_lets_the_retry_resume_at_once(caller: Caller) -> None:
     PLAN["answer"] = "crash"
     assert caller.post("/phased", body={}).status_code == 500

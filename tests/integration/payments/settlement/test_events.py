@@ -13,7 +13,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from payments.models import Attempt, Payment, PaymentEvent
 from payments.settlement import events
 from shop.models import Fulfilment, Order
-from tests.integration.payments.conftest import fold, paid, payment_of, refunded
+from tests.integration.payments.conftest import closed, fold, paid, payment_of, refunded
 from tests.payments_settings import changed
 from tests.threads import at_once
 
@@ -52,12 +52,9 @@ def settled(open_attempt: OpenAttempt) -> Callable[[], Payment]:
 
     def make() -> Payment:
         attempt = open_attempt()
-        for fact in (
-            paid(attempt),
-            *(refunded(attempt, n, f"{attempt.out_trade_no[:30]}{n:02}"[:32]) for n in (90,)),
-        ):
-            fold(fact, source="notification")
-        fold(refunded(attempt, 1900, f"{attempt.out_trade_no[:31]}x"), source="notification")
+        number = attempt.out_trade_no[:31]
+        for fact in (paid(attempt), refunded(attempt, 90, f"{number}p"), refunded(attempt, 1900, f"{number}x")):
+            fold(fact)
         return payment_of(attempt)
 
     return make
@@ -223,8 +220,6 @@ def test_the_warehouse_hears_it_in_order(settled: Callable[[], Payment]) -> None
 
 
 def test_an_order_that_was_closed_unpaid_is_no_business_of_the_warehouse(open_attempt: OpenAttempt) -> None:
-    from tests.integration.payments.conftest import closed
-
     attempt = open_attempt()
     fold(closed(attempt), source="close")
     payment = payment_of(attempt)
