@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 OpenAttempt = Callable[..., Attempt]
 
-
 CHANNELS = ("wechat", "alipay", "stripe")
 
 
@@ -48,12 +47,13 @@ def acknowledged(answer: Any, channel: str) -> bool:
 def asked_again(answer: Any, channel: str, status: int) -> bool:
     if channel == "alipay":
         return (answer.status_code, answer.content) == (200, b"fail")
-    if channel == "stripe":
-        is_later = answer.get("Retry-After") == "1"
-        return answer.status_code == (400 if status == 401 else status) and is_later == (status >= 500)
     is_later = answer.get("Retry-After") == "1"
+    if channel == "stripe":
+        return (answer.status_code, is_later) == (400 if status == 401 else status, status >= 500)
     said = answer.json()
-    return (answer.status_code, said["code"], is_later) == (status, "FAIL", status == 503) and said["message"]
+    return (answer.status_code, said["code"], is_later) == (status, "FAIL", status == 503) and bool(
+        said["message"]
+    )
 
 
 def refused_so_far(channel: str) -> float:
