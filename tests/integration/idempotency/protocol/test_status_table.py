@@ -42,6 +42,16 @@ def test_white_space_and_member_order_are_the_same_request(caller: Caller) -> No
     assert again["Idempotent-Replayed"] == "true"
 
 
+@pytest.mark.parametrize("asked", [404, 4040], ids=["NotFound of REST framework", "Http404 of Django"])
+def test_what_is_not_found_is_stored_and_its_writes_are_undone(
+    caller: Caller, effects: Effects, asked: int
+) -> None:
+    first, again = (caller.post(body={"name": "a", "answer": asked}) for _ in range(2))
+    assert (first.status_code, again.status_code, again["Idempotent-Replayed"]) == (404, 404, "true")
+    assert (again.content, again["Content-Type"]) == (first.content, "application/problem+json")
+    assert (effects(), LedgerEntry.objects.get().response_status) == (0, 404)
+
+
 @pytest.mark.parametrize("asked", [400, 401, 403, 413, 415, 429, 500, 503])
 def test_other_errors_are_not_stored_and_the_key_is_free(caller: Caller, effects: Effects, asked: int) -> None:
     first = caller.post(body={"name": "a", "answer": asked})
