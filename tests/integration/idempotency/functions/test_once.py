@@ -293,13 +293,31 @@ def test_its_errors_are_made_again_from_their_arguments(error: Problem) -> None:
     assert (str(copy), vars(copy)) == (str(error), vars(error))
 
 
-def test_copies_in_several_processes_happen_once(child_of: Starts, lease: Any) -> None:
-    children = [child_of(f"once('n', key='k', lease={lease}, wait=60).run(place)") for _ in range(2)]
-    for child in children:
-        assert child.line() == "ready"
-    for child in children:
+class TestProcesses:
+    def test_copies_in_several_processes_happen_once(self, child_of: Starts, lease: Any) -> None:
+        call = f"once('n', key='k', lease={lease}, wait=60).run(place)"
+        children = [child_of(call) for _ in range(2)]
+        for child in children:
+            assert child.line() == "ready"
+        for child in children:
+            child.go()
+        assert [child.result() for child in children] == [{"id": Group.objects.get().pk}] * 2
+
+    def test_killed_after_the_commit_its_result_is_there(self, child_of: Starts) -> None:
+        child = child_of("once('n', key='k').run(place_and_die)")
         child.go()
-    assert [child.result() for child in children] == [{"id": Group.objects.get().pk}] * 2
+        assert (child.line(), child.result()) == ("ready", None)
+        made = {"id": Group.objects.get().pk}
+        assert once("n", key="k", wait=30).run(place) == made
+        assert Group.objects.count() == 1
+
+    def test_killed_before_the_commit_nothing_happened(self, child_of: Starts) -> None:
+        child = child_of("once('n', key='k').run(place_and_hang)")
+        child.go()
+        assert (child.line(), child.line()) == ("ready", "inside")
+        child.kill()
+        made = once("n", key="k", wait=30).run(place)
+        assert made == {"id": Group.objects.get().pk}
 
 
 def test_an_entry_of_a_call_is_told_from_one_of_a_request(lease: Any) -> None:
