@@ -22,7 +22,7 @@ from idempotency.maintenance.decisions import Decision, abandon, resolve
 from idempotency.models import LedgerEntry, State
 from idempotency.observability import logs
 from tests.conftest import hanging
-from tests.integration.idempotency.functions.work import Starts, place
+from tests.integration.idempotency.functions.work import Starts, consume, place
 from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -318,6 +318,19 @@ class TestProcesses:
         child.kill()
         made = once("n", key="k", wait=30).run(place)
         assert made == {"id": Group.objects.get().pk}
+
+    def test_a_message_whose_consumer_died_before_it_acknowledged_it(
+        self, child_of: Starts, redis_server: redis.Redis
+    ) -> None:
+        """A real stream: its group delivers the message again, and the next consumer acknowledges it."""
+        redis_server.xgroup_create("stock", "shop", mkstream=True)
+        sent = redis_server.xadd("stock", {"sku": "mug"})
+        child = child_of("consume('stock', 'shop', place_and_die)")
+        child.go()
+        assert (child.line(), child.result()) == ("ready", None)
+        assert redis_server.xpending("stock", "shop")["pending"] == 1
+        assert consume("stock", "shop", place) == {sent.decode(): {"id": Group.objects.get().pk}}
+        assert redis_server.xpending("stock", "shop")["pending"] == 0
 
 
 def test_an_entry_of_a_call_is_told_from_one_of_a_request(lease: Any) -> None:
