@@ -1,8 +1,9 @@
-"""Tables: fields and constraints. Only `ledger`, `inbox` and `webhooks` of this package write them."""
+"""Tables: fields and constraints. Only `ledger`, `inbox`, `webhooks` and `maintenance` write them."""
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from idempotency.modes import Mode
 from idempotency.postgres.guards import Guard, changed, no_step
@@ -136,6 +137,42 @@ class LedgerAttempt(models.Model):
 
     def __str__(self) -> str:
         return f"run {self.fence} by {self.owner}"
+
+
+class ArrivalOutcome(models.TextChoices):
+    """Outcome of one call under a key, as the metrics name it."""
+
+    EXECUTED = "executed", _("done")
+    REFUSED = "refused", _("refused, and so is every copy")
+    NOT_STORED = "not_stored", _("not accepted; the key may be used again")
+    FAILED = "failed", _("failed; a retry may succeed")
+    UNCERTAIN = "uncertain", _("outcome unknown")
+    REPLAYED = "replayed", _("got the first answer again")
+    IN_PROGRESS = "in_progress", _("409: the first call was still running")
+    REUSED = "reused", _("422: the key belongs to another content")
+    EXPIRED = "expired", _("410: done before, the answer is gone")
+
+
+class Arrival(models.Model):
+    """Line of the request log: one call under a key, as `idempotency.maintenance.request_log` stored it."""
+
+    digest = models.CharField(max_length=64, help_text="names the key, as in log lines")
+    line_id = models.CharField(max_length=40, help_text="of the stream in Redis")
+    at = models.DateTimeField(help_text="when it was answered")
+    outcome = models.CharField(max_length=12, choices=ArrivalOutcome)
+    request_id = models.CharField(max_length=64, blank=True)
+    address = models.CharField(max_length=45, blank=True, help_text="of the caller, as the server saw it")
+    outline = models.JSONField(default=dict, help_text="digest of each part of its content; empty for a copy")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["digest", "line_id"], name="arrival_one_row_per_call"),
+            Guard(name="arrival_stays", on="UPDATE", message="a line of the request log is not changed"),
+        ]
+        indexes = [BlockRangeIndex(fields=["at"], name="arrival_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.outcome} at {self.at:%Y-%m-%d %H:%M:%S}"
 
 
 class ConsumedMessage(models.Model):

@@ -1,0 +1,171 @@
+"""Request log in Redis: each call under a key, in a capped stream that `maintenance.request_log` drains.
+
+A call only appends to a buffer of its process. A thread sends the buffer every `SEND_SECONDS`, so no answer waits
+for the log. Lost with Redis, and what the buffer holds with the process.
+
+Fields of a line: `digest` of its key, `outcome`, `request` id, `address`, and for a call that has a content of its
+own `outline`, JSON. Its id is the time of the answer by the clock of Redis.
+"""
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from idempotency.ledger import redis_prefix
+from idempotency.observability.background import Worker
+from idempotency.observability.outline import CONTENT_MAX, outline
+from idempotency.observability.watchdog import Watchdog
+from idempotency.redis.connection import PipelinedConnection, connection_of
+from idempotency.redis.fastpath import attempt
+
+SEND_SECONDS = 0.2
+BUFFER_MAX = 2_000  # lines that a process holds; the oldest go first
+STREAM_MAX = 50_000  # lines, about 10 MB
+STREAM_SECONDS = 604_800  # a stream of an earlier epoch goes away by itself
+ADDRESS_MAX = 45  # characters of an IPv6 address
+NEVER = float("inf")
+
+# all others repeat the content of the call that the key belongs to, or their key belongs to none
+_WITH_CONTENT = frozenset({"executed", "refused", "uncertain", "reused"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One call under a key.
+
+    Attributes:
+        line_id: of the stream; unique, and greater than that of every earlier call.
+        digest: names the key (`keys.digest_of`).
+        outline: see `observability.outline`; empty for a copy.
+    """
+
+    line_id: str
+    digest: str
+    outcome: str
+    request_id: str
+    address: str
+    outline: Mapping[str, str]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Place among all lines."""
+        milliseconds, _, number = self.line_id.partition("-")
+        return int(milliseconds), int(number)
+
+    @property
+    def at(self) -> datetime:
+        """Time of the answer."""
+        return datetime.fromtimestamp(self.order[0] / 1000, UTC)
+
+
+class Recorder:
+    """Buffer of a process, and the thread that sends it."""
+
+    def __init__(self) -> None:
+        self._buffer: deque[tuple[str, str, str, str, str, bytes]] = deque(maxlen=BUFFER_MAX)
+        self._due_at = NEVER
+        self._watchdog = Watchdog(
+            "idempotency-request-log", next_due=lambda: self._due_at, work=self._send, ended=self._send
+        )
+
+    def add(self, line: tuple[str, str, str, str, str, bytes]) -> None:
+        self._buffer.append(line)
+        if self._due_at == NEVER:
+            self._due_at = time.monotonic() + SEND_SECONDS
+            try:
+                self._watchdog.stir()
+            except RuntimeError:  # there are too many threads: the next call tries again
+                self._due_at = NEVER
+
+    def _send(self, worker: Worker | None = None) -> None:
+        self._due_at = NEVER  # first: a call that comes from now on asks for the next round
+        by_stream: dict[str, list[tuple[Any, ...]]] = {}
+        while self._buffer:
+            name, *line = self._buffer.popleft()
+            by_stream.setdefault(name, []).append(("XADD", name, "MAXLEN", "~", STREAM_MAX, "*", *_fields(*line)))
+        for name, commands in by_stream.items():
+            commands.append(("EXPIRE", name, STREAM_SECONDS))
+            attempt(lambda redis, commands=commands: _send_all(connection_of(redis), commands))  # type: ignore[misc]
+
+
+def note(*, marker: str, digest: str, outcome: str, request_id: str, address: str, content: bytes) -> None:
+    """Log a call under a key; without waiting, and lost where Redis is away.
+
+    Args:
+        marker: name of its marker (`marker.key_of`); empty without Redis: nothing is logged.
+        outcome: as the metrics name it.
+        content: see `observability.outline`.
+    """
+    if marker and outcome:
+        own = content if outcome in _WITH_CONTENT and len(content) <= CONTENT_MAX else b""
+        prefix = marker.removesuffix(f":key:{{{digest}}}")
+        _recorder.add((_stream_of(prefix), digest, outcome, request_id, address[:ADDRESS_MAX], own))
+
+
+def oldest(*, limit: int) -> list[Line] | None:
+    """Return the first lines of the stream; None if Redis is unavailable."""
+    name = _stream_of(redis_prefix())
+    return attempt(lambda redis: [_read(*line) for line in redis.xrange(name, count=limit)])
+
+
+def newest(*, limit: int) -> list[Line] | None:
+    """Return the last lines of the stream, the newest first; None if Redis is unavailable."""
+    name = _stream_of(redis_prefix())
+    return attempt(lambda redis: [_read(*line) for line in redis.xrevrange(name, count=limit)])
+
+
+def drop(*, through: Line) -> None:
+    """Remove the lines up to and including `through`."""
+    name = _stream_of(redis_prefix())
+    attempt(lambda redis: redis.xtrim(name, minid=f"{through.order[0]}-{through.order[1] + 1}", approximate=False))
+
+
+def _stream_of(prefix: str) -> str:
+    return f"{prefix}:request-log"
+
+
+def _fields(digest: str, outcome: str, request_id: str, address: str, content: bytes) -> list[str]:
+    fields = ["digest", digest, "outcome", outcome, "request", request_id, "address", address]
+    return [*fields, "outline", json.dumps(outline(content))] if content else fields
+
+
+def _send_all(connection: Any, commands: list[tuple[Any, ...]]) -> None:
+    if isinstance(connection, PipelinedConnection):
+        connection.send_together(*commands, wait=True)
+        return
+    for command in commands:
+        connection.ask(*command)
+
+
+def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:
+    """Read a line, whether or not the client decodes."""
+    found = {_text(name): _text(value) for name, value in fields.items()}
+    digest, outcome, request_id, address = (
+        found.get(name, "") for name in ("digest", "outcome", "request", "address")
+    )
+    return Line(
+        line_id=_text(line_id),
+        digest=digest,
+        outcome=outcome,
+        request_id=request_id,
+        address=address,
+        outline=json.loads(found.get("outline", "{}")),
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _begin() -> None:
+    global _recorder  # noqa: PLW0603  the calls of the parent are not a forked child's
+    _recorder = Recorder()
+
+
+_recorder = Recorder()
+os.register_at_fork(after_in_child=_begin)
