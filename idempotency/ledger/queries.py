@@ -211,15 +211,19 @@ UPDATE idempotency_ledgerentry SET response_body = NULL, body_key_id = '', purge
 FROM old WHERE idempotency_ledgerentry.id = old.id
 """
 
-# old entries with their history, by number: numbered in order, the oldest are at the beginning of the primary key
+# old entries with their history and request log, by number: numbered in order, the oldest are at the beginning of
+# the primary key
 DROP_TOMBSTONES = """
 WITH old AS (
-    SELECT id FROM idempotency_ledgerentry
+    SELECT id, scope, key FROM idempotency_ledgerentry
     WHERE state = 'finished' AND finished_at < statement_timestamp() - %s * interval '1 second'
       AND created_at < statement_timestamp() - %s * interval '1 second'
     ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
 ), history AS (
     DELETE FROM idempotency_ledgerattempt USING old WHERE entry_id = old.id
+), request_log AS (  -- by `keys.digest_of`
+    DELETE FROM idempotency_arrival USING old
+    WHERE digest = encode(sha256(convert_to(scope, 'UTF8') || '\\x00'::bytea || convert_to(key, 'UTF8')), 'hex')
 )
 DELETE FROM idempotency_ledgerentry USING old WHERE idempotency_ledgerentry.id = old.id
 """
