@@ -117,7 +117,7 @@ class AtomicExchange(Exchange):
         return self._claimed is not None or ledger.hold(self._identity) is True
 
     def fail(self) -> StoredResponse | None:
-        self._count("failed")
+        self._count_failure()
         return self._undo()
 
     def _undo(self) -> StoredResponse | None:

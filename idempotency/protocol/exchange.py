@@ -19,7 +19,7 @@ from idempotency.conf import config as settings
 from idempotency.errors import InProgress, KeyReused, ResultExpired
 from idempotency.modes import Mode
 from idempotency.observability import logs, metrics
-from idempotency.redis import marker, subscriber
+from idempotency.redis import arrivals, marker, subscriber
 from idempotency.request import fingerprint, keys
 from idempotency.request.principal import ANONYMOUS, Visit
 from idempotency.response import encryption
@@ -76,6 +76,7 @@ class Exchange(ABC):
         self._config = settings() if config is None else config
         self._subject = ""
         self._visit = Visit(request)
+        self._address = "" if request is None else request.META.get("REMOTE_ADDR", "")
         self._redact = (*self._config.redact, *redact)
         self._refuses_early = refuses_early
         self._lifetime = self._usual_lifetime = lifetime
@@ -162,9 +163,25 @@ class Exchange(ABC):
             raise RuntimeError(f"A keyed handler ({self.mode}) calls one of another mode ({mode}).")
         self._redact = (*self._redact, *redact)
 
+    def log_arrival(self) -> None:
+        """Add this call to the request log of its key, when its outcome is known."""
+        arrivals.note(
+            marker=self._marker,
+            digest=self.key_digest,
+            outcome=self.outcome,
+            request_id=self._identity.request_id,
+            address=self._address,
+            content=self._content,
+        )
+
     def _count(self, outcome: str) -> None:
         self.outcome = outcome
         _requests(self.mode, outcome).inc()
+
+    def _count_failure(self) -> None:
+        """Count a failed call; one that ended with a problem of its key has been counted as that."""
+        if self.outcome not in {"reused", "in_progress", "expired"}:
+            self._count("failed")
 
     def _conflict(self, kind: str) -> None:
         self.outcome = kind

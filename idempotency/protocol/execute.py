@@ -137,7 +137,7 @@ def _answered(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBas
 
 
 def _report(exchange: Exchange, span: tracing.Span | None) -> None:
-    """Give a call's outcome to its span and to one log line."""
+    """Give a call's outcome to its span, to the request log of its key and to one log line."""
     if span is not None:
         span.set(
             mode=exchange.mode.value,
@@ -145,6 +145,7 @@ def _report(exchange: Exchange, span: tracing.Span | None) -> None:
             outcome=exchange.outcome,
             subject=exchange.subject,
         )
+    exchange.log_arrival()
     log.log(_LEVELS.get(exchange.outcome, logging.INFO), "keyed request: %s", exchange.outcome)
 
 

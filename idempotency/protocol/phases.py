@@ -116,7 +116,7 @@ class PhasedExchange(Exchange):
 
     def fail(self) -> StoredResponse | None:
         self._lease = None
-        self._count("failed")
+        self._count_failure()
         if self.run is not None and not self.is_finished:
             ledger.drop_lease(self.run)
             marker.ring(self._marker)

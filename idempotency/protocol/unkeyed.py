@@ -66,6 +66,9 @@ class UnkeyedExchange(Exchange):
     def offer_again(self, keys_of_intent: str) -> None:
         """Do nothing: no key is spent."""
 
+    def log_arrival(self) -> None:
+        """Do nothing: no key has a log."""
+
     def _leave(self, *, commit: bool) -> None:
         atomic, self._atomic = self._atomic, None
         if atomic is None:
