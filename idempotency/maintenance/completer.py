@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency import ledger
 from idempotency.errors import Problem, problem_response
+from idempotency.maintenance import request_log
 from idempotency.observability import logs, metrics
 from idempotency.protocol.exchange import owner
 from idempotency.protocol.phases import UNCERTAIN_STATUS, LeaseLost, PhasedExchange
@@ -32,7 +33,7 @@ def complete_stalled(
     idle_seconds: float = IDLE_SECONDS,
     on_progress: Callable[[int], object] = lambda done: None,
 ) -> dict[str, int]:
-    """Run up to `limit` stalled entries again, each from its last recovery point.
+    """Run up to `limit` stalled entries again, each from its last recovery point, and store the request log.
 
     Args:
         limit: bound of this call; a next call goes on.
@@ -43,6 +44,7 @@ def complete_stalled(
     Returns:
         How many by result: `finished`, `uncertain`, `forgotten` (nothing had been done), `failed`, `taken`.
     """
+    request_log.store()
     results: dict[str, int] = {}
     after_id, seen = 0, 0
     while seen < limit:

@@ -7,6 +7,7 @@ once. Unfinished entries are never touched, however old.
 from collections.abc import Callable
 
 from idempotency import ledger
+from idempotency.maintenance import request_log
 from idempotency.observability import metrics
 from idempotency.webhooks import applying
 
@@ -22,21 +23,26 @@ def reap(
 ) -> dict[str, int]:
     """Remove everything that is due, at most `batches_max` batches of each kind, and record that this was done.
 
+    The request log is stored first (`request_log.store`), so that a key's lines go with its entry.
+
     Args:
         batch: rows a transaction.
         batches_max: bound of this call.
         on_progress: called with the kind and its count so far, after every batch.
 
     Returns:
-        How many `bodies`, `tombstones`, `messages`, `event bodies` and `events` of webhooks were removed.
+        How many `bodies`, `tombstones`, `messages`, `log lines`, and of webhooks `event bodies` and `events` were
+        removed.
     """
     steps = {
         "bodies": ledger.purge_bodies,
         "tombstones": ledger.drop_tombstones,
         "messages": ledger.drop_messages,
+        "log lines": request_log.drop_old,
         "event bodies": applying.purge_bodies,
         "events": applying.drop,
     }
+    request_log.store()
     removed = dict.fromkeys(steps, 0)
     for what, step in steps.items():
         for _ in range(batches_max):

@@ -212,5 +212,5 @@ class TestThePage:
             call_command(*line.split(), stdout=printed)
         assert (
             printed.getvalue()
-            == "1 bodies, 0 tombstones, 0 messages, 0 event bodies, 0 events removed\nnothing is stalled\n"
+            == "1 bodies, 0 tombstones, 0 messages, 0 log lines, 0 event bodies, 0 events removed\nnothing is stalled\n"
         )

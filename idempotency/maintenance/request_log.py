@@ -1,0 +1,168 @@
+"""Request log of a key: each call under it, and what a refused one changed. Never a body, never the key itself.
+
+Calls write it to Redis (`idempotency.redis.arrivals`). `store` moves it into a table of its own, of which `ledger`
+removes a key's lines together with its entry. Only this module inserts there.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db import DataError
+from django.db.models import QuerySet
+
+from idempotency.conf import config
+from idempotency.models import Arrival, ArrivalOutcome, LedgerEntry
+from idempotency.observability.outline import differences
+from idempotency.postgres import home
+from idempotency.redis import arrivals
+from idempotency.redis.arrivals import Line
+from idempotency.request.keys import digest_of
+
+log = logging.getLogger(__name__)
+
+BATCH = 1_000
+BATCHES_MAX = 100  # of a call: twice what the stream holds
+KEY_MAX = 200  # lines of a key that are stored: a client in a loop fills no disk
+SHOWN_MAX = 50
+LOOKED_AT = 1_000  # of the newest lines in Redis, for those of a key
+ENTRIES_MAX = 20
+
+# what follows the caller in a scope of `request.keys`
+_REST = re.compile(r"[A-Z]+ \S*|token")
+_PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>|\(\?P<(\w+)>[^)]*\)")
+
+_OUTCOMES = frozenset(ArrivalOutcome.values)
+
+# several may store the same lines at once
+_STORE = """
+INSERT INTO idempotency_arrival (digest, line_id, at, outcome, request_id, address, outline)
+SELECT digest, line_id, at, outcome, request_id, address, outline::jsonb
+FROM unnest(%s::text[], %s::text[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[])
+    AS line (digest, line_id, at, outcome, request_id, address, outline)
+WHERE %s > (
+    SELECT count(*) FROM (
+        SELECT FROM idempotency_arrival AS former WHERE former.digest = line.digest LIMIT %s
+    ) AS stored
+)
+ON CONFLICT DO NOTHING
+"""
+
+# of calls that left no entry, and of entries that were dropped before their last calls were stored
+_DROP = """
+DELETE FROM idempotency_arrival WHERE id IN (
+    SELECT id FROM idempotency_arrival WHERE at < statement_timestamp() - %s * interval '1 second'
+    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
+def store() -> int:
+    """Move the lines in Redis into the table, in batches of a statement each; return how many were read.
+
+    Transaction: its own, each batch; a crash between commit and removal stores nothing twice.
+    """
+    done = 0
+    for _ in range(BATCHES_MAX):
+        lines = arrivals.oldest(limit=BATCH)
+        if not lines:
+            break
+        known = [line for line in lines if line.outcome in _OUTCOMES]  # a newer version's wait for nobody
+        try:
+            with home.connection().cursor() as cursor:
+                cursor.execute(_STORE, [*_columns(known), KEY_MAX, KEY_MAX])
+        except DataError:  # else such a line would end every later run too
+            log.exception("%d lines of the request log cannot be stored, and are dropped.", len(known))
+        arrivals.drop(through=lines[-1])
+        done += len(lines)
+        if len(lines) < BATCH:
+            break
+    return done
+
+
+def drop_old(*, limit: int) -> int:
+    """Remove up to `limit` lines older than `TOMBSTONE_SECONDS`; return the count."""
+    with home.connection().cursor() as cursor:
+        cursor.execute(_DROP, [config().tombstone_seconds, limit])
+        return int(cursor.rowcount)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLog:
+    """Newest calls under one key, the newest first.
+
+    Attributes:
+        changes: by line id of a 422, what it changed, in words of the active language.
+        is_current: Redis was asked for the calls that are not stored yet.
+    """
+
+    lines: Sequence[Line]
+    changes: Mapping[str, Sequence[str]]
+    is_current: bool
+
+
+def log_of(*, scope: str, key: str) -> RequestLog:
+    """Return the request log of a key."""
+    digest = digest_of(scope=scope, key=key)
+    held = arrivals.newest(limit=LOOKED_AT)
+    found = {line.line_id: line for line in held or () if line.digest == digest}
+    rows = Arrival.objects.using(home.alias()).filter(digest=digest)
+    for row in rows.order_by("-at", "-id")[:SHOWN_MAX]:
+        found[row.line_id] = _line_of(row)
+    lines = sorted(found.values(), key=lambda line: line.order, reverse=True)
+    reused = [line for line in lines[:SHOWN_MAX] if line.outcome == ArrivalOutcome.REUSED]
+    first = _first_outline(lines, rows) if reused else {}
+    return RequestLog(
+        lines=lines[:SHOWN_MAX],
+        changes={line.line_id: differences(first, line.outline) for line in reused},
+        is_current=held is not None,
+    )
+
+
+def entries_of(*, principal: str, key: str) -> list[LedgerEntry]:
+    """List a caller's own entries of a key, one a route, the newest first."""
+    own = LedgerEntry.objects.using(home.alias()).filter(key=key, scope__startswith=f"{principal} ")
+    found = own.defer("response_body", "fingerprint", "recovery_data").order_by("-pk")[:ENTRIES_MAX]
+    # to the letter: another caller's name may begin alike
+    return [entry for entry in found if _REST.fullmatch(entry.scope.removeprefix(f"{principal} "))]
+
+
+def call_in_words(scope: str) -> str:
+    """Name what a scope is about, such as ``POST /orders/{order_id}/cancel``, for people."""
+    _, method, route = scope.rsplit(" ", 2) if scope.count(" ") > 1 else ("", "", scope.rpartition(" ")[2])
+    route = _PARAMETER.sub(lambda found: f"{{{found[1] or found[2]}}}", route).strip("^$")
+    return f"{method} /{route.removeprefix('/')}" if method else route
+
+
+def _line_of(row: Arrival) -> Line:
+    return Line(
+        line_id=row.line_id,
+        digest=row.digest,
+        outcome=row.outcome,
+        request_id=row.request_id,
+        address=row.address,
+        outline=row.outline,
+    )
+
+
+def _first_outline(lines: Sequence[Line], rows: QuerySet[Arrival]) -> Mapping[str, str]:
+    """Return the outline of the call that the key belongs to; empty where its line was lost."""
+    for line in lines:
+        if line.outline and line.outcome != ArrivalOutcome.REUSED:
+            return line.outline
+    row = rows.exclude(outline={}).exclude(outcome=ArrivalOutcome.REUSED).first()
+    return {} if row is None else dict(row.outline)
+
+
+def _columns(lines: Sequence[Line]) -> list[list[object]]:
+    return [
+        [line.digest for line in lines],
+        [line.line_id for line in lines],
+        [line.at for line in lines],
+        [line.outcome for line in lines],
+        [line.request_id for line in lines],
+        [line.address for line in lines],
+        [json.dumps(dict(line.outline)) for line in lines],
+    ]

@@ -1,0 +1,269 @@
+"""Request log of a key: what each call under it came to, at no cost in SQL or waiting to a replay."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import IntegrityError, connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+
+from idempotency import once
+from idempotency.errors import KeyReused
+from idempotency.maintenance import complete_stalled, reap, request_log
+from idempotency.models import Arrival, LedgerEntry
+from idempotency.redis import arrivals
+from tests.conftest import hanging
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+from tests.running import until
+from tests.threads import at_once
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.integration.idempotency.urls")]
+
+SECRET = "rosebud"
+
+
+def sent(count: int) -> None:
+    """Wait until Redis has `count` lines."""
+    until(lambda: len(arrivals.newest(limit=1_000) or ()) == count)
+
+
+def log_of(key: str = "k1") -> request_log.RequestLog:
+    entry = LedgerEntry.objects.get(key=key)
+    return request_log.log_of(scope=entry.scope, key=key)
+
+
+def outcomes(key: str = "k1") -> list[str]:
+    """From the oldest to the newest."""
+    return [line.outcome for line in log_of(key).lines][::-1]
+
+
+def test_each_call_is_there_and_what_a_refused_one_changed(caller: Caller) -> None:
+    caller.post(body={"name": SECRET})
+    caller.post(body={"name": SECRET})
+    assert caller.post(body={"name": "other", "size": 2}).status_code == 422
+    LedgerEntry.objects.update(response_body=None)
+    arrivals_before = 3
+    sent(arrivals_before)
+    assert outcomes() == ["executed", "replayed", "reused"]
+    assert request_log.store() == 3
+    assert request_log.store() == 0
+    assert outcomes() == ["executed", "replayed", "reused"]
+    found = log_of()
+    (changes,) = found.changes.values()
+    assert changes == ["“name” has another value", "“size” is added"]
+    assert {line.address for line in found.lines} == {"127.0.0.1"}
+    assert found.is_current
+    assert SECRET not in json.dumps(list(Arrival.objects.values("outline", "request_id", "outcome")))
+
+
+@pytest.mark.parametrize(
+    ("path", "answers", "expected"),
+    [
+        ("/held", [201, 201], ["executed", "replayed"]),
+        ("/held", [429, 429], ["not_stored", "not_stored"]),
+        ("/phased", ["crash", 201], ["failed", "executed"]),
+        ("/phased", [202, 201], ["uncertain", "executed"]),
+        ("/phased", [409, 201], ["refused", "replayed"]),
+    ],
+)
+def test_outcomes_have_names(caller: Caller, path: str, answers: list[Any], expected: list[str]) -> None:
+    for answer in answers:
+        PLAN["answer"] = answer
+        caller.post(path)
+    sent(len(expected))
+    request_log.store()
+    assert [row.outcome for row in Arrival.objects.order_by("id")] == expected
+
+
+def test_a_copy_meets_a_running_call_and_one_an_answer_that_is_gone(
+    caller: Caller, redis_server: redis.Redis
+) -> None:
+    PLAN["during"] = lambda: PLAN.setdefault("conflict", caller.post("/held").status_code)
+    assert caller.post("/held").status_code == 201
+    assert PLAN.pop("conflict") == 409
+    del PLAN["during"]
+    LedgerEntry.objects.update(response_body=None)
+    for name in redis_server.scan_iter("*:key:*"):
+        redis_server.delete(name)
+    assert caller.post("/held").status_code == 410
+    sent(3)
+    assert outcomes() == ["in_progress", "executed", "expired"]
+
+
+def test_a_function_has_one_too(transactional_db: None) -> None:
+    once("orders.receipt", key=7, payload={"to": "a"}).run(lambda: None)
+    with suppress(KeyReused):
+        once("orders.receipt", key=7, payload={"to": "b"}).run(lambda: None)
+    sent(2)
+    assert outcomes("7") == ["executed", "reused"]
+    assert list(log_of("7").changes.values()) == [["“to” has another value"]]
+
+
+def test_a_replay_asks_no_database_and_redis_no_more_than_without_it(
+    caller: Caller, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller.post()
+    sent(1)
+    monkeypatch.setattr(arrivals, "SEND_SECONDS", 3_600)  # what follows is what the answer waits for
+
+    def asked() -> dict[str, int]:
+        redis_server.config_resetstat()
+        with CaptureQueriesContext(connection) as queries:
+            for _ in range(5):
+                assert caller.post()["Idempotent-Replayed"] == "true"
+        assert [query["sql"] for query in queries if "idempotency" in query["sql"]] == []
+        return {name: found["calls"] for name, found in redis_server.info("commandstats").items()}
+
+    logged = asked()
+    monkeypatch.setattr(arrivals, "note", lambda **_: None)
+    assert logged == asked()
+
+
+def test_lines_of_many_calls_travel_together(caller: Caller, redis_server: redis.Redis) -> None:
+    at_once(*[caller.post] * 4)
+    until(lambda: len(arrivals.newest(limit=9) or ()) == 4)
+    (name,) = redis_server.scan_iter("*:request-log")
+    assert 0 < redis_server.ttl(name) <= arrivals.STREAM_SECONDS
+
+
+def test_the_stream_is_capped(caller: Caller, redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "STREAM_MAX", 100)
+    for _ in range(3):
+        caller.post()
+    sent(3)
+    (name,) = redis_server.scan_iter("*:request-log")
+    line = redis_server.xrange(name, count=1)[0][1]
+    for _ in range(500):
+        redis_server.xadd(name, line)
+    caller.post()
+    until(lambda: redis_server.xlen(name) < 300)
+
+
+def test_workers_store_each_line_once(caller: Caller) -> None:
+    for _ in range(3):
+        caller.post()
+    sent(3)
+    at_once(*[request_log.store] * 4)
+    assert Arrival.objects.count() == 3
+    (line, *_) = request_log.arrivals.newest(limit=9) or [None]
+    assert line is None
+
+
+@pytest.mark.parametrize("worker", [reap, complete_stalled])
+def test_the_workers_timers_store_it(caller: Caller, worker: Callable[[], Any]) -> None:
+    caller.post()
+    sent(1)
+    worker()
+    assert Arrival.objects.get().outcome == "executed"
+
+
+def test_it_goes_with_its_entry(caller: Caller) -> None:
+    caller.post(key="old")
+    caller.post(key="new", body={"name": "b"})
+    sent(2)
+    request_log.store()
+    LedgerEntry.objects.filter(key="old").update(
+        created_at=F("created_at") - timedelta(days=91), finished_at=F("finished_at") - timedelta(days=91)
+    )
+    assert reap()["tombstones"] == 1
+    assert [row.digest for row in Arrival.objects.all()] == [line.digest for line in log_of("new").lines]
+
+
+def test_a_line_without_an_entry_goes_by_its_age(caller: Caller, settings: Any) -> None:
+    caller.post(body={"name": "a", "answer": 500})
+    sent(1)
+    request_log.store()
+    assert (LedgerEntry.objects.count(), reap()["log lines"]) == (0, 0)
+    settings.IDEMPOTENCY = {"TOMBSTONE_SECONDS": 0.001, "BODY_SECONDS": 0.001, "TOKEN_SECONDS": 0.001}
+    assert reap()["log lines"] == 1
+
+
+def test_a_client_in_a_loop_fills_no_table(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_log, "KEY_MAX", 2)
+    for _ in range(5):
+        caller.post()
+        sent(1)
+        request_log.store()
+    assert Arrival.objects.count() == 2
+
+
+def test_nobody_changes_a_line(caller: Caller) -> None:
+    caller.post()
+    sent(1)
+    request_log.store()
+    with pytest.raises(IntegrityError, match="not changed"):
+        Arrival.objects.update(outcome="replayed")
+
+
+def test_what_cannot_be_stored_stops_no_later_line(
+    caller: Caller, redis_server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caller.post()
+    sent(1)
+    (name,) = redis_server.scan_iter("*:request-log")
+    fields = redis_server.xrange(name, count=1)[0][1]
+    redis_server.xadd(name, fields | {b"request": b"a\0b"})
+    redis_server.xadd(name, {b"outcome": b"of a later version"})
+    assert request_log.store() == 3
+    assert "cannot be stored" in caplog.text
+    caller.post()
+    sent(1)
+    assert request_log.store() == 1
+    assert Arrival.objects.get().outcome == "replayed"
+
+
+@pytest.mark.parametrize("given", [{"REDIS": None}, {"REDIS": "default"}], ids=["off", "away"])
+def test_without_redis_there_is_none_and_it_says_so(
+    caller: Caller, settings: Any, given: dict[str, Any], redis_server: redis.Redis
+) -> None:
+    settings.IDEMPOTENCY = given
+    if given["REDIS"] is None:
+        assert [caller.post().status_code for _ in range(2)] == [201, 201]
+        assert (log_of().lines, log_of().is_current) == ([], False)
+        return
+    caller.post()
+    sent(1)
+    request_log.store()
+    with hanging(redis_server):
+        assert caller.post().status_code == 201
+        found = log_of()
+    assert ([line.outcome for line in found.lines], found.is_current) == (["executed"], False)
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("user:7 POST ^things/(?P<pk>[0-9]+)$", "POST /things/{pk}"),
+        ("user:7 in:acme POST orders/<hexid:order_id>/cancel", "POST /orders/{order_id}/cancel"),
+        ("by:user:7 once:orders.place", "once:orders.place"),
+        ("user:7 token", "token"),
+    ],
+)
+def test_a_route_has_words(scope: str, words: str) -> None:
+    assert request_log.call_in_words(scope) == words
+
+
+def test_only_a_callers_own_entries_are_found(user: User, caller: Caller) -> None:
+    caller.post()
+    entry = LedgerEntry.objects.get()
+    for scope in ("user:70 POST things", f"user:{user.pk} b POST things", f"user:{user.pk} in:acme POST things"):
+        copy = LedgerEntry.objects.get(pk=entry.pk)
+        copy.pk, copy.scope = None, scope
+        copy.save(force_insert=True)
+    assert request_log.entries_of(principal=f"user:{user.pk}", key="k1") == [entry]
+    assert request_log.entries_of(principal=f"user:{user.pk}", key="k2") == []
+
+
+def test_the_command_stores_it_as_well(caller: Caller) -> None:
+    caller.post()
+    sent(1)
+    call_command("idempotency", "reap", verbosity=0)
+    assert Arrival.objects.count() == 1
