@@ -16,8 +16,9 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
+from django.utils.translation import gettext_lazy as _
 
-from idempotency.admin import answer_display, charts, searching
+from idempotency.admin import answer_display, charts, log_display, searching
 from idempotency.admin.decision_form import DecisionForm
 from idempotency.admin.entry_history import timeline
 from idempotency.admin.filters import NeedsAPerson, leading, newest
@@ -84,6 +85,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
         request_fields = ["key", "scope", "about", "fingerprint_hex", "mode", "request_id", "created"]
         return [
             (None, {"fields": request_fields}),
+            (_("Request log"), {"fields": ["calls"]}),
             ("Execution", {"fields": execution}),
             ("Stored answer", {"fields": answer}),
         ]
@@ -122,6 +124,7 @@ class LedgerEntryAdmin(WholeTermSearch, LockPages):
     fingerprint_hex = column(lambda entry: bytes(entry.fingerprint).hex(), "fingerprint")
     headers = column(answer_display.headers, "headers")
     body = column(answer_display.body, "body")
+    calls = column(log_display.table, _("calls"))
 
     @admin.display(description="subject")
     def short_subject(self, entry: LedgerEntry) -> SafeString | str:

@@ -96,7 +96,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         )
 
 
-def column(read: Callable[[Any], Any], words: str) -> Any:
+def column(read: Callable[[Any], Any], words: Any) -> Any:
     """Make a column, or a field of a page, of a `ModelAdmin`: what `read` returns for the row."""
 
     @admin.display(description=words)

@@ -19,7 +19,7 @@ from idempotency.observability.outline import differences
 from idempotency.postgres import home
 from idempotency.redis import arrivals
 from idempotency.redis.arrivals import Line
-from idempotency.request.keys import digest_of
+from idempotency.request.keys import digest_of, fault_of
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,7 @@ SHOWN_MAX = 50
 LOOKED_AT = 1_000  # of the newest lines in Redis, for those of a key
 ENTRIES_MAX = 20
 
-# what follows the caller in a scope of `request.keys`
-_REST = re.compile(r"[A-Z]+ \S*|token")
+_SCOPE = re.compile(r"(?P<caller>.*?) ?(?:(?<= )(?P<method>[A-Z]+) (?P<route>\S*)|(?P<other>token|once:\S+))")
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>|\(\?P<(\w+)>[^)]*\)")
 
 _OUTCOMES = frozenset(ArrivalOutcome.values)
@@ -111,7 +110,7 @@ def log_of(*, scope: str, key: str) -> RequestLog:
     rows = Arrival.objects.using(home.alias()).filter(digest=digest)
     for row in rows.order_by("-at", "-id")[:SHOWN_MAX]:
         found[row.line_id] = _line_of(row)
-    lines = sorted(found.values(), key=lambda line: line.order, reverse=True)
+    lines = sorted(found.values(), key=lambda line: line.at, reverse=True)
     reused = [line for line in lines[:SHOWN_MAX] if line.outcome == ArrivalOutcome.REUSED]
     first = _first_outline(lines, rows) if reused else {}
     return RequestLog(
@@ -123,22 +122,28 @@ def log_of(*, scope: str, key: str) -> RequestLog:
 
 def entries_of(*, principal: str, key: str) -> list[LedgerEntry]:
     """List a caller's own entries of a key, one a route, the newest first."""
+    if fault_of(key):  # PostgreSQL would not take every text
+        return []
     own = LedgerEntry.objects.using(home.alias()).filter(key=key, scope__startswith=f"{principal} ")
     found = own.defer("response_body", "fingerprint", "recovery_data").order_by("-pk")[:ENTRIES_MAX]
-    # to the letter: another caller's name may begin alike
-    return [entry for entry in found if _REST.fullmatch(entry.scope.removeprefix(f"{principal} "))]
+    return [entry for entry in found if read_scope(entry.scope)[0] == principal]  # other names may begin alike
 
 
-def call_in_words(scope: str) -> str:
-    """Name what a scope is about, such as ``POST /orders/{order_id}/cancel``, for people."""
-    _, method, route = scope.rsplit(" ", 2) if scope.count(" ") > 1 else ("", "", scope.rpartition(" ")[2])
-    route = _PARAMETER.sub(lambda found: f"{{{found[1] or found[2]}}}", route).strip("^$")
-    return f"{method} /{route.removeprefix('/')}" if method else route
+def read_scope(scope: str) -> tuple[str, str]:
+    """Split a scope of `request.keys` into its caller and the call, such as ``POST /orders/{order_id}/cancel``."""
+    found = _SCOPE.fullmatch(scope)
+    if found is None:
+        return "", scope
+    if found["route"] is None:
+        return found["caller"].removeprefix("by:"), found["other"]
+    route = _PARAMETER.sub(lambda part: f"{{{part[1] or part[2]}}}", found["route"]).strip("^$")
+    return found["caller"], f"{found['method']} /{route.removeprefix('/')}"
 
 
 def _line_of(row: Arrival) -> Line:
     return Line(
         line_id=row.line_id,
+        at=row.at,
         digest=row.digest,
         outcome=row.outcome,
         request_id=row.request_id,

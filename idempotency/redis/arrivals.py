@@ -3,8 +3,8 @@
 A call only appends to a buffer of its process. A thread sends the buffer every `SEND_SECONDS`, so no answer waits
 for the log. Lost with Redis, and what the buffer holds with the process.
 
-Fields of a line: `digest` of its key, `outcome`, `request` id, `address`, and for a call that has a content of its
-own `outline`, JSON. Its id is the time of the answer by the clock of Redis.
+Fields of a line: `at`, Unix seconds of its answer; `digest` of its key, `outcome`, `request` id, `address`; for a
+call that has a content of its own `outline`, JSON.
 """
 
 import json
@@ -34,47 +34,41 @@ NEVER = float("inf")
 _WITH_CONTENT = frozenset({"executed", "refused", "uncertain", "reused"})
 
 
+Noted = tuple[float, str, str, str, str, bytes]  # at, digest, outcome, request id, address, content
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One call under a key.
 
     Attributes:
-        line_id: of the stream; unique, and greater than that of every earlier call.
+        line_id: of the stream; unique.
+        at: time of the answer, by the clock of the server that gave it.
         digest: names the key (`keys.digest_of`).
         outline: see `observability.outline`; empty for a copy.
     """
 
     line_id: str
+    at: datetime
     digest: str
     outcome: str
     request_id: str
     address: str
     outline: Mapping[str, str]
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Place among all lines."""
-        milliseconds, _, number = self.line_id.partition("-")
-        return int(milliseconds), int(number)
-
-    @property
-    def at(self) -> datetime:
-        """Time of the answer."""
-        return datetime.fromtimestamp(self.order[0] / 1000, UTC)
-
 
 class Recorder:
     """Buffer of a process, and the thread that sends it."""
 
     def __init__(self) -> None:
-        self._buffer: deque[tuple[str, str, str, str, str, bytes]] = deque(maxlen=BUFFER_MAX)
+        self._buffer: deque[tuple[str, Noted]] = deque(maxlen=BUFFER_MAX)
         self._due_at = NEVER
         self._watchdog = Watchdog(
             "idempotency-request-log", next_due=lambda: self._due_at, work=self._send, ended=self._send
         )
 
-    def add(self, line: tuple[str, str, str, str, str, bytes]) -> None:
-        self._buffer.append(line)
+    def add(self, stream: str, line: Noted) -> None:
+        self._buffer.append((stream, line))
         if self._due_at == NEVER:
             self._due_at = time.monotonic() + SEND_SECONDS
             try:
@@ -86,8 +80,8 @@ class Recorder:
         self._due_at = NEVER  # first: a call that comes from now on asks for the next round
         by_stream: dict[str, list[tuple[Any, ...]]] = {}
         while self._buffer:
-            name, *line = self._buffer.popleft()
-            by_stream.setdefault(name, []).append(("XADD", name, "MAXLEN", "~", STREAM_MAX, "*", *_fields(*line)))
+            name, line = self._buffer.popleft()
+            by_stream.setdefault(name, []).append(("XADD", name, "MAXLEN", "~", STREAM_MAX, "*", *_fields(line)))
         for name, commands in by_stream.items():
             commands.append(("EXPIRE", name, STREAM_SECONDS))
             attempt(lambda redis, commands=commands: _send_all(connection_of(redis), commands))  # type: ignore[misc]
@@ -104,7 +98,7 @@ def note(*, marker: str, digest: str, outcome: str, request_id: str, address: st
     if marker and outcome:
         own = content if outcome in _WITH_CONTENT and len(content) <= CONTENT_MAX else b""
         prefix = marker.removesuffix(f":key:{{{digest}}}")
-        _recorder.add((_stream_of(prefix), digest, outcome, request_id, address[:ADDRESS_MAX], own))
+        _recorder.add(_stream_of(prefix), (time.time(), digest, outcome, request_id, address[:ADDRESS_MAX], own))
 
 
 def oldest(*, limit: int) -> list[Line] | None:
@@ -122,15 +116,17 @@ def newest(*, limit: int) -> list[Line] | None:
 def drop(*, through: Line) -> None:
     """Remove the lines up to and including `through`."""
     name = _stream_of(redis_prefix())
-    attempt(lambda redis: redis.xtrim(name, minid=f"{through.order[0]}-{through.order[1] + 1}", approximate=False))
+    milliseconds, _, number = through.line_id.partition("-")
+    attempt(lambda redis: redis.xtrim(name, minid=f"{milliseconds}-{int(number) + 1}", approximate=False))
 
 
 def _stream_of(prefix: str) -> str:
     return f"{prefix}:request-log"
 
 
-def _fields(digest: str, outcome: str, request_id: str, address: str, content: bytes) -> list[str]:
-    fields = ["digest", digest, "outcome", outcome, "request", request_id, "address", address]
+def _fields(line: Noted) -> list[str]:
+    at, digest, outcome, request_id, address, content = line
+    fields = ["at", f"{at:.6f}", "digest", digest, "outcome", outcome, "request", request_id, "address", address]
     return [*fields, "outline", json.dumps(outline(content))] if content else fields
 
 
@@ -150,6 +146,7 @@ def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:
     )
     return Line(
         line_id=_text(line_id),
+        at=datetime.fromtimestamp(float(found.get("at", 0)), UTC),
         digest=digest,
         outcome=outcome,
         request_id=request_id,

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from idempotency.locks.engine.session import lock_key
-from tests.running import RunningShop
+from tests.running import RunningShop, until
 from tests.system.browser.conftest import SIZES, follow, open_page
 
 pytestmark = pytest.mark.timeout(120)
@@ -121,3 +121,20 @@ def test_who_abandons_is_not_asked_for_an_answer(operator: Page, uncertain: int)
     operator.fill("[name=note]", "the bank knows nothing")
     operator.click("[type=submit][value^=Close]")
     expect(operator.get_by_text("The entry is abandoned")).to_be_visible()
+
+
+def test_the_request_log_fits(operator: Page, shop: RunningShop) -> None:
+    key = uuid4().hex
+    with shop.api() as api:
+        for quantity, status in ((1, 201), (1, 201), (2, 422)):
+            order = {"items": [{"sku": "mug", "quantity": quantity}]}
+            answer = api.post("/api/v1/orders", json=order, headers={"Idempotency-Key": key})
+            assert answer.status_code == status
+        until(lambda: len(api.get(f"/api/v1/idempotency-keys/{key}").json()["uses"][0]["log"]) == 3)
+    operator.goto(f"{LEDGER}?q={key}")
+    follow(operator, operator.locator(".field-condition a"))
+    calls = operator.locator(".ledger-calls")
+    expect(calls).to_contain_text("“items” has another value")
+    expect(operator.get_by_text("POST /api/v1/orders by demo")).to_be_visible()
+    fits(operator)
+    assert calls.evaluate("table => table.getBoundingClientRect().right <= innerWidth - 15")

@@ -3,16 +3,21 @@
 import base64
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client, override_settings
 
 from idempotency.admin import answer_display
+from idempotency.maintenance import request_log
 from idempotency.models import LedgerEntry
+from idempotency.redis import arrivals
 from idempotency.request.keys import digest_of
 from idempotency.response import encryption
 from idempotency.response.answers import StoredResponse
 from tests.integration.idempotency.conftest import Caller
+from tests.running import until
 
 
 @pytest.fixture
@@ -120,3 +125,48 @@ def test_a_key_of_any_length_is_shortened_in_the_list_alone(admin_client: Client
 def test_an_atomic_entry_has_no_lease_to_show(admin_client: Client, entry: LedgerEntry) -> None:
     assert "field-lease" not in told(admin_client)
     assert "field-lease" in told(admin_client, mode="phased")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, "Calls wait in Redis until a worker stores them"),
+        ({"REDIS": None}, "the log needs Redis"),
+        ({"REDIS": "redis://127.0.0.1:1/0"}, "Redis does not answer"),
+    ],
+)
+def test_the_request_log_says_who_did_what(
+    admin_client: Client, caller: Caller, user: User, config: dict[str, Any], words: str
+) -> None:
+    with override_settings(ROOT_URLCONF="tests.integration.idempotency.urls"):
+        caller.post()
+        caller.post()
+        caller.post(body={"name": "b"})
+    until(lambda: len(arrivals.newest(limit=9) or ()) == 3)
+    request_log.store()
+    with override_settings(IDEMPOTENCY=config):
+        page = told(admin_client, key="k1")
+    assert f"POST /things by ann (user {user.pk})" in page
+    at = [page.index(text) for text in ("422: the key belongs", "got the first answer again", "201: done")]
+    assert at == sorted(at), "the newest first"
+    assert ">“name” has another value<" in page
+    assert ">127.0.0.1<" in page
+    assert words in page.replace("&#x27;", "'")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("user:none POST things", "by user none"),
+        ("session:0123456789 POST things", "by a guest, session 01234567…"),
+        ("anonymous POST things", "by an anonymous caller"),
+        ("named:acme POST things", "by named:acme"),
+        ("once:orders.place", "once:orders.place"),
+    ],
+)
+def test_a_caller_is_named(admin_client: Client, entry: LedgerEntry, scope: str, words: str) -> None:
+    page = told(admin_client, scope=scope)
+    assert words in page
+    assert "No call is in the log." in page

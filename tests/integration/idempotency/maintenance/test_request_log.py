@@ -211,7 +211,7 @@ def test_what_cannot_be_stored_stops_no_later_line(
     (name,) = redis_server.scan_iter("*:request-log")
     fields = redis_server.xrange(name, count=1)[0][1]
     redis_server.xadd(name, fields | {b"request": b"a\0b"})
-    redis_server.xadd(name, {b"outcome": b"of a later version"})
+    redis_server.xadd(name, {b"at": b"1", b"outcome": b"of a later version"})
     assert request_log.store() == 3
     assert "cannot be stored" in caplog.text
     caller.post()
@@ -239,16 +239,19 @@ def test_without_redis_there_is_none_and_it_says_so(
 
 
 @pytest.mark.parametrize(
-    ("scope", "words"),
+    ("scope", "caller", "call"),
     [
-        ("user:7 POST ^things/(?P<pk>[0-9]+)$", "POST /things/{pk}"),
-        ("user:7 in:acme POST orders/<hexid:order_id>/cancel", "POST /orders/{order_id}/cancel"),
-        ("by:user:7 once:orders.place", "once:orders.place"),
-        ("user:7 token", "token"),
+        ("user:7 POST ^things/(?P<pk>[0-9]+)$", "user:7", "POST /things/{pk}"),
+        ("user:7 in:acme POST orders/<hexid:order_id>/cancel", "user:7 in:acme", "POST /orders/{order_id}/cancel"),
+        ("named:a POST POST ", "named:a POST", "POST /"),
+        ("by:user:7 once:orders.place", "user:7", "once:orders.place"),
+        ("once:orders.place", "", "once:orders.place"),
+        ("user:7 token", "user:7", "token"),
+        ("of an earlier version", "", "of an earlier version"),
     ],
 )
-def test_a_route_has_words(scope: str, words: str) -> None:
-    assert request_log.call_in_words(scope) == words
+def test_a_scope_has_words(scope: str, caller: str, call: str) -> None:
+    assert request_log.read_scope(scope) == (caller, call)
 
 
 def test_only_a_callers_own_entries_are_found(user: User, caller: Caller) -> None:

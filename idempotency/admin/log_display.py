@@ -1,0 +1,69 @@
+"""Request log of an entry, as the admin shows it."""
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from idempotency.admin.labels import utc
+from idempotency.conf import config
+from idempotency.maintenance import request_log
+from idempotency.maintenance.request_log import Line, RequestLog, read_scope
+from idempotency.models import ArrivalOutcome, LedgerEntry
+
+SESSION_SHOWN = 8  # characters of a session's digest
+
+
+def table(entry: LedgerEntry) -> SafeString:
+    """Show who calls what, each call under the key, the newest first, and what may be missing."""
+    log = request_log.log_of(scope=entry.scope, key=entry.key)
+    caller, call = read_scope(entry.scope)
+    names = ("UTC", _("what became of it"), _("what differed"), _("address"), _("request id"))
+    rows = [_row(entry, log, line, names) for line in log.lines]
+    calls = format_html(
+        '<table class="ledger-history ledger-calls"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>',
+        format_html_join("", "<th>{}</th>", [(name,) for name in names]),
+        format_html_join("", "<tr>{}</tr>", [(row,) for row in rows]),
+    )
+    head = _("%(call)s by %(caller)s") % {"call": call, "caller": _caller(caller)} if caller else call
+    return format_html("<p>{}</p>{}<p>{}</p>", head, calls if rows else "", _remark(log))
+
+
+def _row(entry: LedgerEntry, log: RequestLog, line: Line, names: tuple[str, ...]) -> SafeString:
+    became = str(ArrivalOutcome(line.outcome).label)
+    if line.outcome in {ArrivalOutcome.EXECUTED, ArrivalOutcome.REFUSED} and entry.response_status:
+        became = f"{entry.response_status}: {became}"
+    differed = ", ".join(log.changes.get(line.line_id, ()))
+    cells = zip(names, (utc(line.at), became, differed, line.address, line.request_id), strict=True)
+    return format_html_join("", '<td data-label="{}">{}</td>', cells)
+
+
+def _remark(log: RequestLog) -> str:
+    if not config().uses_redis:
+        return _("Calls are not logged: the log needs Redis, and IDEMPOTENCY['REDIS'] is None.")
+    if not log.is_current:
+        return _("Redis does not answer: calls of the last minutes are missing here.")
+    if not log.lines:
+        return _("No call is in the log. Those before its first version, and those that Redis lost, are missing.")
+    if len(log.lines) == request_log.SHOWN_MAX:
+        return _("These are the newest. Calls that Redis lost are missing.")
+    return _("Calls wait in Redis until a worker stores them; those that Redis lost are missing.")
+
+
+def _caller(principal: str) -> str:
+    kind, _colon, name = principal.partition(":")
+    if kind == "user":
+        return _user(name)
+    if kind == "session":
+        return _("a guest, session %(digest)s…") % {"digest": name[:SESSION_SHOWN]}
+    return _("an anonymous caller") if kind == "anonymous" else principal
+
+
+def _user(number: str) -> str:
+    try:
+        user = get_user_model()._default_manager.filter(pk=number).first()
+    except (ValueError, ValidationError):  # another kind of user had this number once; or one of a tenant
+        user = None
+    number = _("user %(number)s") % {"number": number}
+    return number if user is None else f"{user.get_username()} ({number})"
