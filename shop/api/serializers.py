@@ -3,11 +3,14 @@
 No writes, no business rules; amounts are integers in the currency's minor unit.
 """
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 from rest_framework import serializers
 
+from idempotency.maintenance.request_log import RequestLog, read_scope
+from idempotency.models import ArrivalOutcome, LedgerEntry, State
 from payments.api.serializers import MoneySerializer, WholeNumberField
 from payments.providers.base import PayMethod
 from shop.models import Order, OrderStatus
@@ -89,6 +92,34 @@ class CouponResponse(serializers.Serializer[Any]):
     code = serializers.CharField(help_text="the caller's own, for good")
 
 
+class ArrivalResponse(serializers.Serializer[Any]):
+    """One request under a key."""
+
+    at = serializers.DateTimeField(help_text="when it was answered")
+    outcome = serializers.ChoiceField(choices=ArrivalOutcome.choices)
+    changed = serializers.ListField(
+        child=serializers.CharField(), help_text="of a 422: what differed from the first request, in words"
+    )
+    address = serializers.CharField(allow_blank=True)
+    request_id = serializers.CharField(allow_blank=True)
+
+
+class KeyUseResponse(serializers.Serializer[Any]):
+    """A call that the key was used for."""
+
+    call = serializers.CharField(help_text="method and route")
+    state = serializers.ChoiceField(choices=State.choices)
+    status = serializers.IntegerField(allow_null=True, help_text="of its answer; null while it has none")
+    created_at = serializers.DateTimeField()
+    log = ArrivalResponse(many=True, help_text="the newest first")
+    log_is_current = serializers.BooleanField(help_text="false without Redis: calls are missing")
+
+
+class KeyResponse(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    uses = KeyUseResponse(many=True)
+
+
 class ProblemResponse(serializers.Serializer[Any]):
     """An error after RFC 9457, with a stable `code`."""
 
@@ -132,4 +163,29 @@ def represent_order(order: Order, *, payment_id: UUID | None) -> dict[str, Any]:
         "payment": None if payment_id is None else payment_id.hex,
         "created_at": order.created_at,
         "expires_at": order.expires_at,
+    }
+
+
+def represent_key(key: str, uses: Iterable[tuple[LedgerEntry, RequestLog]]) -> dict[str, Any]:
+    """Represent the entries of a key, each with its log, as `KeyResponse`."""
+    return {"key": key, "uses": [_represent_use(entry, log) for entry, log in uses]}
+
+
+def _represent_use(entry: LedgerEntry, log: RequestLog) -> dict[str, Any]:
+    return {
+        "call": read_scope(entry.scope)[1],
+        "state": entry.state,
+        "status": entry.response_status,
+        "created_at": entry.created_at,
+        "log": [
+            {
+                "at": line.at,
+                "outcome": line.outcome,
+                "changed": list(log.changes.get(line.line_id, ())),
+                "address": line.address,
+                "request_id": line.request_id,
+            }
+            for line in log.lines
+        ],
+        "log_is_current": log.is_current,
     }

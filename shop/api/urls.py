@@ -2,11 +2,13 @@
 
 from django.urls import path
 
+from shop.api.keys import KeyDetail
 from shop.api.orders import OrderCancel, OrderDetail, OrderList, OrderPayment
 from shop.api.products import ProductDetail, ProductLike, ProductList
 from shop.api.scarce import CouponDraw, FlashSaleOrder
 
 urlpatterns = [
+    path("idempotency-keys/<path:key>", KeyDetail.as_view(), name="api-idempotency-key"),
     path("products", ProductList.as_view(), name="api-products"),
     path("products/<slug:sku>", ProductDetail.as_view(), name="api-product"),
     path("products/<slug:sku>/like", ProductLike.as_view(), name="api-product-like"),

@@ -64,7 +64,13 @@ def paid(demo: Any, mug: Product) -> Order:
 
 def filled(path: str, order: Order) -> str:
     payment = Payment.objects.get(order_id=order.id)
-    names = {"order_id": order.id.hex, "payment_id": payment.id.hex, "sku": "mug", "campaign": "welcome"}
+    names = {
+        "order_id": order.id.hex,
+        "payment_id": payment.id.hex,
+        "sku": "mug",
+        "campaign": "welcome",
+        "key": "k1",
+    }
     return path.format(**names)
 
 
