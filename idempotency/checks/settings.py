@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, register
 from django.core.checks import Warning as Advice
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, router
+from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.utils.module_loading import import_string
 
 from idempotency.conf import MARKED, Config, mistakes, parse, parsed
@@ -35,7 +35,9 @@ def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     except (ImproperlyConfigured, TypeError) as error:
         found = list(mistakes(raw)) if isinstance(raw, Mapping) else []
         return [Error(message, id="idempotency.E001") for message in found or [str(error)]]
-    return [*_middleware(config), *_cache(config), *_router(config), *_elsewhere(config)] if config.enabled else []
+    if not config.enabled:
+        return []
+    return [*_database(config), *_middleware(config), *_cache(config), *_router(config), *_elsewhere(config)]
 
 
 @register(Tags.security, deploy=True)
@@ -49,6 +51,19 @@ def check_enabled(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             "IDEMPOTENCY['ENABLED'] is False: keyed views run unkeyed, and each copy of a call counts. Leave it"
             " out, but for tests.",
             id="idempotency.W006",
+        )
+    ]
+
+
+def _database(config: Config) -> list[CheckMessage]:
+    vendor = connections[config.database].vendor
+    if vendor == "postgresql":
+        return []
+    return [
+        Error(
+            f"IDEMPOTENCY['DATABASE'] is {config.database!r}, and DATABASES has {vendor} there; the ledger needs "
+            "PostgreSQL. Name the alias of one, or set IDEMPOTENCY['ENABLED'] to False for a test suite without.",
+            id="idempotency.E006",
         )
     ]
 

@@ -28,7 +28,7 @@ MISTAKES = [
     ("no cache under the alias", "E004", "CACHES['default'] is 'missing'; the marker needs django_redis."),
     ("atomic requests", "E005", "notes.views.Leave has @idempotent methods, but ATOMIC_REQUESTS wraps the view"),
     ("one ledger for all tenants", "E009", "TENANT_APPS lacks 'idempotency', so all tenants share one ledger"),
-    ("another database", "E006", "The database 'default' is sqlite; the ledger needs PostgreSQL."),
+    ("another database", "E006", "IDEMPOTENCY['DATABASE'] is 'default', and DATABASES has sqlite there"),
 ]
 
 

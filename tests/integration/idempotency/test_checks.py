@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ModelViewSet
 
 from idempotency import drf
-from idempotency.checks import MIDDLEWARE, check_atomic_requests, check_callers, check_keyed_views
+from idempotency.checks import MIDDLEWARE, check_atomic_requests, check_callers, check_keyed_views, check_settings
 from idempotency.ledger.checks import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.views import idempotent, not_keyed
@@ -198,13 +198,6 @@ def test_a_missing_constraint_is_an_error() -> None:
     assert "nothing would stop a second execution" in messages[0].msg
 
 
-def test_a_wrong_setting_hides_no_fault_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
-    with override_settings(IDEMPOTENCY={"WAIT": 1}):
-        (message,) = check_constraint(None, databases=["default"])
-    assert message.id == "idempotency.E006"
-
-
 @pytest.mark.django_db
 def test_a_constraint_of_the_same_name_elsewhere_does_not_count() -> None:
     with connection.cursor() as cursor:
@@ -225,8 +218,11 @@ def test_before_the_first_migration_it_says_nothing() -> None:
 
 def test_another_database_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections["default"], "vendor", "sqlite")
-    (message,) = check_constraint(None, databases=["default"])
-    assert message.id == "idempotency.E006"
+    assert check_constraint(None, databases=["default"]) == []
+    (message,) = [message for message in check_settings(None) if message.id == "idempotency.E006"]
+    assert "IDEMPOTENCY['DATABASE'] is 'default', and DATABASES has sqlite there" in message.msg
+    with override_settings(IDEMPOTENCY={"ENABLED": False}):
+        assert check_settings(None) == []
 
 
 @pytest.mark.django_db

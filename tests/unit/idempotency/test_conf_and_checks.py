@@ -100,7 +100,7 @@ def test_redis_is_named_in_one_place(redis: str | None, alias: str | None, clien
 
 
 def test_the_ledger_may_be_in_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(settings.DATABASES, "orders", {})
+    monkeypatch.setitem(settings.DATABASES, "orders", {"ENGINE": "django.db.backends.postgresql"})
     assert parse({"DATABASE": "orders"}).database == "orders"
     with override_settings(IDEMPOTENCY={"DATABASE": "orders"}):
         (message,) = (one for one in check_settings(None) if one.id == "idempotency.E015")
