@@ -4,12 +4,18 @@ Registered when the app is ready. Never: the database, whose checks are the ledg
 """
 
 from idempotency.checks.settings import GZIP, MIDDLEWARE, check_settings, check_tenants, require_django_redis
-from idempotency.checks.views import check_atomic_requests, check_callers, check_keyed_views
+from idempotency.checks.views import (
+    check_anonymous_callers,
+    check_atomic_requests,
+    check_callers,
+    check_keyed_views,
+)
 from idempotency.checks.webhooks import check_webhooks
 
 __all__ = [
     "GZIP",
     "MIDDLEWARE",
+    "check_anonymous_callers",
     "check_atomic_requests",
     "check_callers",
     "check_keyed_views",

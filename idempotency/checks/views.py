@@ -74,7 +74,28 @@ def _of_options(view: Any, name: str) -> Iterator[tuple[str, CheckMessage]]:
 
 @register(Tags.urls)
 def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check that keyed views can identify their callers, and take anonymous ones on purpose."""
+    """Check that keyed views can identify their callers."""
+    if _knows_callers():
+        return []
+    return [_nobody_is_named(view) for view in _keyed_views() if not _authenticates(view)]
+
+
+@register(Tags.security, deploy=True)
+def check_anonymous_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Ask before a deployment if anonymous callers are meant to come; their keys must be hard to guess."""
+    config = parsed()
+    if config is None or config.anonymous != "accept":
+        return []
+    known = _knows_callers()
+    return [
+        _anybody_is_taken(view)
+        for view in _keyed_views()
+        if _is_open_to_all(view) and (known or _authenticates(view))  # else W001
+    ]
+
+
+def _keyed_views() -> list[Any]:
+    """List each keyed view once, by name; none where the settings name the caller, or E001 or E002 comes first."""
     config = parsed()
     if (
         config is None
@@ -82,18 +103,17 @@ def check_callers(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         or config.principal is not None
         or MIDDLEWARE not in settings.MIDDLEWARE
     ):
-        return []  # E001, E002
-    before = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)]
-    known = SESSIONS in before or AUTHENTICATION in before
-    messages: dict[str, CheckMessage] = {}
-    for path, view in all_views():
-        if not _is_keyed(path, view):
-            continue
-        if not known and not _authenticates(view):
-            messages[f"W001 {_name(view)}"] = _nobody_is_named(view)
-        elif config.anonymous == "accept" and _is_open_to_all(view):
-            messages[f"W003 {_name(view)}"] = _anybody_is_taken(view)
-    return [messages[name] for name in sorted(messages)]
+        return []
+    found = {_name(view): view for path, view in all_views() if _is_keyed(path, view)}
+    return [found[name] for name in sorted(found)]
+
+
+def _knows_callers() -> bool:
+    """Check if a middleware before ours names users or sessions."""
+    before = (
+        settings.MIDDLEWARE[: settings.MIDDLEWARE.index(MIDDLEWARE)] if MIDDLEWARE in settings.MIDDLEWARE else []
+    )
+    return SESSIONS in before or AUTHENTICATION in before
 
 
 def _is_keyed(path: str, view: Any) -> bool:

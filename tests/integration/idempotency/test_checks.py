@@ -21,7 +21,14 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ModelViewSet
 
 from idempotency import drf
-from idempotency.checks import MIDDLEWARE, check_atomic_requests, check_callers, check_keyed_views, check_settings
+from idempotency.checks import (
+    MIDDLEWARE,
+    check_anonymous_callers,
+    check_atomic_requests,
+    check_callers,
+    check_keyed_views,
+    check_settings,
+)
 from idempotency.ledger.checks import check_constraint, check_server_log
 from idempotency.ledger.claiming import UNIQUE
 from idempotency.views import idempotent, not_keyed
@@ -49,13 +56,15 @@ def test_keyed_drf_methods_inside_atomic_requests_are_named(monkeypatch: pytest.
 def told() -> dict[str, set[str]]:
     """The last part of each view's name, by id."""
     found: dict[str, set[str]] = {}
-    for message in check_callers(None):
+    for message in [*check_callers(None), *check_anonymous_callers(None)]:
         (name,) = re.findall(r"tests\.integration\.idempotency\.urls\.(\w+)", message.msg)
         found.setdefault(str(message.id), set()).add(name)
     return found
 
 
-def test_views_that_anonymous_callers_may_use_are_named() -> None:
+def test_views_that_anonymous_callers_may_use_are_named_before_a_deployment() -> None:
+    ids = [{each.id for each in run_checks(include_deployment_checks=deploy)} for deploy in (False, True)]
+    assert ["idempotency.W003" in found for found in ids] == [False, True]
     assert told() == {"idempotency.W003": {"Open"}}
     with override_settings(IDEMPOTENCY={"ANONYMOUS": "refuse"}):
         assert told() == {}
@@ -118,7 +127,7 @@ urlpatterns = [
 )
 def test_what_the_setting_keyed_names_can_be_keyed(keyed: Any, errors: set[str], callers: set[str]) -> None:
     with override_settings(IDEMPOTENCY={"KEYED": keyed}):
-        found, warned = check_keyed_views(None), check_callers(None)
+        found, warned = check_keyed_views(None), check_anonymous_callers(None)
     assert {str(message.id).partition(".")[2] for message in found} == errors
     assert all("IDEMPOTENCY['KEYED']" in message.msg for message in found)
     assert {str(message.id).partition(".")[2] for message in warned} == callers
