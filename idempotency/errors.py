@@ -159,13 +159,14 @@ class AnonymousRefused(Problem):
 
 
 class KeyReused(Problem):
-    """Problem of a key that belongs to a call with another content."""
+    """Problem of a key that belongs to a call with another content; `location` of what that call made."""
 
-    def __init__(self) -> None:
+    def __init__(self, location: str | None = None) -> None:
         super().__init__(
             422,
             "idempotency_key_reused",
-            "This Idempotency-Key was used before with a different request. Use a new key for a new intent.",
+            "This idempotency key was used before with other content. Use a new key for a new intent.",
+            headers={"Location": location} if location else None,
         )
 
 
@@ -176,7 +177,7 @@ class InProgress(Problem):
         super().__init__(
             409,
             "idempotency_in_progress",
-            "The first request with this Idempotency-Key is still running. Retry with the same key.",
+            "The first call with this idempotency key is still running. Retry with the same key.",
             headers={"Retry-After": str(retry_after_seconds)},
         )
 

@@ -190,10 +190,10 @@ class Exchange(ABC):
     def _find(self) -> ledger.Found | None:
         return ledger.find(scope=self._identity.scope, key=self._identity.key)
 
-    def _same_request(self, stored_fingerprint: bytes) -> None:
+    def _same_request(self, stored_fingerprint: bytes, answer: StoredResponse | None = None) -> None:
         if not fingerprint.matches(stored_fingerprint, self._identity.fingerprint, self._content):
             self._conflict("reused")
-            raise KeyReused
+            raise KeyReused(answer.headers.get("Location") if answer else None)
 
     def _in_progress(self) -> Exception:
         self._conflict("in_progress")
@@ -230,14 +230,14 @@ class Exchange(ABC):
         )
 
     def _replay_found(self, found: marker.Finished) -> StoredResponse:
-        self._same_request(found.fingerprint)
+        self._same_request(found.fingerprint, found.answer)
         return self._replay(found.answer, source="redis")
 
     def _replay_entry(self, entry: ledger.Found | None) -> StoredResponse:
         """Return the answer of a finished entry and put it in Redis for later replays; else 409."""
         if entry is None:
             raise self._in_progress()
-        self._same_request(entry.fingerprint)
+        self._same_request(entry.fingerprint, entry.answer)
         if entry.answer is None:
             raise self._in_progress()
         seconds = min(self._config.result_seconds, entry.fresh_seconds)

@@ -92,7 +92,7 @@ class PhasedExchange(Exchange):
                 return None
             if (entry := self._find()) is None:
                 continue  # the first run was just removed: it did nothing
-            self._same_request(entry.fingerprint)
+            self._same_request(entry.fingerprint, entry.answer)
             # a handler of steps must not run without a claim, not even to show the current state
             if entry.answer is not None and (entry.handler or entry.answer.status != UNCERTAIN_STATUS):
                 return self._replay_entry(entry)

@@ -60,6 +60,19 @@ def test_what_was_done_and_purged_is_a_page_that_leads_to_it(client: Client) -> 
     assert '<a href="/orders/7">See the result</a>' in answer.content.decode()
 
 
+@pytest.mark.parametrize("redis", ["default", None])
+def test_a_form_that_was_sent_with_other_content_leads_to_the_first_result(
+    client: Client, settings: Any, redis: str | None
+) -> None:
+    settings.IDEMPOTENCY = {"REDIS": redis}
+    headers = {"Accept": BROWSER, "Idempotency-Key": KEY}
+    first = client.post("/alone", {"note": "a"}, headers=headers)
+    answer = client.post("/alone", {"note": "b"}, headers=headers)
+    shows(answer, 422, "idempotency_key_reused", "You have sent this form before")
+    assert answer["Location"] == first["Location"]
+    assert f'<a href="{first["Location"]}">See the result</a>' in answer.content.decode()
+
+
 @pytest.mark.parametrize(
     "accept",
     [
