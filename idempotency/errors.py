@@ -20,9 +20,13 @@ code                            status when
 =============================== ====== ===========================================================
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+from django.db import ProgrammingError
 from django.http import JsonResponse
 
 from idempotency.conf import config
@@ -30,6 +34,7 @@ from idempotency.conf import config
 URN = "urn:payonce:problem:"
 DRAFT = "https://www.ietf.org/archive/id/draft-ietf-httpapi-idempotency-key-header-07.html#section-2.7"
 LINKED = frozenset({400, 409, 422})
+UNDEFINED_TABLE, TABLES = "42P01", "idempotency_"  # of PostgreSQL, and the prefix of our tables
 
 
 class Problem(Exception):
@@ -192,6 +197,25 @@ class ResultExpired(Problem):
             "This request was completed before and its stored answer is gone; it will not run again.",
             headers={"Location": location} if location else None,
         )
+
+
+@contextmanager
+def explaining_missing_tables() -> Iterator[None]:
+    """Say what to run, in a block that asks a ledger which was never migrated."""
+    try:
+        yield
+    except ProgrammingError as error:
+        raise_if_not_migrated(error)
+        raise
+
+
+def raise_if_not_migrated(error: Exception) -> None:
+    """Raise a sentence in place of PostgreSQL's error about a table of ours that it does not have."""
+    is_missing = getattr(error.__cause__, "sqlstate", None) == UNDEFINED_TABLE
+    if is_missing and f'"{TABLES}' in str(error):
+        raise ImproperlyConfigured(
+            f"The database has no tables of the ledger: run `manage.py migrate idempotency`. ({error})"
+        ) from error
 
 
 def token_unknown() -> Problem:

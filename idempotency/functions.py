@@ -21,7 +21,7 @@ from django.http.response import HttpResponseBase
 
 from idempotency.call import NAME, KeyedCall, takes_call
 from idempotency.conf import Config, config
-from idempotency.errors import Problem
+from idempotency.errors import Problem, explaining_missing_tables
 from idempotency.observability import logs
 from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange
@@ -105,7 +105,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         """
         if iscoroutinefunction(fn):
             raise TypeError(f"{fn!r} is a coroutine function. Write `await once(…).arun(…)`.")
-        with logs.restored():
+        with logs.restored(), explaining_missing_tables():
             exchange = self._open()
             function = _taking_call(fn, exchange)
             answer = execute(exchange, lambda: self._answer(function(*args, **kwargs)), rewind=_again)
@@ -127,7 +127,8 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
         async def handler() -> HttpResponseBase:
             return self._answer(await _taking_call(fn, exchange)(*args, **kwargs))
 
-        result: T = _result(await execute_async(begin, handler, rewind=_again))
+        with explaining_missing_tables():
+            result: T = _result(await execute_async(begin, handler, rewind=_again))
         return result
 
     @staticmethod

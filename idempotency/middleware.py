@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from idempotency.conf import MARKED, UNSAFE, config
-from idempotency.errors import problem_response
+from idempotency.errors import problem_response, raise_if_not_migrated
 from idempotency.protocol.policy import Policy
 from idempotency.protocol.problem_pages import as_page, wants_page
 from idempotency.protocol.problems import problem_of
@@ -69,9 +69,14 @@ class IdempotencyMiddleware:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Answer with a problem document, or its page; 503 with Retry-After for a database that is away."""
+        """Answer with a problem document, or its page; 503 with Retry-After for a database that is away.
+
+        Raises:
+            ImproperlyConfigured: the ledger was never migrated.
+        """
         problem = problem_of(exception)
         if problem is None:
+            raise_if_not_migrated(exception)
             return None
         response = problem_response(problem, request)
         is_page = wants_page(request, response) and _is_plain(request)

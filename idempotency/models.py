@@ -1,5 +1,7 @@
 """Tables: fields and constraints. Only `ledger`, `inbox`, `webhooks` and `maintenance` write them."""
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -8,6 +10,9 @@ from django.utils.translation import gettext_lazy as _
 from idempotency.modes import Mode
 from idempotency.postgres.guards import Guard, changed, no_step
 from idempotency.postgres.indexes import BlockRangeIndex
+
+if apps.get_containing_app_config(__name__) is None:  # Django would speak of an app_label
+    raise ImproperlyConfigured("Add 'idempotency' to INSTALLED_APPS, then run `manage.py migrate idempotency`.")
 
 
 class State(models.TextChoices):
