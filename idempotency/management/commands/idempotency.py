@@ -57,6 +57,7 @@ class Command(BaseCommand):
         locks.add_parser("show", help="the locks of a name").add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        self._verbosity = options["verbosity"]
         getattr(self, f"_{options['action'].replace('-', '_')}")(options)
 
     def _show(self, options: dict[str, Any]) -> None:
@@ -81,7 +82,7 @@ class Command(BaseCommand):
 
     def _reap(self, options: dict[str, Any]) -> None:
         removed = reap(batch=options["batch"], on_progress=self._progress)
-        self.stdout.write(", ".join(f"{count} {what}" for what, count in removed.items()) + " removed")
+        self._summarize(", ".join(f"{count} {what}" for what, count in removed.items()) + " removed")
 
     def _complete(self, options: dict[str, Any]) -> None:
         results = complete_stalled(
@@ -89,13 +90,13 @@ class Command(BaseCommand):
             idle_seconds=options["idle_seconds"],
             on_progress=lambda done: self._progress("entries", done),
         )
-        self.stdout.write(_counts(results) or "nothing is stalled")
+        self._summarize(_counts(results) or "nothing is stalled")
         if failed := results.get("failed"):
             raise CommandError(f"{failed} could not be completed: the log says why. They are tried again later.")
 
     def _apply(self, options: dict[str, Any]) -> None:
         results = apply_stored_events(limit=options["limit"])
-        self.stdout.write(_counts(results) or "nothing is due")
+        self._summarize(_counts(results) or "nothing is due")
         if failed := results.get("failed", 0) + results.get("quarantined", 0):
             raise CommandError(f"{failed} could not be applied: the log and the admin say why.")
 
@@ -172,6 +173,11 @@ class Command(BaseCommand):
         except (NotAbandonable, ValueError) as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"#{entry.pk} is closed")
+
+    def _summarize(self, text: str) -> None:
+        """Print what a run of a timer did, but for cron, which mails all that ``-v 0`` prints."""
+        if self._verbosity > 0:
+            self.stdout.write(text)
 
     def _progress(self, what: str, count: int) -> None:
         if self.stderr.isatty():

@@ -1,0 +1,93 @@
+"""A project that has left out a step of the set-up gets a sentence with the step."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.db import ProgrammingError, connection
+from django.test import Client
+
+from idempotency import once
+from idempotency.models import LedgerEntry
+from tests.integration.idempotency.conftest import Caller
+from tests.integration.idempotency.urls import PLAN
+
+KEY = {"Idempotency-Key": "8e03978e-40d5-43dd-bc93-6894a57f9324"}
+
+
+@pytest.fixture(params=[{}, {"REDIS": None}], ids=["redis", "no redis"])
+def _not_migrated(request: pytest.FixtureRequest, transactional_db: None, settings: Any) -> Iterator[None]:
+    settings.IDEMPOTENCY = request.param
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE idempotency_ledgerentry RENAME TO elsewhere")
+        try:
+            yield
+        finally:
+            cursor.execute("ALTER TABLE elsewhere RENAME TO idempotency_ledgerentry")
+
+
+async def _nothing() -> None: ...
+
+
+@pytest.mark.usefixtures("_not_migrated")
+@pytest.mark.urls("tests.integration.idempotency.urls")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Client().post("/plain", headers=KEY),
+        lambda: Client().post("/async", headers=KEY),
+        lambda: Client().post("/open/nobody", {}, content_type="application/json", headers=KEY),
+        lambda: once("n", key=1).run(lambda: None),
+        lambda: async_to_sync(once("n", key=1).arun)(_nothing),
+    ],
+    ids=["view", "async", "drf", "once", "once async"],
+)
+def test_without_its_tables_it_says_what_to_run(call: Callable[[], Any]) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"run `manage\.py migrate idempotency`"):
+        call()
+
+
+@pytest.mark.urls("tests.integration.idempotency.urls")
+def test_a_missing_table_of_the_project_is_its_own_error(caller: Caller) -> None:
+    def fails() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM elsewhere_entirely")
+
+    PLAN["during"] = fails
+    caller.client.raise_request_exception = True
+    with pytest.raises(ProgrammingError, match="elsewhere_entirely"):
+        caller.post("/held")
+
+
+@pytest.mark.parametrize("name", ["idempotency.views", "idempotency.drf", "idempotency.functions"])
+def test_without_the_app_it_says_what_to_add(name: str) -> None:
+    code = f"import django; from django.conf import settings; settings.configure(); django.setup(); import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False)
+    assert "Add 'idempotency' to INSTALLED_APPS" in done.stderr.splitlines()[-1], done.stderr
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("action", ["reap", "complete", "apply"])
+@pytest.mark.parametrize(("verbosity", "lines"), [(0, 0), (1, 1)])
+def test_a_timer_says_nothing_where_it_must_not(
+    action: str, verbosity: int, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("idempotency", action, verbosity=verbosity)
+    printed = capsys.readouterr()
+    assert (len(printed.out.splitlines()), printed.err) == (lines, "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_problems_of_a_function_speak_of_no_header(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"REDIS": None}
+    once("n", key=1, payload=1).run(lambda: None)
+    with pytest.raises(Exception, match="key was used before with other content") as reused:
+        once("n", key=1, payload=2).run(lambda: None)
+    assert not re.search("header|request|Idempotency-Key", str(reused.value))
+    assert LedgerEntry.objects.count() == 1
