@@ -9,8 +9,9 @@ from django.utils.translation import gettext as _
 from idempotency.admin.labels import utc
 from idempotency.conf import config
 from idempotency.maintenance import request_log
-from idempotency.maintenance.request_log import Line, RequestLog, read_scope
+from idempotency.maintenance.request_log import RequestLog, read_scope
 from idempotency.models import ArrivalOutcome, LedgerEntry
+from idempotency.redis.arrivals import Line
 
 SESSION_SHOWN = 8  # characters of a session's digest
 
