@@ -8,6 +8,7 @@ call that has a content of its own `outline`, JSON.
 """
 
 import json
+import logging
 import os
 import time
 from collections import deque
@@ -16,12 +17,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from idempotency.ledger import redis_prefix
 from idempotency.observability.background import Worker
 from idempotency.observability.outline import CONTENT_MAX, outline
 from idempotency.observability.watchdog import Watchdog
 from idempotency.redis.connection import PipelinedConnection, connection_of
 from idempotency.redis.fastpath import attempt
+
+log = logging.getLogger(__name__)
 
 SEND_SECONDS = 0.2
 BUFFER_MAX = 2_000  # lines that a process holds; the oldest go first
@@ -131,11 +136,14 @@ def _fields(line: Noted) -> list[str]:
 
 
 def _send_all(connection: Any, commands: list[tuple[Any, ...]]) -> None:
-    if isinstance(connection, PipelinedConnection):
-        connection.send_together(*commands, wait=True)
-        return
-    for command in commands:
-        connection.ask(*command)
+    try:
+        if isinstance(connection, PipelinedConnection):
+            connection.send_together(*commands, wait=True)
+        else:
+            for command in commands:
+                connection.ask(*command)
+    except ResponseError as error:  # a server without streams, say, serves markers all the same: no breaker opens
+        log.info("Redis refused lines of the request log: %s", error)
 
 
 def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:

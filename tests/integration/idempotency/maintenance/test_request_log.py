@@ -16,9 +16,11 @@ from django.test.utils import CaptureQueriesContext
 
 from idempotency import once
 from idempotency.errors import KeyReused
+from idempotency.ledger import redis_prefix
 from idempotency.maintenance import complete_stalled, reap, request_log
 from idempotency.models import Arrival, LedgerEntry
 from idempotency.redis import arrivals
+from idempotency.redis.fastpath import breaker
 from tests.conftest import hanging
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
@@ -145,6 +147,16 @@ def test_the_stream_is_capped(caller: Caller, redis_server: redis.Redis, monkeyp
         redis_server.xadd(name, line)
     caller.post()
     until(lambda: redis_server.xlen(name) < 300)
+
+
+def test_a_server_that_takes_no_lines_still_serves_markers(
+    caller: Caller, redis_server: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    redis_server.set(f"{redis_prefix()}:request-log", "another kind of value")
+    caller.post()
+    until(lambda: "Redis refused lines" in caplog.text)
+    assert breaker.is_closed
 
 
 def test_workers_store_each_line_once(caller: Caller) -> None:
