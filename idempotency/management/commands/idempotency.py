@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from idempotency import ledger
 from idempotency.admin import lock_display, searching
 from idempotency.admin.entry_history import timeline
+from idempotency.errors import explaining_missing_tables
 from idempotency.ledger.epoch import EPOCH_SECONDS
 from idempotency.maintenance.completer import IDLE_SECONDS, complete_stalled
 from idempotency.maintenance.decisions import RESOLVE_STATUSES, Decision, NotDecidable, abandon, resolve
@@ -58,7 +59,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._verbosity = options["verbosity"]
-        getattr(self, f"_{options['action'].replace('-', '_')}")(options)
+        with explaining_missing_tables():
+            getattr(self, f"_{options['action'].replace('-', '_')}")(options)
 
     def _show(self, options: dict[str, Any]) -> None:
         wanted = options["wanted"]

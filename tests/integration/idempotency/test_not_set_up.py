@@ -45,8 +45,9 @@ async def _nothing() -> None: ...
         lambda: Client().post("/open/nobody", {}, content_type="application/json", headers=KEY),
         lambda: once("n", key=1).run(lambda: None),
         lambda: async_to_sync(once("n", key=1).arun)(_nothing),
+        lambda: call_command("idempotency", "reap"),
     ],
-    ids=["view", "async", "drf", "once", "once async"],
+    ids=["view", "async", "drf", "once", "once async", "reap"],
 )
 def test_without_its_tables_it_says_what_to_run(call: Callable[[], Any]) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"run `manage\.py migrate idempotency`"):
