@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Protocol, cast
 from urllib.parse import urljoin, urlsplit
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -14,6 +14,8 @@ from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
 from idempotency.postgres.unit import UnitOfWork
+
+_ORDERS = UUID("6f0c8f2b-6f0e-4b52-9d0f-6e5d8f6c2a41")  # names become numbers of orders in this space
 
 
 class Orders(Protocol):
@@ -96,6 +98,37 @@ def config() -> Config:
 def orders() -> Orders:
     """Import the adapter that ``ORDER`` names."""
     return cast("Orders", import_string(config().order))
+
+
+def order_columns(order_id: object) -> dict[str, Any]:
+    """Return the columns of `Payment` that name an order.
+
+    `order_id` is unique, whatever the orders' keys are. The version before, which knows no `order_key`, may run
+    beside this one.
+
+    Args:
+        order_id: its primary key. A UUID is the number itself; from the text of any other the number is made.
+
+    Raises:
+        ValidationError: no order can have this key.
+
+    Source: RFC 9562, section 5.5 (May 2024).
+    """
+    key = _as_key(order_id)
+    if isinstance(key, UUID):
+        return {"order_id": key, "order_key": ""}
+    return {"order_id": uuid5(_ORDERS, str(key)), "order_key": str(key)}
+
+
+def order_of(payment: Any) -> Any:
+    """Return the primary key of the order that `order_id` and `order_key` of a payment name."""
+    return _as_key(payment.order_key) if payment.order_key else payment.order_id
+
+
+def _as_key(order_id: object) -> Any:
+    """Give a key the type that the orders' model has; without a model it is as given."""
+    model = getattr(orders(), "model", None)
+    return model._meta.pk.to_python(order_id) if model else order_id
 
 
 def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:

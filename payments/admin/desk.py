@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop
 
 from idempotency.admin.labels import utc
 from payments.admin.badges import badge, channel_name
-from payments.admin.pages import link, link_to_order, short_order
+from payments.admin.pages import link, link_to_order
 from payments.display import money, stake
 from payments.models import Anomaly, Difference
 from payments.operations import figures, worklist
@@ -82,7 +82,7 @@ def item(request: HttpRequest, work: Work, now: datetime) -> Item:
         note=_note(work),
         amount=money(work.amount_minor or 0, currency) if known else stake(work.about, detail, currency),
         customer=work.customer or "-",
-        order="-" if work.order_id is None else link_to_order(work.order_id, short_order(work.order_id)),
+        order=link_to_order(work.order_no) if work.order_no else "-",
         age=timesince(work.since, now, depth=1),
         action=action,
         address=address,

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 
 from idempotency.admin.searching import newest, numbers_among_newest, numbers_of
 from idempotency.models import LedgerEntry
+from payments.conf import order_columns
 from payments.models import Anomaly, Attempt, Difference, Notification, Payment
 from payments.money import EXPONENTS, from_decimal
 
@@ -54,6 +55,13 @@ def described(rows: QuerySet[Payment], term: str) -> set[UUID]:
     email = Q(**{f"{user.get_email_field_name()}__iexact": term})
     people = by_name | (numbers_among_newest(user._default_manager.all(), email) if "@" in term else set())
     return found | numbers_of(rows.filter(owner__in=people), "owner_id", "-pk")
+
+
+def of_order(rows: QuerySet[Payment], term: str) -> set[UUID]:
+    """Return the number of the payment of the order with that key; empty where no order can have it."""
+    with suppress(ValidationError):
+        return numbers_of(rows.filter(**order_columns(term)), "order_id")
+    return set()
 
 
 def by_short_number(rows: QuerySet[Any], term: str, column: str = "pk") -> set[UUID]:

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from django import forms
 from django.contrib import admin, messages
@@ -185,30 +186,29 @@ def money_column(field: str, words: str) -> Any:
     return column(lambda row: money(getattr(row, field), row.currency), words)
 
 
-def link_to_order(order_id: uuid.UUID, words: str = "") -> SafeString | str:
-    """Link the page that `SUBJECT_ADMIN` names for orders; the bare number where there is none."""
-    shown = words or order_id.hex
+def link_to_order(order_no: str, *, is_whole: bool = False) -> SafeString | str:
+    """Link the page that `SUBJECT_ADMIN` names for orders; the bare number where there is none.
+
+    Args:
+        is_whole: show all of the number, and not only what a shopper reads out: ``79D332``.
+    """
+    shown = order_no if is_whole else order_no[-6:].upper()
     try:
-        address = reverse(config().subject_admin["order"], args=[order_id.hex])
+        address = reverse(config().subject_admin["order"], args=[order_no])
     except (KeyError, NoReverseMatch):
         return shown
-    return format_html('<a href="{}" title="{}">{}</a>', address, order_id.hex, shown)
+    return format_html('<a href="{}" title="{}">{}</a>', address, order_no, shown)
 
 
-def link_to_ledger(kind: str, number: uuid.UUID) -> SafeString:
+def link_to_ledger(kind: str, number: str) -> SafeString:
     """Link the keyed requests about it."""
-    address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{number.hex}"
+    address = f"{reverse('admin:idempotency_ledgerentry_changelist')}?q={kind}:{quote(number)}"
     return format_html('<a href="{}">requests about the {}</a>', address, kind)
 
 
 def short(number: uuid.UUID) -> str:
     """Return beginning and end of one of our numbers: ids of one moment begin alike."""
     return f"{number.hex[:8]}…{number.hex[-6:]}"
-
-
-def short_order(order_id: uuid.UUID) -> str:
-    """Return the number of an order as a shopper reads it out: ``79D332``."""
-    return order_id.hex[-6:].upper()
 
 
 def shortened(number: uuid.UUID) -> SafeString:

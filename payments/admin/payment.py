@@ -36,7 +36,6 @@ from payments.admin.pages import (
     number_in,
     page_of,
     short,
-    short_order,
     shortened,
 )
 from payments.display import money, refund_money
@@ -105,6 +104,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
     def search(self, rows: QuerySet[Payment], term: str) -> QuerySet[Payment]:
         """Look each number up in its own index; what else describes a payment, among the newest."""
         payments = set(with_number(term).values_list("attempt__payment_id", flat=True)[:10])
+        payments |= find.of_order(rows, term)
         ours = number_in(term)
         if ours is not None:
             payments |= {ours}
@@ -115,8 +115,8 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     number = column(lambda payment: shortened(payment.pk), "number")
     full_number = column(lambda payment: payment.pk.hex, "number")
-    order = column(lambda payment: link_to_order(payment.order_id), "order")
-    short_order = column(lambda payment: link_to_order(payment.order_id, short_order(payment.order_id)), "order")
+    order = column(lambda payment: link_to_order(payment.order_no, is_whole=True), "order")
+    short_order = column(lambda payment: link_to_order(payment.order_no), "order")
     state = badge_column()
     amount = money_column("amount_minor", "amount")
     paid = money_column("paid_minor", "paid")
@@ -132,7 +132,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
 
     @admin.display(description=gettext_lazy("keyed requests"))
     def requests(self, payment: Payment) -> SafeString:
-        about = (link_to_ledger("payment", payment.pk), link_to_ledger("order", payment.order_id))
+        about = (link_to_ledger("payment", payment.pk.hex), link_to_ledger("order", payment.order_no))
         return format_html("{} · {}", *about)
 
     @admin.display(description="attempts")
@@ -245,7 +245,7 @@ def _found(row: Any) -> dict[str, Any]:
     shown = {"what": row._meta.verbose_name, "link": link(row, str(row))}
     if isinstance(row, Payment):
         shown |= {"state": badge(row.status), "amount": money(row.amount_minor, row.currency)}
-        shown |= {"order": link_to_order(row.order_id, short_order(row.order_id)), "opened": utc(row.created_at)}
+        shown |= {"order": link_to_order(row.order_no), "opened": utc(row.created_at)}
         shown |= {"customer": row.owner or "-", "link": link(row, short(row.pk))}
     return shown
 

@@ -13,7 +13,7 @@ def represent_payment(payment: Payment) -> dict[str, Any]:
     """Represent the payment with its attempts, oldest first; ids are 32 hexadecimal characters."""
     return {
         "id": payment.id.hex,
-        "order": payment.order_id.hex,
+        "order": payment.order_no,
         "status": payment.status,
         "version": payment.version,
         "amount": {"amount_minor": payment.amount_minor, "currency": payment.currency},

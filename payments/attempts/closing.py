@@ -11,6 +11,7 @@ from django.utils import timezone
 from procrastinate.contrib.django import app
 
 from payments.attempts import asking, calling
+from payments.conf import order_columns
 from payments.errors import ProviderError
 from payments.models import Attempt, Payment
 from payments.providers.base import FactKind, Provider, Trade, TradeStatus, closed_fact
@@ -73,17 +74,17 @@ def look_again(attempt_id: UUID) -> None:
         close(channel, attempt)
 
 
-def close_payment(*, order_id: UUID, by_shopper: bool = False) -> CloseResult:
+def close_payment(*, order_id: object, by_shopper: bool = False) -> CloseResult:
     """Close every live attempt of the order at its provider, and settle what the providers say.
 
     Args:
-        order_id: which order.
+        order_id: the order's primary key.
         by_shopper: a shopper repeats it: each attempt is closed within `payments.attempts.asking` alone.
 
     Transaction: NONE may be open. The caller has made sure that no new attempt is opened meanwhile.
     """
     calling.must_be_outside_transactions()
-    payment = Payment.objects.filter(order_id=order_id).first()
+    payment = Payment.objects.filter(**order_columns(order_id)).first()
     if payment is None:
         return CloseResult.NONE
     for attempt in payment.attempts.filter(status__in=_LIVE):

@@ -1,11 +1,11 @@
 """Commit to a number: the attempt under which a provider will be asked to open a trade, before it is called."""
 
 from datetime import datetime
-from uuid import UUID
 
 from django.db import transaction
 
 from payments.attempts import calling
+from payments.conf import order_columns
 from payments.errors import ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
 from payments.providers.base import NEEDED, NOBODY, Payer, PayMethod, Provider
@@ -17,7 +17,7 @@ _LIVE = [status.value for status in LIVE_ATTEMPTS]
 
 def open_attempt(
     *,
-    order_id: UUID,
+    order_id: object,
     owner_id: int | None,
     amount_minor: int,
     currency: str,
@@ -30,7 +30,7 @@ def open_attempt(
     """Get the live attempt of this order by this channel and method, or make one.
 
     Args:
-        order_id: the shop's; it has one payment.
+        order_id: the order's primary key, a UUID, number or text; it has one payment.
         owner_id: the user who may see the payment; None: staff alone.
         amount_minor: what is to be paid, in minor units.
         currency: ISO 4217.
@@ -54,12 +54,13 @@ def open_attempt(
     if currency not in found.currencies:
         raise ChannelUnavailable(f"This payment channel takes no {currency}.")
     chosen = _chosen(found, method)
+    order = order_columns(order_id)
     # an insert that loses to a concurrent duplicate leaves the committed payment to be used
     Payment.objects.bulk_create(
-        [Payment(order_id=order_id, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
+        [Payment(**order, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
         ignore_conflicts=True,
     )
-    payment = Payment.objects.get(order_id=order_id)
+    payment = Payment.objects.get(**order)
     if payment.paid_minor:
         raise OrderAlreadyPaid
     live = live_attempt(order_id=order_id, channel=channel, method=chosen)
@@ -79,7 +80,7 @@ def open_attempt(
     )
 
 
-def live_attempt(*, order_id: UUID, channel: str, method: PayMethod | None) -> Attempt | None:
+def live_attempt(*, order_id: object, channel: str, method: PayMethod | None) -> Attempt | None:
     """Find the order's attempt by this channel and method that may still be paid.
 
     Args:
@@ -89,7 +90,8 @@ def live_attempt(*, order_id: UUID, channel: str, method: PayMethod | None) -> A
         ChannelUnavailable, MethodUnavailable: as `open_attempt`.
     """
     chosen = _chosen(calling.provider(channel), method)
-    ways = Attempt.objects.filter(payment__order_id=order_id, channel=channel, method=chosen.value)
+    payments = Payment.objects.filter(**order_columns(order_id))
+    ways = Attempt.objects.filter(payment__in=payments, channel=channel, method=chosen.value)
     return ways.filter(status__in=_LIVE).first()
 
 

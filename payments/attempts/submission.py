@@ -17,7 +17,7 @@ from procrastinate.contrib.django import app
 from idempotency.postgres.unit import UnitOfWork
 from payments.attempts import asking, calling, closing
 from payments.channels.configured import notify_url
-from payments.conf import config, orders
+from payments.conf import config, order_of, orders
 from payments.errors import NoRoom, OutcomeUnknown, ProviderError, ProviderRejected
 from payments.models import Attempt, Payment
 from payments.providers.answers import follow_up
@@ -125,7 +125,7 @@ def _create(channel: Provider, attempt: Attempt, payer: Payer) -> NextAction:
         currency=attempt.currency,
         description=attempt.description,
         notify_url=notify_url(attempt.channel),
-        return_url=config().address(orders().return_url(order_id=attempt.payment.order_id)),
+        return_url=config().address(orders().return_url(order_id=order_of(attempt.payment))),
         expires_at=attempt.expires_at,
         method=PayMethod(attempt.method),
         payer=payer,
@@ -141,7 +141,7 @@ def _may_be_paid(attempt: Attempt) -> bool:
     payment = Payment.objects.get(pk=attempt.payment_id)
     if payment.paid_minor or attempt.expires_at <= timezone.now():
         return False
-    return orders().on_payment(order_id=payment.order_id, event="payable", work=UnitOfWork())
+    return orders().on_payment(order_id=order_of(payment), event="payable", work=UnitOfWork())
 
 
 def _as_known(attempt: Attempt) -> Payment:

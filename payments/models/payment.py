@@ -31,12 +31,20 @@ SHORT = timedelta(seconds=30)  # a link that lives no longer is not given out: t
 class Payment(models.Model):
     """The one payment of an order, however many attempts it takes.
 
-    `order_id` is the shop's, without a foreign key: payments know nothing of orders. Its unique constraint is
-    what makes a second payment of an order impossible.
+    `order_id` is the order's primary key where that is a UUID, else made of it (`payments.conf.order_columns`),
+    without a foreign key: payments know nothing of orders. Its unique constraint is what makes a second payment of
+    an order impossible.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     order_id = models.UUIDField(unique=True)
+    order_key = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="the order's primary key as text; empty where it is `order_id`",
+    )
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+", null=True)
     amount_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
@@ -81,7 +89,7 @@ class Payment(models.Model):
             Guard(
                 name="payment_identity_is_fixed",
                 on="UPDATE",
-                when=changed("id", "order_id", "amount_minor", "currency", "owner_id"),
+                when=changed("id", "order_id", "order_key", "amount_minor", "currency", "owner_id"),
                 message="its order, owner and amount are for good",
             ),
             Guard(
@@ -106,6 +114,11 @@ class Payment(models.Model):
 
     def __str__(self) -> str:
         return self.id.hex
+
+    @property
+    def order_no(self) -> str:
+        """Number of the order for people and programs: its key as text, a UUID as 32 characters."""
+        return self.order_key or self.order_id.hex
 
 
 class Attempt(models.Model):

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.db import models
 from django.db.models import Count, F, Model, Q, QuerySet, Sum, Value
-from django.db.models.functions import Cast, Coalesce, TruncDate
+from django.db.models.functions import Cast, Coalesce, NullIf, Replace, TruncDate
 from django.utils import timezone
 
 from payments.models import Anomaly, Attempt, BillComparison, Difference, PaymentEvent, Refund
@@ -25,6 +25,10 @@ COUNTED_MAX = 1_000  # of each source, more are not counted
 STUCK = timedelta(minutes=2)  # an event that waits longer has missed its job and three runs of the timer
 
 Kind = Anomaly.Kind
+
+# `Payment.order_no`
+_ORDER_ID = Replace(Cast("payment__order_id", models.CharField()), Value("-"))
+_ORDER_NO = Coalesce(NullIf("payment__order_key", Value("")), _ORDER_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Work:
     amount_minor: int | None
     currency: str | None
     payment_id: UUID | None
-    order_id: UUID | None
+    order_no: str | None
     customer: str | None
     since: datetime
     due: datetime | None
@@ -166,7 +170,7 @@ def _columns(source: str, rows: QuerySet[Any], since: str) -> QuerySet[Any]:
         column("amount", models.BigIntegerField()),
         own.get("currency", "payment__currency"),
         "payment_id",
-        "payment__order_id",
+        _ORDER_NO,
         f"payment__owner__{get_user_model().USERNAME_FIELD}",
         since,
         column("due", models.DateTimeField()),

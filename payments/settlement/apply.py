@@ -10,7 +10,7 @@ from procrastinate.contrib.django import app
 
 from idempotency.postgres.statements import Statement
 from idempotency.postgres.unit import UnitOfWork
-from payments.conf import orders
+from payments.conf import order_of, orders
 from payments.display import money
 from payments.providers.base import Fact
 from payments.settlement import anomalies, events, journal, queries
@@ -78,7 +78,7 @@ def record(
 
 
 def _ask(work: UnitOfWork, payment: PaymentRow, event: OrderEvent) -> bool:
-    return orders().on_payment(order_id=payment.order_id, event=event.value, work=work)
+    return orders().on_payment(order_id=order_of(payment), event=event.value, work=work)
 
 
 def _lock(work: UnitOfWork, state: PaymentState | None, *, is_locked: bool) -> None:

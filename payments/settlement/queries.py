@@ -7,7 +7,7 @@ OFFSET 0: else a plan made while a table was empty would go on reading all of it
 # what a payment is, by the number of one of its attempts; with the facts of these identities, wherever they are
 READ_BY_NUMBER = """
 SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
-    payment.refunded_minor, payment.reserved_minor,
+    payment.refunded_minor, payment.reserved_minor, payment.order_key,
     (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
      FROM payments_attempt WHERE payment_id = payment.id),
     (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, kind, attempt_id,
@@ -34,7 +34,7 @@ WHERE named.id = %s AND named.channel = %s
 # the same by its own id
 READ_BY_ID = """
 SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
-    payment.refunded_minor, payment.reserved_minor,
+    payment.refunded_minor, payment.reserved_minor, payment.order_key,
     (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
      FROM payments_attempt WHERE payment_id = payment.id),
     (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, kind, attempt_id,

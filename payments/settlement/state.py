@@ -23,6 +23,7 @@ class PaymentRow:
     paid_minor: int
     refunded_minor: int
     reserved_minor: int
+    order_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

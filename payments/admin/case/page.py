@@ -6,7 +6,7 @@ from idempotency.admin.labels import utc
 from payments.admin.badges import badge, channel_name
 from payments.admin.case import history, story
 from payments.admin.case.history import PaymentRows
-from payments.admin.pages import link_to_order, short_order
+from payments.admin.pages import link_to_order
 from payments.display import money
 from payments.models import Payment
 
@@ -20,7 +20,7 @@ def head(payment: Payment) -> dict[str, Any]:
         "sentences": story.sentences(case),
         "sums": [_in_words(sums) for sums in story.sums(case)],
         "state": badge(payment.status),
-        "order": link_to_order(payment.order_id, short_order(payment.order_id)),
+        "order": link_to_order(payment.order_no),
         "customer": payment.owner or "-",
         "methods": sorted({f"{channel_name(row.channel)} ({row.method})" for row in rows.attempts}),
         "numbers": [fact.provider_txn_id for fact in paid],
@@ -43,7 +43,7 @@ def export(payment: Payment) -> dict[str, Any]:
     case = history.case_of(payment, rows)
     return {
         "payment": payment.pk.hex,
-        "order": payment.order_id.hex,
+        "order": payment.order_no,
         "status": payment.status,
         "customer": str(payment.owner or ""),
         "story": [sentence.text for sentence in story.sentences(case)],
