@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from payments.attempts.closing import CloseResult, close_payment, query_attempt
     from payments.attempts.opening import open_attempt
+    from payments.attempts.orders import start, status
     from payments.attempts.submission import submit_attempt
+    from payments.conf import Payable
     from payments.errors import OutcomeUnknown, PaymentRefused, ProviderError
     from payments.providers.base import Fact, Provider
-    from payments.refunds.steps import request_refund, submit_refund
+    from payments.refunds.orders import refund
     from payments.settlement.settle import settle
     from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 
@@ -22,6 +24,7 @@ __all__ = [
     "CloseResult",
     "Fact",
     "OutcomeUnknown",
+    "Payable",
     "PaymentRefused",
     "PaymentStatus",
     "Provider",
@@ -30,19 +33,22 @@ __all__ = [
     "close_payment",
     "open_attempt",
     "query_attempt",
-    "request_refund",
+    "refund",
     "settle",
+    "start",
+    "status",
     "submit_attempt",
-    "submit_refund",
 ]
 
 _HOMES = {
     "attempts.closing": ["CloseResult", "close_payment", "query_attempt"],
     "attempts.opening": ["open_attempt"],
+    "attempts.orders": ["start", "status"],
     "attempts.submission": ["submit_attempt"],
+    "conf": ["Payable"],
     "errors": ["OutcomeUnknown", "PaymentRefused", "ProviderError"],
     "providers.base": ["Fact", "Provider"],
-    "refunds.steps": ["request_refund", "submit_refund"],
+    "refunds.orders": ["refund"],
     "settlement.settle": ["settle"],
     "states": ["AttemptStatus", "PaymentStatus", "RefundStatus"],
 }

@@ -17,7 +17,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
 from idempotency.checks import check_settings
-from payments.conf import config
+from payments.conf import Payable, config
 from payments.providers import registry
 from payments.providers.key_files import leaves
 from payments.providers.plugin import Plugin
@@ -50,6 +50,11 @@ def _order(path: str) -> Iterator[CheckMessage]:
     adapter, problem = _imported("ORDER", path)
     if problem:
         yield problem
+        return
+    if isinstance(adapter, type) and issubclass(adapter, Payable):
+        missing = sorted({*adapter.__abstractmethods__, *({"model"} - {*dir(adapter)})})
+        if missing:
+            yield Error(f"PAYMENTS['ORDER'] = {path!r} must have {', '.join(missing)}.", id="payments.E002")
         return
     for name, arguments in {"on_payment": ("order_id", "event", "work"), "return_url": ("order_id",)}.items():
         if not _takes(getattr(adapter, name, None), *arguments):

@@ -1,7 +1,9 @@
-"""Settings of `PAYMENTS = {...}`, typed and checked once."""
+"""Settings of `PAYMENTS = {...}`, typed and checked once, and the adapter to the orders that they name."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Protocol, cast
 from urllib.parse import urljoin, urlsplit
@@ -10,6 +12,8 @@ from uuid import UUID, uuid5
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Model
 from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
@@ -18,19 +22,91 @@ from idempotency.postgres.unit import UnitOfWork
 _ORDERS = UUID("6f0c8f2b-6f0e-4b52-9d0f-6e5d8f6c2a41")  # names become numbers of orders in this space
 
 
-class Orders(Protocol):
-    """The project's orders, as payments know them: an object, or a module with these functions."""
+class Payable(ABC):
+    """The project's orders, as payments know them; ``ORDER`` names a subclass.
 
-    def on_payment(self, *, order_id: UUID, event: str, work: UnitOfWork) -> bool:
+    An order is given with its primary key alone: each other field is read when it is used. `start` gives it whole,
+    with its row locked. What marks an order is called inside the settling transaction, after the payment is locked
+    and before it is written; it takes its step by a conditional UPDATE, and calls nobody.
+
+    Attributes:
+        model: of the orders, with a primary key of any type.
+        currency: ISO 4217, of `amount`.
+        lives: how long an attempt can be paid.
+    """
+
+    model: type[Model]
+    currency = "CNY"
+    lives = timedelta(minutes=30)
+
+    @abstractmethod
+    def amount(self, order: Any) -> int:
+        """Return what is to be paid, above zero, in minor units."""
+
+    @abstractmethod
+    def describe(self, order: Any) -> str:
+        """Return what the shopper's wallet shows, at most 127 bytes."""
+
+    @abstractmethod
+    def return_url(self, order: Any) -> str:
+        """Return the page to which a provider sends the shopper back: a path, or a whole address."""
+
+    @abstractmethod
+    def is_payable(self, order: Any) -> bool:
+        """Return whether it is open, and waits for money."""
+
+    @abstractmethod
+    def mark_paid(self, order: Any) -> bool:
+        """Take the money; return False if it must go back."""
+
+    @abstractmethod
+    def mark_refunded(self, order: Any) -> None:
+        """All of the money went back."""
+
+    def mark_closed(self, order: Any) -> None:  # noqa: B027  most orders stay as they are
+        """Every attempt is closed unpaid; a new one may begin while the order is payable."""
+
+    def owner(self, order: Any) -> Any:
+        """Return the user who may see the payment and refund it; None: staff alone."""
+        return None
+
+
+class Orders(Protocol):
+    """What settlement asks of the orders: of a `Payable` it is made; an adapter that counts round trips is one."""
+
+    def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
         """Take a step of the order: ``paid`` (False: the money must go back), ``refunded`` or ``closed``.
 
-        Called inside the settling transaction, before payment and facts are written, so it looks at neither. It
-        takes its step by `work.step`, or calls ``work.flush()`` first: then the payment is locked first.
-        ``payable`` asks, in no transaction, whether an attempt may still be opened.
+        Called as what marks a `Payable`, but before the payment is locked: it takes its step by `work.step`, or
+        calls ``work.flush()`` first. ``payable`` asks, in no transaction, whether an attempt may be opened.
         """
 
-    def return_url(self, *, order_id: UUID) -> str:
-        """Return the page to which a provider sends the shopper back: a path, or a whole address."""
+    def return_url(self, *, order_id: Any) -> str:
+        """As of `Payable`."""
+
+
+class _Steps:
+    """`Orders` of a `Payable`."""
+
+    def __init__(self, payable: Payable) -> None:
+        self.payable, self.model = payable, payable.model
+
+    def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
+        payable, order = self.payable, self._order(order_id)
+        if event == "payable":
+            return payable.is_payable(order)
+        work.flush()
+        if event == "paid":
+            return payable.mark_paid(order)
+        {"refunded": payable.mark_refunded, "closed": payable.mark_closed}[event](order)
+        return True
+
+    def return_url(self, *, order_id: Any) -> str:
+        return self.payable.return_url(self._order(order_id))
+
+    def _order(self, order_id: Any) -> Model:
+        """Make the order without a query: the fields that it lacks are read when they are used."""
+        return self.model.from_db(DEFAULT_DB_ALIAS, [self.model._meta.pk.attname], [order_id])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +130,7 @@ class Config:
 
     Attributes:
         base_url: absolute address of this project; providers send notifications and shoppers to it.
-        order: dotted path of the adapter to the orders (`Orders`).
+        order: dotted path of the adapter to the orders: a `Payable`, or `Orders`.
         events: dotted path of a function that handles each event of a payment, in order
             (`payments.settlement.events`); None: nothing is to follow.
         providers: channel → field → value; ``BACKEND`` is the path of another package's channel.
@@ -97,7 +173,19 @@ def config() -> Config:
 
 def orders() -> Orders:
     """Import the adapter that ``ORDER`` names."""
-    return cast("Orders", import_string(config().order))
+    found = import_string(config().order)
+    return _Steps(found()) if isinstance(found, type) and issubclass(found, Payable) else cast("Orders", found)
+
+
+def payable() -> Payable:
+    """Return the project's `Payable`.
+
+    Raises:
+        ImproperlyConfigured: ``ORDER`` names none.
+    """
+    if isinstance(found := orders(), _Steps):
+        return found.payable
+    raise ImproperlyConfigured(f"PAYMENTS['ORDER'] = {config().order!r} is no payments.Payable.")
 
 
 def order_columns(order_id: object) -> dict[str, Any]:

@@ -77,6 +77,12 @@ class OrderAlreadyPaid(PaymentRefused):
     code = "order_paid"
 
 
+class OrderNotPayable(PaymentRefused):
+    """Order that waits for no money (any more)."""
+
+    code = "order_not_payable"
+
+
 class RefundExceedsPaid(PaymentRefused):
     """Refund larger than what was captured and not yet refunded."""
 

@@ -50,17 +50,16 @@ def open_attempt(
     """
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("open_attempt needs a transaction")
-    found = calling.provider(channel)
+    found, columns = calling.provider(channel), order_columns(order_id)
     if currency not in found.currencies:
         raise ChannelUnavailable(f"This payment channel takes no {currency}.")
     chosen = _chosen(found, method)
-    order = order_columns(order_id)
     # an insert that loses to a concurrent duplicate leaves the committed payment to be used
     Payment.objects.bulk_create(
-        [Payment(**order, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
+        [Payment(**columns, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
         ignore_conflicts=True,
     )
-    payment = Payment.objects.get(**order)
+    payment = Payment.objects.get(**columns)
     if payment.paid_minor:
         raise OrderAlreadyPaid
     live = live_attempt(order_id=order_id, channel=channel, method=chosen)

@@ -64,6 +64,8 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
     """
     if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
         return known
+    if amount_minor < 1:
+        raise RefundExceedsPaid
     # a succeeded refund is in the refunded total, and so is money that went back by hand at the provider
     reserved = Payment.objects.filter(
         pk=payment_id, paid_minor__gte=F("refunded_minor") + F("reserved_minor") + amount_minor

@@ -10,6 +10,6 @@ AUTH_USER_MODEL = "bookings.Guest"
 ROOT_URLCONF = "bookings.urls"
 PAYMENTS = {
     "BASE_URL": os.environ.get("BASE_URL", "http://127.0.0.1"),
-    "ORDER": "bookings.paying",
+    "ORDER": "bookings.paying.Bookings",
     "PROVIDERS": json.loads(os.environ["PROVIDERS"]),
 }

@@ -8,40 +8,55 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management import call_command
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 
+import payments
 from payments.api.serializers import represent_payment
 from payments.attempts import closing, opening
+from payments.checks import check_payments
 from payments.conf import order_columns
+from payments.errors import MethodUnavailable, OrderNotPayable, RefundExceedsPaid
 from payments.models import Attempt, Payment
 from shop.models import Order
 from tests.integration.payments.conftest import fold, paid, payment_of
+from tests.integration.shop.provider import ScriptedProvider
 from tests.integration.test_upgrades import fresh_database, restore
 from tests.payments_settings import changed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 asked: list[tuple[Any, str]] = []
+SOLD_OUT = (0, "sold out")
 
 
-class Orders:
-    """Orders of a project; `asked` has what settlement asks them."""
+class Orders(payments.Payable):
+    """Orders of a project; `asked` has what settlement asks of them."""
 
-    model: Any
+    def amount(self, order: Any) -> int:
+        return 500
 
-    @staticmethod
-    def on_payment(*, order_id: object, event: str, work: object) -> bool:
-        asked.append((order_id, event))
+    def describe(self, order: Any) -> str:
+        return "A room"
+
+    def return_url(self, order: Any) -> str:
+        return f"/orders/{order.pk}"
+
+    def is_payable(self, order: Any) -> bool:
+        return SOLD_OUT not in asked
+
+    def mark_paid(self, order: Any) -> bool:
+        assert connection.in_atomic_block
+        asked.append((order.pk, "paid"))
         return True
 
-    @staticmethod
-    def return_url(*, order_id: object) -> str:
-        return f"/orders/{order_id}"
+    def mark_refunded(self, order: Any) -> None:
+        assert connection.in_atomic_block
+        asked.append((order.pk, "refunded"))
 
 
 class Numbered(Orders):
@@ -54,6 +69,13 @@ class Named(Orders):
 
 class Unique(Orders):
     model = Order
+
+
+class Unfinished(payments.Payable):
+    """It lacks its model, and most of its methods."""
+
+    def amount(self, order: Any) -> int:
+        return 500
 
 
 KEY = uuid4()
@@ -69,7 +91,7 @@ def pay(order_id: object) -> Attempt:
     with transaction.atomic():
         return opening.open_attempt(
             order_id=order_id,
-            **{"owner_id": None, "amount_minor": 5, "currency": "CNY", "channel": "wechat", "description": "7"},
+            **{"owner_id": None, "amount_minor": 500, "currency": "CNY", "channel": "wechat", "description": "7"},
             expires_at=timezone.now() + timedelta(minutes=30),
         )
 
@@ -92,6 +114,57 @@ def test_an_order_has_one_payment_however_its_key_is_written(
     fold(paid(attempt), source="notification")
     assert (payment_of(attempt).status, asked) == ("succeeded", [(key, "paid")])
     assert closing.close_payment(order_id=written) is closing.CloseResult.PAID
+
+
+@pytest.mark.parametrize(
+    ("adapter", "order"),
+    [(Numbered, Group(pk=7, name="a room")), (Named, Session(pk="no. 7", expire_date=timezone.now()))],
+)
+def test_the_projects_own_code_has_an_order_paid_and_gives_the_money_back(
+    settings: Any, provider: ScriptedProvider, adapter: type[Orders], order: Any
+) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.{adapter.__name__}")
+    asked.clear()
+    order.save()
+    assert payments.status(order) is None
+    attempt = payments.start(order, method="wechat.native", request=RequestFactory().get("/"))
+    assert (attempt, attempt.status) == (payments.start(order, method="wechat"), "pending")
+    assert payments.status(order) is payments.PaymentStatus.PENDING
+    with pytest.raises(RefundExceedsPaid):
+        payments.refund(order)
+    fold(provider.pay(attempt.out_trade_no), source="notification")
+    number = uuid4()
+    parts = [payments.refund(order, amount_minor=200, refund_id=number) for _ in range(2)]
+    assert [(part.pk, part.status) for part in parts] == [(number, "succeeded")] * 2
+    assert (payments.status(order), asked) == (payments.PaymentStatus.PARTIALLY_REFUNDED, [(order.pk, "paid")])
+    assert payments.refund(order).amount_minor == 300
+    assert (payments.status(order), asked[1:]) == (payments.PaymentStatus.REFUNDED, [(order.pk, "refunded")])
+    with pytest.raises(RefundExceedsPaid):
+        payments.refund(order)
+
+
+def test_what_cannot_be_started_leaves_nothing(settings: Any, provider: ScriptedProvider) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+    asked[:] = [SOLD_OUT]
+    order = Group.objects.create(name="a room")
+    for refusal, method in ((OrderNotPayable, "wechat"), (MethodUnavailable, "wechat.coins")):
+        with pytest.raises(refusal):
+            payments.start(order, method=method)
+        asked.clear()
+    settings.PAYMENTS = changed(ORDER="shop.orders.lifecycle")
+    with pytest.raises(ImproperlyConfigured, match=r"is no payments\.Payable"):
+        payments.start(order, method="wechat")
+    assert (payments.status(order), Attempt.objects.count()) == (None, 0)
+
+
+def test_the_check_names_what_an_adapter_lacks(settings: Any) -> None:
+    for adapter, lacking in (
+        (Numbered, None),
+        (Orders, "must have model."),
+        (Unfinished, "must have describe, is_payable, mark_paid, mark_refunded, model, return_url."),
+    ):
+        settings.PAYMENTS = changed(ORDER=f"{__name__}.{adapter.__name__}")
+        assert [message.msg.partition("' ")[2] for message in check_payments(None)] == [lacking] * bool(lacking)
 
 
 def test_a_key_that_no_order_can_have_is_refused(settings: Any) -> None:

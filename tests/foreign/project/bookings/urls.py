@@ -8,7 +8,7 @@ from bookings.paying import book, refund
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("bookings/", book),
-    path("bookings/refunds/<str:payment>", refund),
+    path("bookings/refunds/<str:booking>", refund),
     path("pay/", include("payments.urls")),
     path("", include("notes.urls")),
 ]

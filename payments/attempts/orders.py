@@ -1,0 +1,73 @@
+"""An order's payment, from the project's own code: begin it, and ask how far it is."""
+
+from django.db import transaction
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils import timezone
+
+from payments.attempts import calling
+from payments.attempts.opening import open_attempt
+from payments.attempts.submission import submit_attempt
+from payments.conf import order_columns, payable
+from payments.errors import MethodUnavailable, OrderNotPayable
+from payments.models import Attempt, Payment
+from payments.providers.base import Payer, PayMethod
+from payments.states import PaymentStatus
+
+
+def start(order: Model, *, method: str, request: HttpRequest | None = None, openid: str = "") -> Attempt:
+    """Have an order paid: get its live attempt by this method, or open one at the provider.
+
+    Args:
+        order: of `Payable.model`.
+        method: channel and method, such as ``wechat.native``; a channel alone takes its first one.
+        request: the shopper's, who may repeat it; its `REMOTE_ADDR` goes to a provider that needs it.
+        openid: the wallet's id of the shopper, for ``wechat.jsapi``.
+
+    Returns:
+        The attempt: its `next_action_url` is where the shopper goes on. It is `uncertain` where the provider's
+        answer is missing, and the timer finds out.
+
+    Raises:
+        OrderNotPayable: as `Payable.is_payable` says.
+        OrderAlreadyPaid, ChannelUnavailable, MethodUnavailable: refused; nothing was opened.
+        ProviderError: the provider refused, or cannot be reached; it may be called again.
+
+    Transaction: NONE may be open; opens a short one that locks the order's row, then calls the provider.
+    """
+    calling.must_be_outside_transactions()
+    project = payable()
+    payer = Payer(openid=openid, client_ip=request.META["REMOTE_ADDR"] if request else "")
+    channel, _, way = method.partition(".")
+    with transaction.atomic():
+        locked = project.model._base_manager.select_for_update(no_key=True).get(pk=order.pk)
+        if not project.is_payable(locked):
+            raise OrderNotPayable
+        owner = project.owner(locked)
+        attempt = open_attempt(
+            order_id=locked.pk,
+            owner_id=owner and owner.pk,
+            amount_minor=project.amount(locked),
+            currency=project.currency,
+            channel=channel,
+            description=project.describe(locked),
+            expires_at=timezone.now() + project.lives,
+            method=_method(way) if way else None,
+            payer=payer,
+        )
+    submit_attempt(attempt.pk, payer=payer, by_shopper=request is not None)
+    attempt.refresh_from_db()
+    return attempt
+
+
+def status(order: Model) -> PaymentStatus | None:
+    """Return the status of an order's payment; None before the first attempt."""
+    found = Payment.objects.filter(**order_columns(order.pk)).values_list("status", flat=True).first()
+    return None if found is None else PaymentStatus(found)
+
+
+def _method(name: str) -> PayMethod:
+    try:
+        return PayMethod(name)
+    except ValueError:
+        raise MethodUnavailable from None

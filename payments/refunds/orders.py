@@ -1,0 +1,42 @@
+"""Refund of an order, from the project's own code."""
+
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Model
+
+from payments.conf import order_columns
+from payments.errors import RefundExceedsPaid
+from payments.models import Payment, Refund
+from payments.refunds.steps import request_refund, submit_refund
+
+
+def refund(
+    order: Model, *, amount_minor: int | None = None, reason: str = "", refund_id: UUID | None = None
+) -> Refund:
+    """Give an order's money back, all that is left or a part.
+
+    Args:
+        amount_minor: above zero, in minor units; None: all that is left.
+        reason: shown to the shopper, at most 80 characters.
+        refund_id: the caller's own number for it; a second call with it goes on with the first one's refund.
+
+    Returns:
+        The refund, as `payments.refunds.steps.submit_refund` does.
+
+    Raises:
+        RefundExceedsPaid: not so much is left, or nothing.
+        ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
+
+    Transaction: NONE may be open; the reservation is committed before the provider is called.
+    """
+    with transaction.atomic(durable=True):
+        payment = Payment.objects.select_for_update(no_key=True).filter(**order_columns(order.pk)).first()
+        if payment is None:
+            raise RefundExceedsPaid
+        if amount_minor is None:
+            amount_minor = payment.paid_minor - payment.refunded_minor - payment.reserved_minor
+        asked = request_refund(
+            payment_id=payment.pk, amount_minor=amount_minor, reason=reason, refund_id=refund_id
+        )
+    return submit_refund(asked.pk)
