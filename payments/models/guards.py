@@ -1,8 +1,9 @@
 """Guards that several models of payments share."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from idempotency.postgres.guards import Guard
+from idempotency.postgres.guards import Guard, changed, no_step
 from payments.states import AttemptStatus, PaymentStatus, RefundStatus
 
 _UNBALANCED = """NOT EXISTS (SELECT FROM payments_journalline WHERE entry_id = {entry})
@@ -29,6 +30,16 @@ def begins(name: str, statuses: Collection[PaymentStatus | AttemptStatus | Refun
         message="what moves money does not begin as paid or over",
         raises="begins_at_the_beginning",
     )
+
+
+def steps(name: str, table: Mapping[Any, Collection[Any]], *, of: str) -> Guard:
+    """Refuse a change of the status that is no step of `table`; `of` names the row, with its article."""
+    return Guard(name=name, on="UPDATE", when=no_step(table), message=f"its new status is not a step of {of}")
+
+
+def fixed(name: str, *columns: str, message: str) -> Guard:
+    """Refuse a change of `columns`."""
+    return Guard(name=name, on="UPDATE", when=changed(*columns), message=message)
 
 
 def balanced(name: str, *, entry: str) -> Guard:

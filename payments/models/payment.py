@@ -9,10 +9,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from idempotency.ids import new_id
-from idempotency.postgres.guards import Guard, changed, no_step, shrinks, unversioned
+from idempotency.postgres.guards import Guard, shrinks, unversioned
 from payments.models.choices import choices
 from payments.models.facts import Anomaly
-from payments.models.guards import begins, stored
+from payments.models.guards import begins, fixed, steps, stored
 from payments.providers.base import NextActionType, PayMethod
 from payments.states import (
     ATTEMPT_NEXT,
@@ -86,18 +86,12 @@ class Payment(models.Model):
             ),
             stored("payment_stays"),
             begins("payment_begins", {PaymentStatus.PENDING}),
-            Guard(
-                name="payment_identity_is_fixed",
-                on="UPDATE",
-                when=changed("id", "order_id", "order_key", "amount_minor", "currency", "owner_id"),
+            fixed(
+                "payment_identity_is_fixed",
+                *("id", "order_id", "order_key", "amount_minor", "currency", "owner_id"),
                 message="its order, owner and amount are for good",
             ),
-            Guard(
-                name="payment_step_is_allowed",
-                on="UPDATE",
-                when=no_step(NEXT),
-                message="its new status is not a step of a payment",
-            ),
+            steps("payment_step_is_allowed", NEXT, of="a payment"),
             Guard(
                 name="payment_totals_only_grow",
                 on="UPDATE",
@@ -166,18 +160,12 @@ class Attempt(models.Model):
             stored("attempt_stays"),
             # one that is brought along may be open at its provider
             begins("attempt_begins", {AttemptStatus.CREATED, AttemptStatus.PENDING}),
-            Guard(
-                name="attempt_identity_is_fixed",
-                on="UPDATE",
-                when=changed("id", "payment_id", "channel", "method", "merchant", "amount_minor", "currency"),
+            fixed(
+                "attempt_identity_is_fixed",
+                *("id", "payment_id", "channel", "method", "merchant", "amount_minor", "currency"),
                 message="what the provider has of it is for good",
             ),
-            Guard(
-                name="attempt_step_is_allowed",
-                on="UPDATE",
-                when=no_step(ATTEMPT_NEXT),
-                message="its new status is not a step of an attempt",
-            ),
+            steps("attempt_step_is_allowed", ATTEMPT_NEXT, of="an attempt"),
         )
         indexes = (
             models.Index(
@@ -235,18 +223,12 @@ class Refund(models.Model):
             ),
             stored("refund_stays"),
             begins("refund_begins", {RefundStatus.REQUESTED}),
-            Guard(
-                name="refund_identity_is_fixed",
-                on="UPDATE",
-                when=changed("id", "payment_id", "attempt_id", "amount_minor", "anomaly_id"),
+            fixed(
+                "refund_identity_is_fixed",
+                *("id", "payment_id", "attempt_id", "amount_minor", "anomaly_id"),
                 message="its payment and amount are for good",
             ),
-            Guard(
-                name="refund_step_is_allowed",
-                on="UPDATE",
-                when=no_step(REFUND_NEXT),
-                message="its new status is not a step of a refund",
-            ),
+            steps("refund_step_is_allowed", REFUND_NEXT, of="a refund"),
         )
         indexes = (
             models.Index(
