@@ -25,6 +25,7 @@ from payments.models import Payment
 from payments.providers.plugin import Plugin, Refusal
 from payments.providers.registry import ConfigError
 from payments.webhooks import intake as webhooks
+from payments.webhooks import nonces
 
 KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, required=True)
 REPLAYED = OpenApiParameter("Idempotent-Replayed", str, OpenApiParameter.HEADER, response=True)
@@ -141,7 +142,10 @@ def _receive(request: HttpRequest, channel: str, plugin: Plugin) -> Refusal | No
     headers = {name: request.headers[name] for name in plugin.headers if name in request.headers}
     try:
         # one byte more than the limit, so that `receive` sees what is too long
-        webhooks.receive(channel=channel, headers=headers, body=request.read(webhooks.MAX_BODY_BYTES + 1))
+        body = request.read(webhooks.MAX_BODY_BYTES + 1)
+        webhooks.receive(channel=channel, headers=headers, body=body)
     except tuple(_REFUSALS) as error:
         return next(refusal for kind, refusal in _REFUSALS.items() if isinstance(error, kind))
+    if plugin.nonce_header in headers:
+        nonces.remember(channel, headers=headers, body=body)
     return None

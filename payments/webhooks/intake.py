@@ -30,7 +30,6 @@ from payments.settlement.inbox import Received, Stored
 from payments.settlement.settle import until_settled
 from payments.settlement.state import PaymentState
 from payments.states import AnomalyKind
-from payments.webhooks import nonces
 from payments.webhooks.digest import digest_of
 
 log = logging.getLogger(__name__)
@@ -81,7 +80,6 @@ def receive(*, channel: str, headers: dict[str, str], body: bytes) -> str:
     RECEIVED.labels(channel, verdict).inc()
     if verdict == Verdict.ERROR:
         raise ProcessingFailed(notice.notification_id)
-    nonces.remember(channel, headers=headers, body=body)
     return verdict
 
 
