@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
@@ -10,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from uuid import UUID, uuid5
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model
@@ -94,10 +95,14 @@ class _Steps:
     def on_payment(self, *, order_id: Any, event: str, work: UnitOfWork) -> bool:
         payable, order = self.payable, self._order(order_id)
         if event == "payable":
-            return payable.is_payable(order)
+            with suppress(ObjectDoesNotExist):
+                return payable.is_payable(order)
+            return False
         work.flush()
         if event == "paid":
-            return payable.mark_paid(order)
+            if (takes := payable.mark_paid(order)) is None:  # a forgotten `return` must not give money back
+                raise TypeError(f"{type(payable).__name__}.mark_paid must return True or False")
+            return takes
         {"refunded": payable.mark_refunded, "closed": payable.mark_closed}[event](order)
         return True
 

@@ -1,6 +1,7 @@
 """Orders with any primary key: one payment each, found under the key that the project gave; old rows stay theirs."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -16,17 +17,20 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 import payments
+from idempotency.postgres.unit import UnitOfWork
 from payments.api.serializers import represent_payment
 from payments.attempts import closing, opening
 from payments.checks import check_payments
-from payments.conf import order_columns
+from payments.conf import order_columns, orders
 from payments.errors import MethodUnavailable, OrderNotPayable, RefundExceedsPaid
-from payments.models import Attempt, Payment
+from payments.models import Attempt, Payment, Refund
 from shop.models import Order
-from tests.integration.payments.conftest import fold, paid, payment_of
+from tests.integration.payments.conftest import fold, letter, paid, payment_of
 from tests.integration.shop.provider import ScriptedProvider
 from tests.integration.test_upgrades import fresh_database, restore
+from tests.messages import messages
 from tests.payments_settings import changed
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -61,6 +65,16 @@ class Orders(payments.Payable):
 
 class Numbered(Orders):
     model = Group
+
+
+class Forgetful(Numbered):
+    def mark_paid(self, order: Any) -> bool:
+        return None  # type: ignore[return-value]
+
+
+class Reading(Numbered):
+    def is_payable(self, order: Group) -> bool:
+        return order.name == "open"
 
 
 class Named(Orders):
@@ -143,6 +157,37 @@ def test_the_projects_own_code_has_an_order_paid_and_gives_the_money_back(
         payments.refund(order)
 
 
+@pytest.mark.usefixtures("channels")
+def test_settlement_takes_three_messages_and_what_the_project_sends(settings: Any) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+    for number in (7, 8):
+        note = letter(pay(number))
+        connection.ensure_connection()
+        with messages(connection) as sent:
+            assert note.send().status_code == 204
+    assert len(sent) == 3
+
+
+@pytest.mark.usefixtures("channels")
+def test_a_forgotten_answer_gives_no_money_back(settings: Any) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Forgetful")
+    attempt = pay(7)
+    assert letter(attempt).send().status_code == 500
+    assert (payment_of(attempt).status, Refund.objects.count()) == ("pending", 0)
+
+
+def test_starts_at_once_open_one_attempt(settings: Any, provider: ScriptedProvider) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+    order = Group.objects.create(name="a room")
+
+    def begin() -> None:
+        with suppress(payments.ProviderError):  # another's request is on its way
+            payments.start(order, method="wechat.native")
+
+    at_once(*[begin] * 4)
+    assert (Payment.objects.count(), Attempt.objects.count()) == (1, 1)
+
+
 def test_what_cannot_be_started_leaves_nothing(settings: Any, provider: ScriptedProvider) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
     asked[:] = [SOLD_OUT]
@@ -155,6 +200,14 @@ def test_what_cannot_be_started_leaves_nothing(settings: Any, provider: Scripted
     with pytest.raises(ImproperlyConfigured, match=r"is no payments\.Payable"):
         payments.start(order, method="wechat")
     assert (payments.status(order), Attempt.objects.count()) == (None, 0)
+
+
+def test_an_order_that_is_gone_is_not_payable(settings: Any) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Reading")
+    work = UnitOfWork()
+    assert orders().on_payment(order_id=7, event="payable", work=work) is False
+    Group.objects.create(pk=7, name="open")
+    assert orders().on_payment(order_id=7, event="payable", work=work) is True
 
 
 def test_the_check_names_what_an_adapter_lacks(settings: Any) -> None:
