@@ -4,8 +4,9 @@ A text never changes and its values are parameters, so a session plans each once
 OFFSET 0: else a plan made while a table was empty would go on reading all of it when it is not.
 """
 
-# what a payment is, by the number of one of its attempts; with the facts of these identities, wherever they are
-READ_BY_NUMBER = """
+# what a payment is, by its own id or by the number of one of its attempts; with the facts of these identities,
+# wherever they are
+READ = """
 SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
     payment.refunded_minor, payment.reserved_minor, payment.order_key,
     (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
@@ -24,31 +25,13 @@ SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.v
             amount_minor, currency, out_refund_no, paid_txn_id, credited, source))
      FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (merchant, number, kind) CROSS JOIN LATERAL (
          SELECT * FROM payments_observation
-         WHERE channel = named.channel AND merchant = wanted.merchant AND provider_txn_id = wanted.number
+         WHERE channel = %s AND merchant = wanted.merchant AND provider_txn_id = wanted.number
              AND kind = wanted.kind OFFSET 0
      ) AS fact)
-FROM payments_attempt AS named JOIN payments_payment AS payment ON payment.id = named.payment_id
-WHERE named.id = %s AND named.channel = %s
-"""
-
-# the same by its own id
-READ_BY_ID = """
-SELECT payment.id, payment.order_id, payment.currency, payment.status, payment.version, payment.paid_minor,
-    payment.refunded_minor, payment.reserved_minor, payment.order_key,
-    (SELECT json_agg(json_build_array(id, channel, merchant, amount_minor, currency, status) ORDER BY id)
-     FROM payments_attempt WHERE payment_id = payment.id),
-    (SELECT json_agg(json_build_array(fact.channel, fact.merchant, provider_txn_id, kind, attempt_id,
-            fact.amount_minor, fact.currency, out_refund_no, paid_txn_id, credited, source) ORDER BY fact.id)
-     FROM payments_attempt AS attempt CROSS JOIN LATERAL (
-         SELECT * FROM payments_observation WHERE attempt_id = attempt.id OFFSET 0
-     ) AS fact WHERE attempt.payment_id = payment.id),
-    (SELECT json_agg(json_build_array(refund.id, attempt_id, refund.amount_minor,
-            coalesce(nullif(anomaly.detail ->> 'currency', ''), payment.currency), status, anomaly_id)
-            ORDER BY refund.id)
-     FROM payments_refund AS refund LEFT JOIN payments_anomaly AS anomaly ON anomaly.id = anomaly_id
-     WHERE refund.payment_id = payment.id),
-    NULL
-FROM payments_payment AS payment WHERE payment.id = %s
+FROM payments_payment AS payment
+WHERE payment.id = coalesce(%s::uuid, (
+    SELECT payment_id FROM payments_attempt WHERE id = %s::uuid AND channel = %s
+))
 """
 
 # wait for the payment, and have others wait, by the number of one of its attempts

@@ -23,9 +23,8 @@ def state_for(facts: Sequence[Fact], *, lock: bool = False) -> PaymentState | No
     reading = reading_for(facts)
     if reading is None:
         return None
-    if lock:
-        send(Statement(queries.LOCK_BY_NUMBER, [as_id(facts[0].out_trade_no)]))
-    return state_of(*send(reading))
+    locking = [Statement(queries.LOCK_BY_NUMBER, [as_id(facts[0].out_trade_no)])] if lock else []
+    return state_of(send(*locking, reading)[-1])
 
 
 def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
@@ -35,7 +34,8 @@ def state_by_id(payment_id: uuid.UUID, *, lock: bool = False) -> PaymentState:
         lock: have all others wait for its row first; needs the caller's transaction.
     """
     locking = [Statement(queries.LOCK_BY_ID, [payment_id])] if lock else []
-    state = state_of(send(*locking, Statement(queries.READ_BY_ID, [payment_id]))[-1])
+    by_id = [[], [], [], "", payment_id, None, ""]
+    state = state_of(send(*locking, Statement(queries.READ, by_id))[-1])
     if state is None:
         raise LookupError(f"there is no payment {payment_id.hex}")
     return state
@@ -48,7 +48,8 @@ def reading_for(facts: Sequence[Fact]) -> Statement | None:
         return None
     identities = [[fact.merchant, fact.provider_txn_id, fact.kind.value] for fact in facts]
     columns = [list(column) for column in zip(*identities, strict=True)]
-    return Statement(queries.READ_BY_NUMBER, [*columns, number, facts[0].channel])
+    channel = facts[0].channel
+    return Statement(queries.READ, [*columns, channel, None, number, channel])
 
 
 def state_of(rows: Sequence[tuple[Any, ...]]) -> PaymentState | None:
