@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Model
+from django.db.models import Model, UUIDField
 from django.utils.module_loading import import_string
 
 from idempotency.conf import meant
@@ -219,9 +219,9 @@ def order_of(payment: Any) -> Any:
 
 
 def _as_key(order_id: object) -> Any:
-    """Give a key the type that the orders' model has; without a model it is as given."""
+    """Give a key the type that the orders' model has, so that 7 and "7" are one order; without a model, a UUID."""
     model = getattr(orders(), "model", None)
-    return model._meta.pk.to_python(order_id) if model else order_id
+    return (model._meta.pk if model else UUIDField()).to_python(order_id)
 
 
 def _read(kind: type[Any], where: str, raw: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet, prefetch_related_objects
+from django.db.models import QuerySet, prefetch_related_objects
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -110,7 +110,7 @@ class PaymentAdmin(WholeTermSearch, MoneyAdmin):
             payments |= {ours}
             payments |= set(Attempt.objects.filter(pk=ours).values_list("payment_id", flat=True))
             payments |= set(Refund.objects.filter(pk=ours).values_list("payment_id", flat=True))
-            return rows.filter(Q(pk__in=payments) | Q(order_id=ours))
+            return rows.filter(pk__in=payments)
         return rows.filter(pk__in=payments | find.described(rows, term))
 
     number = column(lambda payment: shortened(payment.pk), "number")

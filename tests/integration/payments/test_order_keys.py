@@ -220,10 +220,17 @@ def test_the_check_names_what_an_adapter_lacks(settings: Any) -> None:
         assert [message.msg.partition("' ")[2] for message in check_payments(None)] == [lacking] * bool(lacking)
 
 
-def test_a_key_that_no_order_can_have_is_refused(settings: Any) -> None:
-    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+@pytest.mark.parametrize(
+    ("adapter", "key", "impossible"), [(f"{__name__}.Numbered", 7, "seven"), ("shop.orders.lifecycle", KEY, "7")]
+)
+def test_a_key_is_of_the_orders_type_and_any_other_is_refused(
+    settings: Any, adapter: str, key: object, impossible: str
+) -> None:
+    """Without a model it is a UUID."""
+    settings.PAYMENTS = changed(ORDER=adapter)
+    assert order_columns(str(key)) == order_columns(key)
     with pytest.raises(ValidationError):
-        order_columns("seven")
+        order_columns(impossible)
 
 
 @pytest.fixture
