@@ -22,6 +22,7 @@ from django.http.response import HttpResponseBase
 from idempotency.call import NAME, KeyedCall, takes_call
 from idempotency.conf import Config, config
 from idempotency.errors import Problem, explaining_missing_tables
+from idempotency.locks.synchronized import missing, refuse_deferred
 from idempotency.observability import logs
 from idempotency.protocol.atomic import AtomicExchange
 from idempotency.protocol.exchange import Exchange
@@ -157,7 +158,7 @@ class once:  # noqa: N801  a verb where it is called, as `contextlib.suppress`
 
         def decorate(function: F) -> F:
             taken = _signature_without_call(function)
-            _refuse_task(name, function)
+            refuse_deferred(function, f"@once.task({name!r})")
             for chooser in (key, payload, principal, tenant):
                 _refuse_unknown(name, chooser, taken)
 
@@ -262,26 +263,20 @@ def _signature_without_call(function: Callable[..., Any]) -> Signature:
     return whole.replace(parameters=[each for name, each in whole.parameters.items() if name != NAME])
 
 
-def _refuse_task(name: str, function: Any) -> None:
-    if any(hasattr(function, each) for each in ("delay", "enqueue", "defer")):
-        raise TypeError(
-            f"once.task({name!r}) stands above the decorator of a task queue, which would take no task any more. "
-            "Put it below, next to the function."
-        )
-
-
 def _refuse_unknown(name: str, choose: Any, taken: Signature) -> None:
     """Refuse a function that names an argument which the decorated one has not."""
-    kinds = {parameter.kind for parameter in taken.parameters.values()}
-    if not callable(choose) or Parameter.VAR_KEYWORD in kinds:
-        return
-    for each, parameter in _parameters(choose).items():
-        by_name = parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-        if by_name and parameter.default is Parameter.empty and each not in taken.parameters:
-            raise TypeError(
-                f"once.task({name!r}): key, payload, principal and tenant get arguments of the function by name."
-                f" It has no {each!r}, but {', '.join(taken.parameters) or 'none'}."
-            )
+    by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    parameters = _parameters(choose).items() if callable(choose) else ()
+    wanted = (
+        each
+        for each, parameter in parameters
+        if parameter.kind in by_name and parameter.default is Parameter.empty
+    )
+    if (each := missing(wanted, taken)) is not None:
+        raise TypeError(
+            f"once.task({name!r}): key, payload, principal and tenant get arguments of the function by name."
+            f" It has no {each!r}, but {', '.join(taken.parameters) or 'none'}."
+        )
 
 
 def _arguments(taken: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """`synchronized`: a function that runs under a lock named from its arguments, one call at a time everywhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack
 from functools import wraps
-from inspect import Parameter, isasyncgenfunction, isgeneratorfunction, signature
+from inspect import Parameter, Signature, isasyncgenfunction, isgeneratorfunction, signature
 from string import Formatter
 from typing import Any, Literal, TypeVar, Unpack, cast
 
@@ -63,18 +63,30 @@ def synchronized(
     return decorate
 
 
+def refuse_deferred(function: Callable[..., Any], by: str) -> None:
+    """Raise `TypeError` for what returns before its work is done: a queue's task, or a generator."""
+    queued = any(hasattr(function, each) for each in ("delay", "enqueue", "defer", "apply_async"))
+    if queued or isgeneratorfunction(function) or isasyncgenfunction(function):
+        raise TypeError(
+            f"{function!r} returns before its work is done: put {by} on the function that does it, below the "
+            "decorator of a task queue."
+        )
+
+
+def missing(names: Iterable[str], taken: Signature) -> str | None:
+    """Return the first of some names that is no argument of a function with this signature."""
+    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in taken.parameters.values())
+    return next((name for name in names if name not in taken.parameters and not (takes_any and name)), None)
+
+
 def _namer(name: str, function: Callable[..., Any]) -> Callable[..., str]:
     """Return what names the lock of a call, or raise `TypeError` where no call could be named or held."""
-    if hasattr(function, "apply_async") or isgeneratorfunction(function) or isasyncgenfunction(function):
-        raise TypeError(
-            f"{function!r} returns before its work is done: put @synchronized on the function that does it."
-        )
+    refuse_deferred(function, "@synchronized")
     taken = signature(function)
-    takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in taken.parameters.values())
-    for _, field, _, _ in Formatter().parse(name):
-        root = None if field is None else field.replace("[", ".").partition(".")[0]
-        if root is not None and root not in taken.parameters and not (takes_any and root):
-            raise TypeError(f"{function!r} has no argument {root!r}, which the lock's name {name!r} needs.")
+    fields = [field for _, field, _, _ in Formatter().parse(name) if field is not None]
+    root = missing((field.replace("[", ".").partition(".")[0] for field in fields), taken)
+    if root is not None:
+        raise TypeError(f"{function!r} has no argument {root!r}, which the lock's name {name!r} needs.")
 
     def named(*args: Any, **kwargs: Any) -> str:
         bound = taken.bind(*args, **kwargs)

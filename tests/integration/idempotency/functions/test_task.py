@@ -202,5 +202,5 @@ def test_a_key_of_an_argument_that_is_not_there_is_refused_at_once() -> None:
 
 def test_a_queues_task_is_refused_at_once() -> None:
     task: Any = Queued()
-    with pytest.raises(TypeError, match=r"stands above the decorator of a task queue.*Put it below"):
+    with pytest.raises(TypeError, match=r"returns before its work is done.*below the decorator of a task queue"):
         once.task("bills.pay", key=lambda day: day)(task)
