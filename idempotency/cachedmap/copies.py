@@ -20,6 +20,11 @@ class Copy:
     idle_seconds: float
     used_at: float
 
+    @property
+    def remaining_seconds(self) -> float:
+        """Time that it lasts, if it is not used."""
+        return min(self.ends_at, self.used_at + self.idle_seconds) - time.monotonic()
+
 
 class Copies:
     """Copies of a map's values in one process, for one tenant, and the messages that end them. Thread-safe."""
@@ -37,11 +42,11 @@ class Copies:
         """Return the value, or `MISSING`."""
         with self.lock:
             self._hear()
-            copy, now = self._copies.get(key), time.monotonic()
-            if copy is None or now >= min(copy.ends_at, copy.used_at + copy.idle_seconds):
+            copy = self._copies.get(key)
+            if copy is None or copy.remaining_seconds <= 0:
                 self._copies.pop(key, None)
                 return MISSING
-            copy.used_at = now
+            copy.used_at = time.monotonic()
             self._copies.move_to_end(key)
             return copy.value
 
@@ -55,6 +60,13 @@ class Copies:
                 self._copies.move_to_end(key)
                 if len(self._copies) > self._most:
                     self._copies.popitem(last=False)
+
+    def remaining_seconds(self) -> dict[str, float]:
+        """Return how long each of them lasts."""
+        with self.lock:
+            self._hear()
+            left = {key: copy.remaining_seconds for key, copy in self._copies.items()}
+        return {key: seconds for key, seconds in left.items() if seconds > 0}
 
     def drop(self, key: str | None = None) -> None:
         """Forget a value, or all; also one that is being read."""

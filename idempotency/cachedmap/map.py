@@ -11,7 +11,7 @@ copy. Without Redis every process goes by its own copies.
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -109,6 +109,66 @@ class CachedMap(Generic[V]):
                     value = self._fetch(copies, key)
         return default if value is MISSING else value
 
+    def get_many(self, keys: Iterable[str]) -> dict[str, V]:
+        """Return the values of those keys that have one: of the copies, of Redis in one command, or else read."""
+        copies = self._copies()
+        changes, found = copies.changes, {key: copies.get(key) for key in keys}
+        missing = [key for key, value in found.items() if value is MISSING]
+        reply = self._ask("get", *missing) if self._stored and missing else None
+        for at, key in enumerate(missing):
+            if reply is None:
+                found[key] = self._load(copies, key, changes=changes)
+            elif reply[2 * at + 1] is not None:
+                found[key] = self._copied(copies, key, *reply[2 * at + 1 : 2 * at + 3], changes=changes)
+            elif self._read is not None:
+                found[key] = self.get(key, MISSING)
+        return {key: value for key, value in found.items() if value is not MISSING}
+
+    def size(self) -> int:
+        """Count the entries of Redis; this process's copies while it is away, or where it stores none."""
+        reply = self._ask("size") if self._stored else None
+        return len(self._copies().remaining_seconds()) if reply is None else int(reply[0])
+
+    def remaining_seconds(self, key: str) -> float:
+        """Return how long an entry lasts if nobody gets it: infinite for ever, 0.0 where none is stored."""
+        reply = self._ask("life", key) if self._stored else None
+        if reply is None:
+            return self._copies().remaining_seconds().get(key, 0.0)
+        seconds: float = reply[0] / MICROSECONDS
+        return seconds if seconds <= LONGEST_SECONDS else math.inf
+
+    def put_if_absent(
+        self, key: str, value: V, *, ttl_seconds: float | None = None, idle_seconds: float | None = None
+    ) -> bool:
+        """Store a value where there is none, then write it through. Return whether it was stored.
+
+        That is so for one of all callers; while Redis is away, for one in each process.
+
+        Raises:
+            TypeError: Redis stores no values of this map.
+        """
+        if self.name and not self._stored:
+            raise TypeError(
+                f"The map {self.name!r} stores nothing in Redis, where one of many could be the first."
+            )
+        copies, entry = self._copies(), Entry(value, ttl_seconds, idle_seconds)
+        if self.get(key, MISSING) is not MISSING:
+            return False
+        with copies.flight(key):
+            if copies.get(key) is not MISSING:
+                return False
+            if self._change(copies, key, "add", key, *self._packed(entry)) == [0]:
+                return False
+            if not self._stored or self.alone:
+                self._keep(copies, key, entry, changes=copies.changes)
+        if self._write is not None:
+            try:
+                self._write(key, value)
+            except BaseException:
+                self._change(copies, key, "remove", key)
+                raise
+        return True
+
     def set(
         self, key: str, value: V, *, ttl_seconds: float | None = None, idle_seconds: float | None = None
     ) -> None:
@@ -135,7 +195,7 @@ class CachedMap(Generic[V]):
 
     def clear(self) -> bool:
         """Have every process read again; call it after the commit. Return whether Redis has it."""
-        return self._change(self._copies(), None, "clear")
+        return self._change(self._copies(), None, "clear") is not None
 
     def forget(self) -> None:
         """Have this process read again, for every tenant, without waiting for a read under way."""
@@ -154,6 +214,22 @@ class CachedMap(Generic[V]):
     async def adelete(self, key: str) -> None:
         """Remove an entry as `delete` does."""
         await sync_to_async(self.delete)(key)
+
+    async def aget_many(self, keys: Iterable[str]) -> dict[str, V]:
+        """Return what `get_many` does."""
+        return await sync_to_async(self.get_many)(keys)
+
+    async def aput_if_absent(self, key: str, value: V, **seconds: float | None) -> bool:
+        """Store a value as `put_if_absent` does."""
+        return await sync_to_async(self.put_if_absent)(key, value, **seconds)
+
+    async def asize(self) -> int:
+        """Count as `size` does."""
+        return await sync_to_async(self.size)()
+
+    async def aremaining_seconds(self, key: str) -> float:
+        """Return what `remaining_seconds` does."""
+        return await sync_to_async(self.remaining_seconds)(key)
 
     async def aclear(self) -> bool:
         """Have every process read again, as `clear` does."""
@@ -188,17 +264,17 @@ class CachedMap(Generic[V]):
         if found is None or (found[1] is None and self._read is None):
             return self._load(copies, key, changes=changes)
         if found[1] is not None:
-            return self._copied(copies, key, found, changes=changes)
+            return self._copied(copies, key, *found[1:], changes=changes)
         with self._flight(key):
             changes = copies.changes
             found = self._ask("get", key)  # another process may have read it meanwhile
             if found is None or found[1] is None:
                 return self._load(copies, key, changes=changes, filled_at=found and found[0])
-            return self._copied(copies, key, found, changes=changes)
+            return self._copied(copies, key, *found[1:], changes=changes)
 
-    def _copied(self, copies: Copies, key: str, found: list[Any], *, changes: int) -> V:
-        value = self._loads(found[1])
-        seconds = min(found[2] / MICROSECONDS / 2, self._copy_seconds)  # half: Redis must see that it is used
+    def _copied(self, copies: Copies, key: str, stored: bytes, lasts: int, *, changes: int) -> V:
+        value = self._loads(stored)
+        seconds = min(lasts / MICROSECONDS / 2, self._copy_seconds)  # half: Redis must see that it is used
         copies.put(key, value, seconds=seconds, idle_seconds=math.inf, changes=changes)
         return value
 
@@ -239,14 +315,15 @@ class CachedMap(Generic[V]):
                 with suppress(LockError):
                     lock.release()
 
-    def _change(self, copies: Copies, key: str | None, *what: Any) -> bool:
+    def _change(self, copies: Copies, key: str | None, *what: Any) -> list[Any] | None:
+        """Run the script for a change; None where Redis has missed it."""
         try:
-            reached = not self.name or self._ask(*what) is not None
+            reply = self._ask(*what) if self.name else []
         finally:
             copies.drop(key)
-        if not reached:
+        if reply is None:
             self._behind.add(prefix())
-        return reached
+        return reply
 
     def _ask(self, *what: Any) -> list[Any] | None:
         """Run the script; None without Redis."""

@@ -2,10 +2,13 @@
 -- KEYS[1] values: key -> when it ends, for how long it may be unused, value   KEYS[2] keys, scored by their last use
 -- KEYS[3] number of changes so far   KEYS[4] channel on which a change is published
 -- ARGV[1] what to do:
---   get: [2] key                 returns {changes, value or nil, how long it lasts if it is not used}
+--   get: [2] and on: keys        returns {changes, and for each: value or nil, how long it lasts if it is not used}
+--   life: [2] key                returns {how long it lasts}, and is no use of it; 0 if there is none
+--   size                         returns {how many entries there are}
 --   fill: [2] key [3] value [4] life [5] longest time unused [6] most entries [7] changes when its reading began
 --                                returns {1}, or {0} if there was one since: nothing is stored
 --   set: as fill, at any time; it is a change       remove: [2] key       clear
+--   add: as set where there is no entry; or else it returns {0}
 -- Times are microseconds of this server's clock; 0 is for ever.
 
 local NEVER = 9007199254740991
@@ -29,11 +32,23 @@ local function open(each)
 end
 
 if what == 'get' then
-    local changes, value, ends, idle = redis.call('GET', KEYS[3]) or '0', open(key)
-    if not value then return {changes, false, 0} end
-    redis.call('ZADD', KEYS[2], now, key)
-    return {changes, value, math.min(ends - now, idle)}
+    local reply = {redis.call('GET', KEYS[3]) or '0'}
+    for at = 2, #ARGV do
+        local value, ends, idle = open(ARGV[at])
+        if value then redis.call('ZADD', KEYS[2], now, ARGV[at]) end
+        reply[2 * at - 2], reply[2 * at - 1] = value or false, value and math.min(ends - now, idle) or 0
+    end
+    return reply
 end
+if what == 'life' then
+    local value, ends, idle = open(key)
+    return {value and math.min(ends, redis.call('ZSCORE', KEYS[2], key) + idle) - now or 0}
+end
+if what == 'size' then
+    for _, each in ipairs(redis.call('HKEYS', KEYS[1])) do open(each) end
+    return {redis.call('HLEN', KEYS[1])}
+end
+if what == 'add' and open(key) then return {0} end
 
 if what == 'fill' then
     if (redis.call('GET', KEYS[3]) or '0') ~= ARGV[7] then return {0} end

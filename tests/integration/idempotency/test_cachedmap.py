@@ -249,3 +249,78 @@ def test_a_fork_begins_with_no_copy(maps: Any) -> None:
     assert one.get("a") == 1
     one._begin()
     assert one._of_tenant == {}
+
+
+def test_one_of_many_is_the_first(client: Any, maps: Any) -> None:
+    source = Source(b=2)
+    several = [maps(client=client, read=source.read, write=source.write) for _ in range(4)]
+    actors = [Actor() for _ in several]
+    answers = [
+        actor.begin(lambda each=each, value=value: each.put_if_absent("a", value, ttl_seconds=LONG))
+        for value, (actor, each) in enumerate(zip(actors, several, strict=True))
+    ]
+    first = [answer.result(30) for answer in answers]
+    assert sum(first) == 1
+    assert source.values == {"a": first.index(True), "b": 2}
+    assert [each.get("a") for each in several] == [first.index(True)] * 4
+    assert several[0].put_if_absent("b", 3) is False  # it can be read
+    for actor in actors:
+        actor.end()
+
+
+def test_a_first_value_that_cannot_be_written_is_none(single: Any, maps: Any) -> None:
+    def write(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    one, two = maps(client=single, write=write), maps(client=single)
+    with pytest.raises(ZeroDivisionError):
+        one.put_if_absent("a", 1)
+    assert two.put_if_absent("a", 2) is True
+    with pytest.raises(TypeError, match="stores nothing"):
+        maps(client=single, read=write, stored=False).put_if_absent("a", 1)
+
+
+def test_many_values_are_one_command_and_the_missing_are_read(client: Any, single: Any, maps: Any) -> None:
+    source = Source(c=3)
+    one, two = maps(client=client, read=source.read), maps(client=client)
+    for key in ("a", "b"):
+        one.set(key, key)
+    assert two.get_many(["a", "b", "c", "a"]) == {"a": "a", "b": "b"}
+    assert one.get_many(iter(["a", "c", "d"])) == {"a": "a", "c": 3}
+    assert two.get_many([]) == {}
+    other = maps("others", client=single, copy_seconds=0)
+    other.set("a", 1)
+    assert _commands(single, lambda: other.get_many(["a", "b", "c"])) == 1
+
+
+def test_how_many_there_are_and_how_long_they_last(client: Any, maps: Any) -> None:
+    for one in (maps(client=client, copy_seconds=0), maps("")):
+        one.set("short", 1, ttl_seconds=0.05)
+        one.set("long", 2, ttl_seconds=LONG, idle_seconds=LONG * 2)
+        one.set("unused", 3, idle_seconds=LONG)
+        one.set("ever", 4)
+        until(lambda one=one: one.size() == 3)
+        left = [one.remaining_seconds(key) for key in ("long", "unused", "ever", "short", "none")]
+        assert 0 < left[0] <= LONG
+        assert 0 < left[1] <= LONG
+        assert left[2:] == [float("inf"), 0.0, 0.0]
+        one.delete("ever")
+        assert one.size() == 2
+
+
+@pytest.mark.django_db
+def test_the_new_verbs_without_redis_and_for_asyncio(redis_server: redis.Redis, maps: Any, settings: Any) -> None:
+    settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
+    one = maps()
+
+    async def story() -> list[Any]:
+        first = [await one.aput_if_absent("a", value, ttl_seconds=LONG) for value in (1, 2)]
+        return [*first, await one.aget_many(["a", "b"]), await one.asize(), await one.aremaining_seconds("a") > 0]
+
+    wanted = [True, False, {"a": 1}, 1, True]
+    assert asyncio.run(story()) == wanted
+    one.clear()
+    with hanging(redis_server):
+        assert asyncio.run(story()) == wanted
+        assert one.alone is True
+    fastpath.breaker.succeeded()
