@@ -23,3 +23,8 @@ class UpgradeRefused(LockError):
 
 class LockUnavailable(LockError):
     """The server did not reply; the lock may have been taken, and ends by its lease."""
+
+
+def not_held(name: str) -> NotHeld:
+    """Make the error of a caller that does not hold the lock `name`."""
+    return NotHeld(f"{name!r} is not held by this thread, task or owner.")

@@ -16,15 +16,16 @@ class Expiring(Resource):
     """Source of both faces.
 
     Args:
-        name, client: as of `Resource`; here the name may be empty.
+        name, client, prefix: as of `Resource`; here the name may be empty.
         ttl_seconds: how long a member is remembered; at most 1e9, which is 31 years.
     """
 
     _kind = "seen"
 
-    def __init__(self, name: str, *, ttl_seconds: float, client: Any = None) -> None:
+    def __init__(self, name: str, *, ttl_seconds: float, client: Any = None, prefix: str | None = None) -> None:
         self.name = name
         self.client = client
+        self._prefix = prefix
         self._ttl_ms = max(1, round(bounded("ttl_seconds", ttl_seconds) * 1000))
 
     @operation
@@ -49,7 +50,7 @@ class Expiring(Resource):
 
     def _remembering(self, member: str) -> tuple[list[str], list[Any]]:
         # the name's length keeps ("a:b", "c") apart from ("a", "b:c")
-        key = tagged(self._kind, f"{len(self.name)}:{self.name}:{member}")
+        key = tagged(self._kind, f"{len(self.name)}:{self.name}:{member}", self._prefix)
         return [key], [self._ttl_ms, self.hub().new_request()]
 
 

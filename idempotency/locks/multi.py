@@ -5,6 +5,7 @@ They are taken in the order of their names, so two that want the same ones never
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
@@ -32,11 +33,10 @@ class SeveralLocks(Several):
         if not locks:
             raise ValueError("a MultiLock needs at least one lock")
         self.locks = sorted(locks, key=lambda lock: lock.name)
+        name = ", ".join(lock.name for lock in self.locks)
+        super().__init__(name, wait_seconds=wait_seconds, raise_on_lost=raise_on_lost)
         self.quorum = len(self.locks)
-        self.name = ", ".join(lock.name for lock in self.locks)
         self.client = self.locks[0].client
-        self._wait_seconds = wait_seconds
-        self._raise_on_lost = raise_on_lost
 
     @classmethod
     def of(cls, names: Sequence[str], *, client: Any = None, wait_seconds: float | None = None) -> Self:
@@ -48,7 +48,7 @@ class SeveralLocks(Several):
         """Take them all, or none: return False when the time was over, or raise `LockUnavailable`."""
         seconds = self._limit(wait_seconds)
         deadline = None if seconds is None else time.monotonic() + seconds
-        while (yield from self._each(deadline)):
+        while (yield from self._all_or_nothing(partial(self._each, deadline))):
             if not self.lost:
                 return True
             # a lease ended while the next lock was waited for
@@ -57,21 +57,13 @@ class SeveralLocks(Several):
                 return False
         return False
 
-    def _each(self, deadline: float | None) -> Steps[bool]:
-        """Take one lock after another; if one is not free in time, none."""
-        taken: list[Any] = []
-        try:
-            for lock in self.locks:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=left))):
-                    yield Finish(released(taken))
-                    return False
-                taken.append(lock)
-        except GeneratorExit:
-            raise
-        except BaseException:
-            yield Finish(released(taken))
-            raise
+    def _each(self, deadline: float | None, taken: list[Any]) -> Steps[bool]:
+        """Take one lock after another, until one is not free in time."""
+        for lock in self.locks:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=left))):
+                return False
+            taken.append(lock)
         return True
 
     @operation

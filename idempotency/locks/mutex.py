@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.holds import Hold, bounded
 from idempotency.locks.engine.owned import Owned
-from idempotency.locks.engine.steps import On, Steps, operation
+from idempotency.locks.engine.steps import Finish, On, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockError, LockUnavailable
-from idempotency.locks.state import Asked, Owner, State
+from idempotency.locks.errors import LockError, LockUnavailable, not_held
+from idempotency.locks.state import Asked, Held, Owner, State
 
 T = TypeVar("T")
 
 
-class Mutex(Asked, Owned):
+class Mutex(Held, Owned):
     """Source of both faces of every lock; see `Owned` for its arguments."""
 
     _kind = "lock"
@@ -73,7 +73,7 @@ class Mutex(Asked, Owned):
         The watchdog, if it renews the lock, does so for as long from now on.
         """
         if (hold := self._hold()) is None:
-            raise self._places.not_held()
+            raise not_held(self.name)
         hold.lease_seconds = max(hold.lease_seconds, bounded("seconds", seconds))
         yield from self.hub().prolong([hold], seconds)
         if hold.gone:
@@ -97,24 +97,6 @@ class Mutex(Asked, Owned):
 
     def _state(self) -> Steps[State]:
         return self._places.look(exclusive=bool(self._exclusive))
-
-    @property
-    def token(self) -> int | None:
-        """Fencing token of the caller's hold: higher than every earlier holder's. None if not held."""
-        hold = self._hold()
-        return None if hold is None else hold.token
-
-    @property
-    def held(self) -> bool:
-        """True while the caller holds it, as far as this process knows without asking."""
-        hold = self._hold()
-        return hold is not None and not hold.lost
-
-    @property
-    def lost(self) -> bool:
-        """True if the caller's hold has ended without a release: stop the work."""
-        hold = self._hold()
-        return hold is not None and hold.lost
 
     def _hold(self) -> Hold | None:
         hold = self.hub().holds.get(self._places.keys[0], self._holder().name)
@@ -155,6 +137,20 @@ class Several(Asked, Entered):
         """End every wait through this object, in whatever thread: as if its time were over."""
         self._cancels += 1
         yield from self._of_each(Mutex.cancel.steps)
+
+    def _all_or_nothing(self, steps: Callable[[list[Any]], Steps[bool]]) -> Steps[bool]:
+        """Perform steps that append each lock they take, and give those back unless the result is True."""
+        taken: list[Any] = []
+        try:
+            won = yield from steps(taken)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield Finish(released(taken))
+            raise
+        if not won:
+            yield Finish(released(taken))
+        return won
 
     def _holder(self) -> Any:
         return self.locks[0]._holder()

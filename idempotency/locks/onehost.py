@@ -15,7 +15,7 @@ from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
 from idempotency.locks.engine.steps import Pause, Steps, operation
-from idempotency.locks.errors import NotHeld
+from idempotency.locks.errors import not_held
 
 LOOK_SECONDS = 0.002  # between looks of the queue's head; flock cannot wait for one of several
 
@@ -35,9 +35,8 @@ class PermitsOfOneHost(Entered):
     ) -> None:
         if permits < 1:
             raise ValueError(f"permits must be at least 1, not {permits}")
-        self.name = name
+        super().__init__(name, wait_seconds=wait_seconds)
         self.permits = permits
-        self._wait_seconds = wait_seconds
         self._folder = folder or Path(tempfile.gettempdir()) / f"payonce-{os.getuid()}"
         self._stem = hashlib.sha256(name.encode()).hexdigest()[:32]
         self._files: dict[str, list[int]] = {}
@@ -75,7 +74,7 @@ class PermitsOfOneHost(Entered):
             NotHeld: the caller has no permit.
         """
         if not self._own():
-            raise NotHeld(f"The caller has no permit of {self.name!r}.")
+            raise not_held(self.name)
         _unlocked(self._own().pop(), process=self._process)
         return
         yield  # an operation without a step

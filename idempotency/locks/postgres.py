@@ -31,7 +31,9 @@ class StaleToken(LockLost):
     """The database refused a write: a later holder has written already."""
 
 
-def transaction_lock(name: str, *, using: str = "default", wait_seconds: float | None = None) -> None:
+def transaction_lock(
+    name: str, *, using: str = "default", wait_seconds: float | None = None, shared: bool = False
+) -> None:
     """Lock `name` until the caller's transaction ends: the commit releases it, with or without a pooler.
 
     A rollback to a savepoint that is older than the lock releases it too. The same name as an `AdvisoryLock` is
@@ -41,6 +43,7 @@ def transaction_lock(name: str, *, using: str = "default", wait_seconds: float |
         name: any text; each schema of the database has locks of its own (`idempotency.names`).
         using: alias of the database.
         wait_seconds: None for as long as the connection's own limits let it, 0 not at all.
+        shared: with others that are shared.
 
     Raises:
         LockError: no transaction is open.
@@ -49,13 +52,11 @@ def transaction_lock(name: str, *, using: str = "default", wait_seconds: float |
     Transaction: needs the caller's.
     """
     with _within(using, wait_seconds, f"{name!r}"), connections[using].cursor() as cursor:
-        key = lock_key(name, schema=schema(using))
-        if wait_seconds is None or wait_seconds > 0:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [key])
-        else:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [key])
-            if not cursor.fetchone()[0]:
-                raise LockTimeout(f"{name!r} is not free.")
+        waits = wait_seconds is None or wait_seconds > 0
+        function = f"pg_{'' if waits else 'try_'}advisory_xact_lock{'_shared' if shared else ''}"
+        cursor.execute(f"SELECT {function}(%s)", [lock_key(name, schema=schema(using))])
+        if not waits and not cursor.fetchone()[0]:
+            raise LockTimeout(f"{name!r} is not free.")
 
 
 def locked(queryset: QuerySet[Row], *, wait_seconds: float | None = None, skip_locked: bool = False) -> list[Row]:

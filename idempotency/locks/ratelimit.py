@@ -50,7 +50,7 @@ class Limiter(Resource):
     """Source of both faces.
 
     Args:
-        name, client: as of `Resource`.
+        name, client, prefix: as of `Resource`.
         permits, interval_seconds, permits_per_client: as of `Rate`, while the server has none; None: no permits.
     """
 
@@ -64,8 +64,9 @@ class Limiter(Resource):
         interval_seconds: float = 1.0,
         permits_per_client: int | None = None,
         client: Any = None,
+        prefix: str | None = None,
     ) -> None:
-        super().__init__(name, client=client)
+        super().__init__(name, client=client, prefix=prefix)
         self._rate = Rate(1 if permits is None else permits, interval_seconds, permits_per_client).checked()
         if permits is None:
             self._rate[0] = 0

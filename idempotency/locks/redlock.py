@@ -9,16 +9,17 @@ Source: redis.io, "Distributed Locks with Redis" (read 2026-11): majority, valid
 
 import random
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Unpack
 
-from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
+from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
 from idempotency.locks.engine.steps import Finish, On, Pause, Steps, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
-from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld
+from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, not_held
 from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
 
 DRIFT_PART, DRIFT_SECONDS = 0.01, 0.002  # difference of clocks over a lease
@@ -32,7 +33,8 @@ class Majority(Several):
         name: any text; the same name is the same lock.
         clients: one client for each server; an odd number, at least three. Give them short time-outs: a server
             that hangs costs an acquire that long.
-        wait_seconds, lease_seconds, hold_seconds_max, owner, raise_on_lost: as of `Lock`.
+        lease_seconds, hold_seconds_max, settings: as of `Lock`. Listeners hear of the end of a majority, with
+            the token of the server that was the last of it.
     """
 
     _lock: type[Any]
@@ -42,24 +44,29 @@ class Majority(Several):
         name: str,
         *,
         clients: Sequence[Any],
-        owner: str | None = None,
-        wait_seconds: float | None = None,
         lease_seconds: float | None = None,
         hold_seconds_max: float = HOLD_SECONDS_MAX,
-        raise_on_lost: bool = True,
+        **settings: Unpack[Common],
     ) -> None:
         if len(clients) < 3 or len(clients) % 2 == 0:
             raise ValueError(f"a RedLock needs an odd number of servers, at least three, not {len(clients)}")
-        self.name = name
+        super().__init__(name, **settings)
         self.client = clients[0]
         self.majority = self.quorum = len(clients) // 2 + 1
-        self._wait_seconds = wait_seconds
         self._lease_seconds = lease_seconds
-        self._raise_on_lost = raise_on_lost
+        self._left: dict[str, Iterator[int]] = {}  # how many servers an owner has after the end of one more
         self.locks = [
-            self._lock(name, client=client, owner=owner, hold_seconds_max=hold_seconds_max, release_seconds=0.0)
+            self._lock(
+                name,
+                client=client,
+                owner=settings.get("owner"),
+                hold_seconds_max=hold_seconds_max,
+                release_seconds=0.0,
+            )
             for client in clients
         ]
+        for node in self.locks if self._listeners else ():
+            node._places.notify = self._one_ended
 
     @operation
     def acquire(
@@ -78,43 +85,40 @@ class Majority(Several):
         answered_at, cancels = time.monotonic(), self._cancels
         while True:
             self._refuse_lost()
-            away = yield from self._round(lease)
-            if away is None:
+            away: list[Exception] = []
+            if (yield from self._all_or_nothing(partial(self._round, lease, away))):
                 return True
             now = time.monotonic()
             deadline = deadline if self._cancels == cancels else 0.0
-            if away < self.majority:
+            if len(away) < self.majority:
                 answered_at = now
             elif now >= deadline or now - answered_at > UNAVAILABLE_SECONDS:
-                raise LockUnavailable(f"{away} of {len(self.locks)} servers did not answer.")
+                raise LockUnavailable(f"{len(away)} of {len(self.locks)} servers did not answer.")
             if now >= deadline:
                 return False
             pause = random.uniform(*TRY_AGAIN_SECONDS)  # noqa: S311  so that two do not tie again
             yield Pause(min(pause, deadline - now))
 
-    def _round(self, lease_seconds: float | None) -> Steps[int | None]:
-        """Try once on every server. Return None if it is held, else the number of servers without a reply."""
-        taken: list[Any] = []
-        away = 0
-        try:
-            for node in self.locks:
-                try:
-                    ask = Mutex.acquire.steps(node, wait_seconds=0, lease_seconds=lease_seconds)
-                    if (yield On(node, ask)):
-                        taken.append(node)
-                except LockUnavailable:
-                    away += 1
-                except LockLost:  # this server forgot the caller's earlier hold; the others decide
-                    continue
-            if len(taken) >= self.majority and self.held:
-                return None
-        except GeneratorExit:
-            raise
-        except BaseException:
-            yield Finish(released(taken))
-            raise
-        yield Finish(released(taken))
-        return away
+    def _round(self, lease_seconds: float | None, away: list[Exception], taken: list[Any]) -> Steps[bool]:
+        """Try once on every server; return whether a majority is held."""
+        for node in self.locks:
+            try:
+                ask = Mutex.acquire.steps(node, wait_seconds=0, lease_seconds=lease_seconds)
+                if (yield On(node, ask)):
+                    taken.append(node)
+            except LockUnavailable as error:
+                away.append(error)
+            except LockLost:  # this server forgot the caller's earlier hold; the others decide
+                continue
+        if len(taken) < self.majority or not self.held:
+            return False
+        self._left[self._holder().name] = iter(range(len(taken) - 1, -1, -1))
+        return True
+
+    def _one_ended(self, end: str, hold: Hold) -> None:
+        """Notify where this server was the last of a majority."""
+        if next(self._left.get(hold.owner, iter(())), None) == self.majority - 1:
+            self._listeners(end, hold)
 
     @operation
     def release(self) -> Steps[None]:
@@ -126,9 +130,11 @@ class Majority(Several):
         """
         held = [node for node in self.locks if node.token is not None]
         if not held:
-            raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
+            raise not_held(self.name)
         lost = self.lost
         errors = yield Finish(released(held))
+        if not self._holds():
+            self._left.pop(self._holder().name, None)
         forgot = sum(isinstance(error, NotHeld) for error in errors)  # one that is away ends it by its lease
         if lost or len(held) - forgot < self.majority:
             raise self._lost()

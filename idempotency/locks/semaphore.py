@@ -20,7 +20,7 @@ from idempotency.locks.engine.steps import Finish, Steps, insist, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.totals import Permitted, Totals, checked
-from idempotency.locks.errors import NotHeld
+from idempotency.locks.errors import NotHeld, not_held
 
 SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last
 
@@ -94,7 +94,7 @@ class Permits(Owned, Totals):
         if self._owner is not None:
             what = ["named", self._places.end, permits or 0]
         elif left > sum(hold.shared for hold in holds):
-            raise self._places.not_held()
+            raise not_held(self.name)
         else:
             for hold in reversed(holds):
                 if count := min(left, hold.shared):
@@ -112,7 +112,7 @@ class Permits(Owned, Totals):
                 hub.holds.remove(hold)
             raise
         if not reply:
-            raise self._places.not_held()
+            raise not_held(self.name)
         left = {force_str(slot): count for slot, count in zip(reply[::2], reply[1::2], strict=True)}
         for hold in holds:
             hold.shared = max(left.get(hold.owner, hold.shared), 0)
@@ -202,7 +202,7 @@ class ExpirablePermits(Totals):
     Args:
         name: any text; another kind of resource than a `Semaphore` of that name.
         permits: as of `Semaphore`.
-        client, release_seconds: as of `Lock`.
+        client, prefix, release_seconds: as of `Lock`.
     """
 
     _kind = "permits"
@@ -213,11 +213,14 @@ class ExpirablePermits(Totals):
         *,
         permits: int | None = None,
         client: Any = None,
+        prefix: str | None = None,
         release_seconds: float = RELEASE_SECONDS,
     ) -> None:
-        super().__init__(name, client=client)
+        super().__init__(name, client=client, prefix=prefix)
         self.permits, capacity = permits, 0 if permits is None else checked(permits)
-        self._places = Permitted(kind=self._kind, name=name, capacity=capacity, release_seconds=release_seconds)
+        self._places = Permitted(
+            kind=self._kind, name=name, prefix=prefix, capacity=capacity, release_seconds=release_seconds
+        )
         self._places.end = b"/"
 
     @operation
@@ -280,6 +283,13 @@ class ExpirablePermits(Totals):
         end, _ = yield from insist(ask, seconds=RELEASE_SECONDS)
         if not end:
             raise NotHeld(f"The permit of {self.name!r} has ended.")
+
+    @operation
+    def remaining_seconds(self, permit: str) -> Steps[float]:
+        """Return how long a permit lasts, if nobody prolongs it; 0.0 for one that has ended, or never was."""
+        owners = (yield from self._places.look(exclusive=False)).owners
+        ends = (each.remaining_seconds for each in owners if (each.name, each.token) == _parsed(permit))
+        return next(ends, 0.0)
 
 
 class PermitExpirableSemaphore(OnThreads, ExpirablePermits):

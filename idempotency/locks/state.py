@@ -79,3 +79,36 @@ class Asked:
 
     def _state(self) -> Steps[State]:
         raise NotImplementedError
+
+
+class Held(Asked):
+    """Base of the locks of which a caller has one hold, known without asking."""
+
+    @property
+    def token(self) -> int | None:
+        """Fencing token of the caller's hold: higher than every earlier holder's. None if not held.
+
+        In PostgreSQL and ZooKeeper it is a transaction's number (of ZooKeeper the node's czxid). It grows as long
+        as the cluster or ensemble keeps its data; a restore elsewhere may have fences above it.
+        """
+        hold = self._hold()
+        return None if hold is None else hold.token
+
+    @property
+    def held(self) -> bool:
+        """True while the caller holds it, as far as this process knows without asking."""
+        hold = self._hold()
+        return hold is not None and not hold.lost
+
+    @property
+    def lost(self) -> bool:
+        """True if the caller's hold has ended without a release: stop the work.
+
+        With ZooKeeper also while it is not connected, which may pass: the server has not given it away if the
+        connection comes back in time.
+        """
+        hold = self._hold()
+        return hold is not None and hold.lost
+
+    def _hold(self) -> Any:
+        raise NotImplementedError

@@ -13,7 +13,7 @@ needs a client of its own. Do not call the face of threads from kazoo's callback
 import math
 import time
 from datetime import UTC, datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, Unpack
 from urllib.parse import quote
 
 from idempotency.extras import needed
@@ -22,11 +22,12 @@ with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.client import KazooClient
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
-from idempotency.locks.engine.counted import Counted, Desk
-from idempotency.locks.engine.nodes import Place, Queue, desk_of, session_ended
+from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
+from idempotency.locks.engine.counted import Counted, Desk, Settings
+from idempotency.locks.engine.nodes import Place, Queue, desk_of
 from idempotency.locks.engine.steps import Step, Steps, Tasked, Threaded, Wait, operation, perform, perform_async
 from idempotency.locks.engine.tasks import TaskBell
+from idempotency.locks.engine.totals import checked
 from idempotency.locks.state import Owner, State
 from idempotency.redis.mailbox import Bell
 
@@ -36,66 +37,95 @@ ROOT = "/idempotency/locks"
 
 
 class QueueLock(Counted):
-    """Source of `ZooKeeperLock` and `AsyncZooKeeperLock`: exclusive, in the order of arrival; see `Counted`.
+    """Source of `ZooKeeperLock` and `AsyncZooKeeperLock`: in the order of arrival; see `Counted`.
 
     Args:
         name: any text; the same name is the same lock everywhere below the client's chroot.
         client: a started KazooClient; its session is the lease.
-        owner: holder's name, for code that acquires in one thread and releases in another of this process; unique.
-            Two threads of one owner that ask at the same moment queue behind each other. None: the thread or task.
-        wait_seconds: how long `with` and `acquire` wait: None for ever, 0 not at all. A silent server may take
-            `nodes.ANSWER_SECONDS` more.
-        raise_on_lost: as of `Lock`.
+        settings: as of `Counted`. Two threads of one `owner` that ask at the same moment queue behind each other.
+            A silent server may take `nodes.ANSWER_SECONDS` more than `wait_seconds`. `on_lost` costs a command,
+            and runs on kazoo's thread: it must not wait for ZooKeeper.
     """
 
     _bell: ClassVar[type[Any]]
+    _kind = "lock"
+    _permits: int | None = None
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        client: KazooClient,
-        owner: str | None = None,
-        wait_seconds: float | None = None,
-        raise_on_lost: bool = True,
-    ) -> None:
-        super().__init__(name, owner=owner, wait_seconds=wait_seconds, raise_on_lost=raise_on_lost)
+    def __init__(self, name: str, *, client: KazooClient, **settings: Unpack[Settings]) -> None:
+        super().__init__(name, **settings)
         self._client = client
-        self._folder = f"{ROOT}/lock-{quote(name, safe='')}"
-        self._queue = Queue(client, self._folder, self._bell)
+        self._queue = self._queue_of(self._kind, self._permits)
+        self._queues = [self._queue]  # one after the other; to be first in the last one is to hold
+
+    def _queue_of(self, kind: str, places: int | None = None) -> Queue:
+        return Queue(self._client, f"{ROOT}/{kind}-{quote(self.name, safe='')}", self._bell, places=places)
 
     @operation
     def contenders(self) -> Steps[list[str]]:
         """Ask who holds it and who waits, in the order of the queue: a command, and one for each of them."""
-        return [name.decode() for name, _ in (yield from self._queue.contenders())[1]]
+        names: list[str] = []
+        for queue in reversed(self._queues):
+            found = (yield from queue.contenders(holders=queue is not self._queues[0]))[1]
+            names += [name.decode() for name, _ in found.values()]
+        return names
+
+    @operation
+    def force_release(self) -> Steps[bool]:
+        """Delete the nodes of those that hold it, and let the next ones have it. Return whether there were any.
+
+        A holder with `on_lost` learns at once, and its `lost` is true; another at its release, by `LockLost`.
+        """
+        return self._queue.delete_holders()
 
     def _state(self) -> Steps[State]:
-        nodes, first = yield from self._queue.contenders(1)
-        held = {hold.node: hold.count for hold in list(self._desk().holds.values())}
+        nodes, holders = yield from self._queue.contenders(holders=True)
+        held = {hold.node: hold.count for hold in self._desk().all()}
         owners = []
-        for name, stat in first:
+        for node, (name, stat) in holders.items():
             since = datetime.fromtimestamp(stat.created, UTC)
-            owners.append(Owner(name.decode(), stat.czxid, since, math.inf, held.get(nodes[0], 1)))
-        return State(tuple(owners), tuple(nodes[1:]))
+            owners.append(Owner(name.decode(), stat.czxid, since, math.inf, held.get(node, 1)))
+        if self._queues[0] is not self._queue:
+            nodes = yield from self._queues[0].nodes()
+        return State(tuple(owners), tuple(node for node in nodes if node not in holders))
 
     def _take(self, wait_seconds: float | None) -> Steps[Place | None]:
         ends_at = math.inf if wait_seconds is None else time.monotonic() + wait_seconds
-        place = Place(self._folder, self._holder(), ends_at=ends_at)
-        self._waits.add(place)
+        places = [self._place(queue, ends_at) for queue in self._queues]
+        self._waits.update(places)
         try:
-            won = yield from self._queue.first(place)
+            for queue, place in zip(self._queues, places, strict=True):
+                if not (yield from queue.first(place)):
+                    break
+            else:
+                yield from self._leave(places[:-1])
+                return places[-1]
         except GeneratorExit:  # nobody performs steps any more
-            self._queue.sweep(place)
+            for place in places:
+                place.abandon()
             raise
         except BaseException:  # a cancellation too
-            yield from self._queue.leave(place)
+            yield from self._leave(places)
             raise
         finally:
-            self._waits.discard(place)
-        if won:
-            return place
-        yield from self._queue.leave(place)
+            self._waits.difference_update(places)
+        yield from self._leave(places)
         return None
+
+    def _place(self, queue: Queue, ends_at: float) -> Place:
+        hears = queue is self._queue and "lost" in self._listeners.calls
+        return Place(
+            client=self._client,
+            folder=queue.folder,
+            holder=self._holder(),
+            shared=self._shared,
+            ends_at=ends_at,
+            notify=self._listeners or None,
+            hears=hears,
+        )
+
+    def _leave(self, places: list[Place]) -> Steps[None]:
+        for queue, place in reversed(list(zip(self._queues, places, strict=False))):
+            yield from queue.leave(place)
 
     def _cancel(self, wait: Place) -> Steps[None]:
         self._queue.hurry(wait)
@@ -103,23 +133,39 @@ class QueueLock(Counted):
         yield  # a step of none
 
     def _give_back(self, hold: Place) -> Steps[bool]:
-        return not self._has_ended(hold) and (yield from self._queue.give_back(hold))
-
-    def _abandon(self, holds: list[Place]) -> None:
-        for place in holds:
-            self._queue.sweep(place)
-
-    def _has_ended(self, hold: Place) -> bool:
-        return session_ended(self._client, hold)
-
-    def _may_be_lost(self, hold: Place) -> bool:
-        return not self._client.connected or self._has_ended(hold)
+        return not hold.ended and (yield from self._queue.give_back(hold))
 
     def _desk(self) -> Desk:
         return desk_of(self._client)
 
     def _key(self) -> tuple[str, ...]:
-        return holder.process(), self._folder, self._holder().name
+        return holder.process(), self._queue.folder, self._holder().name
+
+
+class QueuePermits(QueueLock):
+    """Source of `ZooKeeperSemaphore` and its face for asyncio: who is first in a queue waits for a permit.
+
+    Args:
+        permits: their number; every caller goes by its own.
+        name, client, settings: as of the lock. Every acquire takes another permit, and wants a release.
+    """
+
+    _kind = "semaphore"
+
+    def __init__(self, name: str, *, permits: int, client: KazooClient, **settings: Unpack[Common]) -> None:
+        self._permits = checked(permits)
+        super().__init__(name, client=client, reentrant=False, **settings)
+        self._queues = [self._queue_of("turn"), self._queue]
+
+    @operation
+    def acquired(self) -> Steps[int]:
+        """Return how many permits are out."""
+        return min(len((yield from self._queue.nodes())), self._permits or 0)
+
+    @operation
+    def available(self) -> Steps[int]:
+        """Return how many permits are free."""
+        return (self._permits or 0) - (yield from QueuePermits.acquired.steps(self))
 
 
 def _wait(step: Step) -> Any:
@@ -138,6 +184,10 @@ class ZooKeeperLock(WithStatement, QueueLock, Threaded):
         return perform(steps, _wait)
 
 
+class ZooKeeperSemaphore(ZooKeeperLock, QueuePermits):
+    """Permits for threads and processes; see `QueuePermits` for its arguments."""
+
+
 class AsyncZooKeeperLock(AsyncWithStatement, QueueLock, Tasked):
     """`ZooKeeperLock` for asyncio, with the same KazooClient. A cancelled `acquire` takes its node away first."""
 
@@ -145,3 +195,7 @@ class AsyncZooKeeperLock(AsyncWithStatement, QueueLock, Tasked):
 
     async def run(self, steps: Steps[T]) -> T:
         return await perform_async(steps, _wait)
+
+
+class AsyncZooKeeperSemaphore(AsyncZooKeeperLock, QueuePermits):
+    """`ZooKeeperSemaphore` for asyncio."""

@@ -4,17 +4,18 @@ Never polls, never retries, never uses Django's own connection.
 """
 
 import asyncio
+import contextlib
 import math
 import os
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from django.db import connections
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking, answer, answer_beside
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
-from idempotency.locks.engine.counted import Counted, Desk
+from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.session import Session, lock_key, look
 from idempotency.locks.engine.steps import Step, Steps, Wait, Work, operation, perform, perform_async
 from idempotency.locks.state import Owner, State
@@ -37,24 +38,13 @@ class Advisory(Counted):
         name: any text; the same name is the same lock in the whole database, or schema of a tenant, for
             `transaction_lock` too.
         using: alias of the database. It must lead to PostgreSQL itself, not to a pooler.
-        owner: holder's name, for code that acquires in one thread and releases in another of this process; unique,
-            or two callers are taken for one. None: the running thread or task.
-        wait_seconds: how long `with` and `acquire` wait, connecting not counted: None for ever, 0 not at all.
-        raise_on_lost: as of `Lock`.
+        settings: as of `Counted`; connecting does not count as waiting. Only asyncio has `on_lost`.
 
     Transaction: apart from the caller's; each holder has a connection of its own while it waits and holds.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        using: str = "default",
-        owner: str | None = None,
-        wait_seconds: float | None = None,
-        raise_on_lost: bool = True,
-    ) -> None:
-        super().__init__(name, owner=owner, wait_seconds=wait_seconds, raise_on_lost=raise_on_lost)
+    def __init__(self, name: str, *, using: str = "default", **settings: Unpack[Settings]) -> None:
+        super().__init__(name, **settings)
         self._using = using
 
     @operation
@@ -72,7 +62,7 @@ class Advisory(Counted):
 
     def _state(self) -> Steps[State]:
         rows = yield self._look()
-        ours = {session.backend: session for session in list(_desk.holds.values())}
+        ours = {session.backend: session for session in _desk.all()}
         owners = []
         for _, backend, name, since, _ in (row for row in rows if row[0]):
             if mine := ours.get(backend):
@@ -83,7 +73,14 @@ class Advisory(Counted):
 
     def _take(self, wait_seconds: float | None) -> Steps[Session | None]:
         parameters = connections[self._using].get_connection_params()
-        session = Session(self.name, self._holder(), parameters, schema=schema(self._using))
+        session = Session(
+            self.name,
+            self._holder(),
+            parameters,
+            schema=schema(self._using),
+            shared=self._shared,
+            notify=self._listeners or None,
+        )
         self._waits.add(session)
         try:
             yield Work(partial(session.ask, wait_seconds))
@@ -97,21 +94,21 @@ class Advisory(Counted):
             raise
         finally:
             self._waits.discard(session)
+        if taken and "lost" in self._listeners.calls:
+            self._watch(session)
         return session if taken else None
+
+    def _watch(self, hold: Session) -> None:
+        """Notify of its loss when the connection ends."""
+        raise NotImplementedError
 
     def _cancel(self, wait: Session) -> Steps[None]:
         yield Work(wait.cancel)
 
     def _give_back(self, hold: Session) -> Steps[bool]:
+        hold.unwatch()
         whole: bool = yield Work(hold.let_go)
         return whole
-
-    def _abandon(self, holds: list[Session]) -> None:
-        for session in holds:
-            session.abandon()
-
-    def _has_ended(self, hold: Session) -> bool:
-        return hold.dead()
 
     def _desk(self) -> Desk:
         return _desk
@@ -122,6 +119,8 @@ class Advisory(Counted):
 
 class AdvisoryLock(WithStatement, Advisory, Blocking):
     """Lock for threads and processes; see `Advisory` for its arguments."""
+
+    _heard = frozenset({"released"})
 
     def run(self, steps: Steps[T]) -> T:
         return perform(steps, self._perform)
@@ -138,6 +137,24 @@ class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
 
     async def run(self, steps: Steps[T]) -> T:
         return await perform_async(steps, self._perform)
+
+    def _watch(self, hold: Session) -> None:
+        loop, socket = asyncio.get_running_loop(), hold.fileno()
+
+        def unwatch() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                if asyncio._get_running_loop() is loop:
+                    loop.remove_reader(socket)
+                else:  # an owner's release elsewhere
+                    loop.call_soon_threadsafe(loop.remove_reader, socket)
+
+        def readable() -> None:
+            if hold.ended:
+                unwatch()
+                hold.over("lost")
+
+        hold.unwatch = unwatch
+        loop.add_reader(socket, readable)
 
     async def _perform(self, step: Step) -> Any:
         return await (_readable(step.bell) if isinstance(step, Wait) else answer_beside(step))

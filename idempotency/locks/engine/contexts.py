@@ -2,8 +2,10 @@
 
 import logging
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
+from idempotency.locks.engine import holder
+from idempotency.locks.engine.listeners import Listener, Listeners
 from idempotency.locks.engine.steps import Steps, operation
 from idempotency.locks.errors import LockError, LockTimeout, NotHeld
 
@@ -12,13 +14,47 @@ log = logging.getLogger(__name__)
 DEFAULT: Any = object()  # the constructor's value
 
 
-class Entered:
-    """Base of what is acquired within a time and released."""
+class Common(TypedDict, total=False):
+    """Keyword arguments of `Entered`."""
 
-    name: str
+    owner: str | None
+    wait_seconds: float | None
+    raise_on_lost: bool
+    on_lost: Listener | None
+    on_expired: Listener | None
+    on_released: Listener | None
+
+
+class Entered:
+    """Base of what is acquired within a time and released.
+
+    Args:
+        owner: holder's name, for code that acquires in one thread and releases in another, such as around
+            `sync_to_async`; unique, or two callers are taken for one. None: the running thread or task.
+        wait_seconds: how long `with` and `acquire` wait: None for ever, 0 not at all.
+        raise_on_lost: whether the end of `with` raises `LockLost`; False logs it.
+        on_lost, on_expired, on_released: called with name and token when a hold of this process ends otherwise, by
+            the `lease_seconds` that it asked for, or by its release; where that is noticed. They must not block.
+    """
+
     acquire: Any
-    _wait_seconds: float | None = None
-    _raise_on_lost = True
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        owner: str | None = None,
+        wait_seconds: float | None = None,
+        raise_on_lost: bool = True,
+        on_lost: Listener | None = None,
+        on_expired: Listener | None = None,
+        on_released: Listener | None = None,
+    ) -> None:
+        self.name = name
+        self._owner = None if owner is None else holder.named(owner)
+        self._wait_seconds = wait_seconds
+        self._raise_on_lost = raise_on_lost
+        self._listeners = Listeners(name, lost=on_lost, expired=on_expired, released=on_released)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -31,6 +67,9 @@ class Entered:
 
     def _entering(self) -> Steps[bool]:
         return type(self).acquire.steps(self)  # type: ignore[no-any-return]
+
+    def _holder(self) -> holder.Holder:
+        return self._owner or holder.current()
 
     def _limit(self, wait_seconds: float | None) -> float | None:
         """Return how long to wait: the argument, or the constructor's value."""

@@ -1,47 +1,110 @@
-"""Base of reentrant locks that end with a session, not with a lease: of PostgreSQL and ZooKeeper."""
+"""Base of locks that end with a session, not with a lease: of PostgreSQL and ZooKeeper."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.contexts import DEFAULT, Entered
+from idempotency.locks.engine.contexts import DEFAULT, Common, Entered
 from idempotency.locks.engine.steps import Steps, operation
-from idempotency.locks.errors import LockLost, NotHeld
-from idempotency.locks.state import Asked
+from idempotency.locks.errors import LockLost, UpgradeRefused, not_held
+from idempotency.locks.state import Held
+
+
+class Settings(Common, total=False):
+    """Keyword arguments of `Counted`."""
+
+    shared: bool
+    reentrant: bool
+
+
+@dataclass(eq=False, kw_only=True)
+class SessionHold:
+    """Hold that ends with its session, or a wait for one.
+
+    Attributes:
+        shared: with others that are shared.
+        token: fencing token.
+        count: acquires without their releases.
+        notify: called with the end of it and itself; None where nobody listens, or once it was called.
+    """
+
+    holder: holder.Holder
+    shared: bool = False
+    token: int | None = None
+    count: int = 1
+    notify: Callable[[str, Any], None] | None = None
+
+    def over(self, end: str) -> None:
+        """Notify of its end, once."""
+        notify, self.notify = self.notify, None
+        if notify is not None:
+            notify(end, self)
+
+    @property
+    def ended(self) -> bool:
+        """True if the session is known to have ended."""
+        raise NotImplementedError
+
+    @property
+    def lost(self) -> bool:
+        """True if another may hold it."""
+        return self.ended
+
+    def abandon(self) -> None:
+        """Stop waiting or holding, for the holder is gone."""
+        raise NotImplementedError
 
 
 @dataclass(eq=False)
 class Desk:
-    """Holds of a process: by process (a fork's child holds nothing), resource and holder.
+    """Holds of a process: by process (a fork's child holds nothing), resource and holder, the newest last.
 
     Attributes:
-        guard: of the holds and their counts. A hold has a `holder`, a `count` and a `token`.
+        guard: of the holds and their counts.
     """
 
     guard: threading.Lock = field(default_factory=threading.Lock)
-    holds: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    holds: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)
+
+    def all(self) -> list[Any]:
+        """Return every hold."""
+        return [hold for holds in list(self.holds.values()) for hold in holds]
 
     def pop_dead(self) -> list[Any]:
         """Take out the holds of this process's threads and tasks that are gone: they cannot release."""
         with self.guard:
-            ours = [key for key in self.holds if key[0] == holder.process()]
-            return [self.holds.pop(key) for key in ours if not self.holds[key].holder.alive()]
+            ours = [at for at in self.holds if at[0] == holder.process()]
+            dead = [at for at in ours if not self.holds[at][0].holder.alive()]
+            return [hold for at in dead for hold in self.holds.pop(at)]
 
 
-class Counted(Asked, Entered):
+class Counted(Held, Entered):
     """Lock of a holder that may take it several times.
 
     A thread or task that ends without a release leaves it locked until its session ends, or any such lock is
     acquired there.
+
+    Args:
+        name: any text.
+        shared: one of many readers; a lock of the same name that is not shared excludes them. A writer may read,
+            and has the lock until it has released both; a reader that wants to write is refused.
+        reentrant: False: the holder's next acquire waits as everyone's.
+        settings: as of `Entered`. A session has no lease, so there is no `on_expired`.
     """
 
-    def __init__(self, name: str, *, owner: str | None, wait_seconds: float | None, raise_on_lost: bool) -> None:
-        self.name = name
-        self._owner = None if owner is None else holder.named(owner)
-        self._wait_seconds = wait_seconds
-        self._raise_on_lost = raise_on_lost
+    _heard: ClassVar[frozenset[str]] = frozenset({"lost", "released"})
+
+    def __init__(
+        self, name: str, *, shared: bool = False, reentrant: bool = True, **settings: Unpack[Common]
+    ) -> None:
+        super().__init__(name, **settings)
+        self._shared, self._reentrant = shared, reentrant
         self._waits: set[Any] = set()
+        for end in self._listeners.calls.keys() - self._heard:
+            why = "a session has no lease." if end == "expired" else "no thread reads its connection: ask `lost`."
+            raise TypeError(f"{type(self).__name__} has no on_{end}: {why}")
 
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
@@ -54,20 +117,25 @@ class Counted(Asked, Entered):
             LockError: a connection pooler stands before PostgreSQL.
             LockLost: the caller held it already, and its session ended since; release it first.
             LockUnavailable: the server did not reply, or the client is stopped; nothing is held or queued.
+            UpgradeRefused: the caller has it shared, and wants it alone.
             kazoo.exceptions.KazooException: ZooKeeper refuses, as without rights to the nodes.
         """
         desk, key = self._desk(), self._key()
-        self._abandon(desk.pop_dead())
+        for hold in desk.pop_dead():
+            hold.abandon()
         with desk.guard:
-            if hold := desk.holds.get(key):
-                if self._has_ended(hold):
+            if holds := desk.holds.get(key):
+                if holds[-1].ended:
                     raise self._lost()
-                hold.count += 1
-                return True
+                if holds[-1].shared and not self._shared:
+                    raise UpgradeRefused(f"{self.name!r}: release the shared lock before you want it alone.")
+                if self._reentrant:
+                    holds[-1].count += 1
+                    return True
         hold = yield from self._take(self._limit(wait_seconds))
         if hold is not None:
             with desk.guard:
-                desk.holds[key] = hold
+                desk.holds.setdefault(key, []).append(hold)
         return hold is not None
 
     @operation
@@ -81,13 +149,17 @@ class Counted(Asked, Entered):
         """
         desk, key = self._desk(), self._key()
         with desk.guard:
-            hold = desk.holds.get(key)
+            hold = self._hold()
             if hold is None:
-                raise NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
+                raise not_held(self.name)
             hold.count -= 1
             if last := hold.count == 0:
-                del desk.holds[key]
-        whole = (yield from self._give_back(hold)) if last else not self._has_ended(hold)
+                desk.holds[key].remove(hold)
+                if not desk.holds[key]:
+                    del desk.holds[key]
+        whole = (yield from self._give_back(hold)) if last else not hold.ended
+        if last:
+            hold.over("released" if whole else "lost")
         if not whole:
             raise self._lost()
 
@@ -97,53 +169,18 @@ class Counted(Asked, Entered):
         for wait in list(self._waits):
             yield from self._cancel(wait)
 
-    @property
-    def held(self) -> bool:
-        """True while the caller holds it, as far as this process knows without asking."""
-        hold = self._hold()
-        return hold is not None and not self._may_be_lost(hold)
-
-    @property
-    def lost(self) -> bool:
-        """True if another may hold it, because the caller's session ended: stop the work.
-
-        With ZooKeeper also while it is not connected, which may pass: the server has not given it away if the
-        connection comes back in time.
-        """
-        hold = self._hold()
-        return hold is not None and self._may_be_lost(hold)
-
-    @property
-    def token(self) -> int | None:
-        """Fencing token of the caller's hold: higher than every earlier holder's. None if not held.
-
-        It is a transaction's number: PostgreSQL's own, or the one that made the node (czxid). It grows as long as
-        the cluster or ensemble keeps its data; a restore elsewhere may have fences above it.
-        """
-        hold = self._hold()
-        return None if hold is None else hold.token
-
-    def _holder(self) -> holder.Holder:
-        return self._owner or holder.current()
-
     def _hold(self) -> Any:
-        return self._desk().holds.get(self._key())
+        hold = next(reversed(self._desk().holds.get(self._key(), ())), None)
+        return hold if hold is not None and (self._shared or not hold.shared) else None
 
     def _lost(self) -> LockLost:
         return LockLost(f"{self.name!r} was lost before its release: its session or its node is gone.")
-
-    def _may_be_lost(self, hold: Any) -> bool:
-        return self._has_ended(hold)
 
     def _desk(self) -> Desk:
         raise NotImplementedError
 
     def _key(self) -> tuple[str, ...]:
         """Return the process, the resource and the holder."""
-        raise NotImplementedError
-
-    def _has_ended(self, hold: Any) -> bool:
-        """Return whether the session of `hold` is known to have ended."""
         raise NotImplementedError
 
     def _take(self, wait_seconds: float | None) -> Steps[Any]:
@@ -156,8 +193,4 @@ class Counted(Asked, Entered):
 
     def _give_back(self, hold: Any) -> Steps[bool]:
         """Give it back to the server; False if it was lost."""
-        raise NotImplementedError
-
-    def _abandon(self, holds: list[Any]) -> None:
-        """End the holds of the dead."""
         raise NotImplementedError

@@ -9,7 +9,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
+from urllib.parse import quote
 
+from django.core.exceptions import ImproperlyConfigured
 from redis.cluster import RedisCluster
 from redis.exceptions import (
     AskError,
@@ -21,11 +23,12 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from idempotency.conf import config
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, chunks
 from idempotency.locks.engine.steps import Ask, Steps
 from idempotency.locks.errors import LockError, LockUnavailable
-from idempotency.names import prefix
+from idempotency.names import ROOT, prefix
 from idempotency.redis.mailbox import Mailbox
 from idempotency.redis.script import Script
 
@@ -34,17 +37,18 @@ BATCH = 1000  # of holds in one command
 ACL = "resetchannels ~*payonce:* &*payonce:* +@all -@dangerous"  # enough for a client's user
 
 
-def tagged(kind: str, name: str) -> str:
+def tagged(kind: str, name: str, own_prefix: str | None = None) -> str:
     """Build the key of a resource, with which its other keys begin; the name is their hash tag.
 
-    Call it at each use, not once: the same name is another lock at each tenant.
+    Call it at each use, not once: the same name is another lock at each tenant, unless it has a prefix of its own.
 
     Raises:
         ValueError: the tag would be empty, and a Redis Cluster would spread the keys.
     """
     if name[:1] in {"", "}"}:
         raise ValueError(f"a name must not be empty or begin with a closing brace, as {name!r} does")
-    return f"{prefix()}:{kind}:{{{name}}}"
+    begin = prefix() if own_prefix is None else f"{quote(own_prefix, safe='')}:{ROOT}"
+    return f"{begin}:{kind}:{{{name}}}"
 
 
 def script(*names: str) -> Script:
@@ -146,14 +150,17 @@ class Resource:
     Args:
         name: any text; the same name is the same resource everywhere.
         client: a redis-py client (of `redis.asyncio` for asyncio); None takes the one of the settings.
+        prefix: of its keys, in place of that of the project, its database and tenant: to share it with others.
     """
 
     _kind: ClassVar[str]
     client: Any = None
+    _prefix: str | None = None
 
-    def __init__(self, name: str, *, client: Any = None) -> None:
+    def __init__(self, name: str, *, client: Any = None, prefix: str | None = None) -> None:
         self.name = name
         self.client = client
+        self._prefix = prefix
         tagged(self._kind, name)  # refuses a bad name here
 
     def __repr__(self) -> str:
@@ -161,7 +168,7 @@ class Resource:
 
     @property
     def _key(self) -> str:
-        return tagged(self._kind, self.name)
+        return tagged(self._kind, self.name, self._prefix)
 
     def hub(self) -> Hub:
         """Return the hub that performs its steps."""
@@ -188,6 +195,15 @@ def is_unavailable(error: BaseException) -> bool:
 
 def _is_passing(text: str) -> bool:
     return _OF_A_SCRIPT.sub("", text).startswith(_PASSING)
+
+
+def refuse_no_redis() -> None:
+    """Raise `ImproperlyConfigured` where the settings name no Redis."""
+    if not config().uses_redis:
+        raise ImproperlyConfigured(
+            "A lock without client= uses the Redis of IDEMPOTENCY['REDIS'], which is None. Name one there, as "
+            "'redis://localhost:6379/0', give the lock a client=, or use idempotency.locks.postgres."
+        )
 
 
 def is_cluster(client: Any) -> bool:

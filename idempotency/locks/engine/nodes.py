@@ -18,8 +18,9 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -31,58 +32,87 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.protocol.states import EventType, KazooState, KeeperState
 
-from idempotency.locks.engine.counted import Desk
-from idempotency.locks.engine.holder import Holder
+from idempotency.locks.engine.counted import Desk, SessionHold
 from idempotency.locks.engine.steps import Steps, Wait
 from idempotency.locks.errors import LockUnavailable
 
 ANSWER_SECONDS = 10.0  # kazoo's default for a session: a server silent for that long has ended ours
 LOOK_SECONDS = 3600.0  # between looks of a wait without end
-NODE = re.compile(r"[0-9a-f]{32}_-?\d{9,10}")
+NODE = re.compile(r"[0-9a-f]{32}r?_-?\d{9,10}")
 NUMBERS = 2**32  # the server counts in a signed 32-bit integer, and wraps around
 UNANSWERED = (ConnectionLoss, OperationTimeoutError, SessionMovedError)  # may have been done or not
 
 
-@dataclass(slots=True, eq=False)
-class Place:
-    """Place in a queue; the first one holds.
+@dataclass(eq=False, kw_only=True)
+class Place(SessionHold):
+    """Place in a queue; the first one holds. Its token is the transaction that made the node.
 
     Attributes:
         prefix: of the node's name, unique, so that it is found without the server's reply.
         asked: a node was asked for, and may exist although no reply came.
         node: its name, once that is known.
-        token: transaction that made the node.
         session: its end is the node's end.
-        count: acquires without their releases.
+        gone: the server said that the node is.
+        hears: it wants to, once it holds.
         ends_at: end of its wait, on `time.monotonic`; infinite for ever.
     """
 
+    client: KazooClient
     folder: str
-    holder: Holder
-    prefix: str = field(default_factory=lambda: f"{uuid.uuid4().hex}_")
+    prefix: str = ""
     asked: bool = False
     node: str | None = None
-    token: int = 0
     session: int = 0
-    count: int = 1
+    gone: bool = False
+    hears: bool = False
     ends_at: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.prefix = f"{uuid.uuid4().hex}{'r' if self.shared else ''}_"
 
     def found(self, node: str, stat: Any) -> None:
         """Note the node that the server reported."""
         self.node, self.token, self.session = node, stat.czxid, stat.ephemeralOwner
 
+    @property
+    def path(self) -> str:
+        """Path of its node."""
+        return f"{self.folder}/{self.node}"
+
+    @property
+    def ended(self) -> bool:
+        """True if its node is known to be gone, mostly with its session."""
+        if self.gone or self.client.state == KazooState.LOST:
+            return True
+        session = self.client.client_id  # None while the connection is away
+        return session is not None and session[0] != self.session
+
+    @property
+    def lost(self) -> bool:
+        """True also while it is not connected."""
+        return not self.client.connected or self.ended
+
+    def abandon(self) -> None:
+        """Delete its node in the background, if there may be one."""
+        if self.asked:
+            self.client.handler.spawn(_sweep, self.client, self)
+
 
 class QueueDesk(Desk):
-    """Desk of one client, with its waiters' bells by node."""
+    """Desk of one client: also its waiters' bells, and the holds that have a listener, by the path of a node."""
 
     def __init__(self) -> None:
         super().__init__()
         self.waiting: dict[Any, str] = {}
+        self.heard: dict[str, Place] = {}
 
     def watch(self, event: Any) -> None:
         """Notify the waiters of a node that changed, or all if (without a path) the connection did."""
+        if event.type == EventType.DELETED and (place := self.heard.pop(event.path, None)):
+            place.gone = True
+            place.over("lost")
         for bell, path in list(self.waiting.items()):
             if event.path in {None, path}:
                 bell.ring()
@@ -91,6 +121,9 @@ class QueueDesk(Desk):
         """Notify all waiters: the state of kazoo's connection changed."""
         for bell in list(self.waiting):
             bell.ring()
+        for place in list(self.heard.values()):
+            if place.ended and self.heard.pop(place.path, None) is not None:
+                place.over("lost")
 
 
 _desks: "weakref.WeakKeyDictionary[Any, QueueDesk]" = weakref.WeakKeyDictionary()
@@ -104,24 +137,20 @@ def desk_of(client: KazooClient) -> QueueDesk:
     return desk
 
 
-def session_ended(client: KazooClient, place: Place) -> bool:
-    """Return whether the session of `place`, and its node with it, is known to be over."""
-    if client.state == KazooState.LOST:
-        return True
-    session = client.client_id  # None while the connection is away
-    return session is not None and session[0] != place.session
-
-
 class Queue:
     """Queue of one name, reached through `client`; its methods are steps.
 
     Args:
         bell: makes what the runner of the steps can wait for, and kazoo's threads can ring.
+        places: how many at the front hold. Of more than one only a single caller may wait here at a time.
     """
 
-    def __init__(self, client: KazooClient, folder: str, bell: Callable[[], Any]) -> None:
+    def __init__(
+        self, client: KazooClient, folder: str, bell: Callable[[], Any], *, places: int | None = None
+    ) -> None:
         self._client = client
-        self._folder = folder
+        self._places = places
+        self.folder = folder
         self._bell = bell
 
     def first(self, place: Place) -> Steps[bool]:
@@ -133,19 +162,22 @@ class Queue:
                 children = yield from self._children()
                 if place.node not in children:
                     raise SessionExpiredError("our node is gone")
-                before = predecessor(place.node, children)
-                if before is None:
+                if self._holds(place.node, children):
+                    if place.hears:
+                        yield from self._hear(place)
                     return True
                 if time.monotonic() >= place.ends_at:
                     return False
-                yield from self._until_changed(before, place)
+                yield from self._until_changed(place, children)
             except (*UNANSWERED, SessionExpiredError) as error:
+                self._desk.heard.pop(place.path, None)
                 if time.monotonic() >= place.ends_at:
                     raise LockUnavailable(f"The place in the queue is unknown: {type(error).__name__}.") from error
                 place.node = None  # is found again if the session lasts; if not, to the end of the queue
 
     def leave(self, place: Place) -> Steps[None]:
         """Delete the node of a waiter that gives up. Where that is not possible at once, in the background."""
+        self._desk.heard.pop(place.path, None)
         try:
             if place.node is not None and self._client.connected:
                 with contextlib.suppress(NoNodeError):
@@ -154,7 +186,7 @@ class Queue:
         except (KazooException, LockUnavailable):
             pass  # the reason for giving up says more
         finally:
-            self.sweep(place)
+            place.abandon()
 
     def give_back(self, place: Place) -> Steps[bool]:
         """Delete the node of the holder; return False if it did not exist any more.
@@ -163,6 +195,7 @@ class Queue:
             LockUnavailable: no reply; it is deleted in the background.
         """
         repeated = False
+        self._desk.heard.pop(place.path, None)  # first: our own deletion is no loss
         try:
             while place.asked:
                 try:
@@ -173,33 +206,58 @@ class Queue:
                 except (NoNodeError, SessionExpiredError):
                     place.asked = False
                     # after a repeat our own first try deleted it
-                    return repeated and not session_ended(self._client, place)
+                    return repeated and not place.ended
         finally:
-            self.sweep(place)
+            place.abandon()
         return True
 
     def hurry(self, place: Place) -> None:
         """Let the time of a wait be over, and have the waiters of this name look."""
         place.ends_at = 0.0
-        for bell, path in list(desk_of(self._client).waiting.items()):
-            if path.startswith(f"{self._folder}/"):
+        for bell, path in list(self._desk.waiting.items()):
+            if f"{path}/".startswith(f"{place.folder}/"):
                 bell.ring()
 
-    def contenders(self, most: int | None = None) -> Steps[tuple[list[str], list[tuple[bytes, Any]]]]:
-        """Read the queue's nodes in order, and of the first `most` their data and stat."""
-        children = [child for child in (yield from self._children()) if NODE.fullmatch(child)]
-        # the server's counter wraps: the numbers are compared as distances from one of them
-        nodes = sorted(children, key=lambda node: (_number(node) - _number(children[0]) + NUMBERS // 2) % NUMBERS)
-        found = []
-        for node in nodes[:most]:
+    def nodes(self) -> Steps[list[str]]:
+        """Read the queue's nodes, in order."""
+        return in_order((yield from self._children()))
+
+    def contenders(self, *, holders: bool = False) -> Steps[tuple[list[str], dict[str, Any]]]:
+        """Read the queue's nodes in order, and by node the data and stat of all, or of those that hold."""
+        nodes = yield from self.nodes()
+        found = {}
+        for node in self._first_of(nodes) if holders else nodes:
             with contextlib.suppress(NoNodeError):  # it has left meanwhile
-                found.append((yield from self._asked(self._client.get_async, node)))
+                found[node] = yield from self._asked(self._client.get_async, node)
         return nodes, found
 
-    def sweep(self, place: Place) -> None:
-        """Delete its node in the background, if there may be one."""
-        if place.asked:
-            self._client.handler.spawn(_sweep, self._client, place)
+    def delete_holders(self) -> Steps[bool]:
+        """Delete the nodes that hold; return whether there were any."""
+        deleted = False
+        for node in self._first_of((yield from self.nodes())):
+            with contextlib.suppress(NoNodeError):
+                yield from self._asked(self._client.delete_async, node)
+                deleted = True
+        return deleted
+
+    @property
+    def _desk(self) -> QueueDesk:
+        return desk_of(self._client)
+
+    def _first_of(self, nodes: list[str]) -> list[str]:
+        """Return those that hold: so many, or the first one, or all readers before the first writer."""
+        return nodes[: self._places] if self._places else list(takewhile(_is_shared, nodes)) or nodes[:1]
+
+    def _holds(self, node: str, children: list[str]) -> bool:
+        if self._places:
+            return node in in_order(children)[: self._places]
+        return predecessor(node, children) is None
+
+    def _hear(self, place: Place) -> Steps[None]:
+        """Watch the node of a holder that listens."""
+        self._desk.heard[place.path] = place
+        if (yield from self._asked(self._client.exists_async, place.node, self._desk.watch)) is None:
+            raise SessionExpiredError("our node is gone")
 
     def _queue_up(self, place: Place) -> Steps[None]:
         """Find the node that an unanswered request made, or make it."""
@@ -228,14 +286,17 @@ class Queue:
             return []
         return children
 
-    def _until_changed(self, node: str, place: Place) -> Steps[None]:
-        """Wait until `node` is gone, the connection is another, or it is too late."""
-        desk, bell = desk_of(self._client), self._bell()
-        desk.waiting[bell] = f"{self._folder}/{node}"
+    def _until_changed(self, place: Place, children: list[str]) -> Steps[None]:
+        """Wait until the one before it is gone, or any; until the connection is another, or it is too late."""
+        before = None if self._places else predecessor(place.node or "", children)
+        desk, bell = self._desk, self._bell()
+        desk.waiting[bell] = self.folder if before is None else f"{self.folder}/{before}"
+        ask = self._client.get_children_async if before is None else self._client.get_async
         try:
             # the same method each time: kazoo keeps one watch, however many come and give up
-            yield from self._asked(self._client.get_async, node, desk.watch)
-            yield Wait(bell, min(place.ends_at - time.monotonic(), LOOK_SECONDS))
+            seen = yield from self._asked(ask, before, desk.watch)
+            if before is not None or set(seen) == set(children):
+                yield Wait(bell, min(place.ends_at - time.monotonic(), LOOK_SECONDS))
         except NoNodeError:
             pass
         finally:
@@ -253,14 +314,14 @@ class Queue:
         if self._client.state != KazooState.CONNECTED:
             yield from self._connected()
         bell = self._bell()
-        answer = ask(self._folder if node is None else f"{self._folder}/{node}", *arguments)
+        answer = ask(self.folder if node is None else f"{self.folder}/{node}", *arguments)
         answer.rawlink(lambda _: bell.ring())
         if not (yield Wait(bell, ANSWER_SECONDS)):
             raise LockUnavailable(f"ZooKeeper did not reply for {ANSWER_SECONDS:g} s.")
         return answer.get_nowait()
 
     def _connected(self) -> Steps[None]:
-        desk, bell = desk_of(self._client), self._bell()
+        desk, bell = self._desk, self._bell()
         give_up_at = time.monotonic() + ANSWER_SECONDS
         desk.waiting[bell] = ""
         try:
@@ -274,11 +335,23 @@ class Queue:
 
 
 def predecessor(node: str, children: Iterable[str]) -> str | None:
-    """Return the node right before `node` in the queue, by the server's numbers. None if it is the first."""
+    """Return the node for which `node` waits: the one right before it, for a reader the last writer before it."""
     own = _number(node)
-    distances = {(own - _number(child)) % NUMBERS: child for child in children if NODE.fullmatch(child)}
+    others = (child for child in children if NODE.fullmatch(child))
+    blocking = (child for child in others if not (_is_shared(node) and _is_shared(child)))
+    distances = {(own - _number(child)) % NUMBERS: child for child in blocking}
     nearest = min((distance for distance in distances if 0 < distance < NUMBERS // 2), default=None)
     return None if nearest is None else distances[nearest]
+
+
+def in_order(children: Iterable[str]) -> list[str]:
+    """Return the queue's nodes by the server's numbers, which wrap: compared as distances from one of them."""
+    nodes = [child for child in children if NODE.fullmatch(child)]
+    return sorted(nodes, key=lambda node: (_number(node) - _number(nodes[0]) + NUMBERS // 2) % NUMBERS)
+
+
+def _is_shared(node: str) -> bool:
+    return node[32] == "r"
 
 
 def _number(node: str) -> int:

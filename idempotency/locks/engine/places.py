@@ -10,14 +10,13 @@ Every command may be sent twice and every message may be lost: a request has a n
 nothing, and a waiter asks again by a deadline.
 """
 
-import logging
 import random
 import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any
 
@@ -25,12 +24,9 @@ from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
 from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, bound_of, deadline_of, insist
-from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, UpgradeRefused
+from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
 from idempotency.locks.state import Owner, State
-from idempotency.observability import metrics
 from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
-
-log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
@@ -54,6 +50,7 @@ class Places:
     Args:
         kind: such as ``lock``; part of its keys.
         name: any text; the same name and kind is the same resource everywhere.
+        prefix: as of `Resource`.
         capacity: number of its places.
         fair: nobody passes the queue, and a waiter keeps its place while its process reconnects.
         hold_seconds_max: the watchdog renews no hold for longer.
@@ -65,25 +62,25 @@ class Places:
         *,
         kind: str,
         name: str,
+        prefix: str | None = None,
         capacity: int,
         fair: bool = True,
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         release_seconds: float = RELEASE_SECONDS,
     ) -> None:
-        tagged(kind, name)  # refuses a bad name here
-        self._kind = kind
         self.name = name
+        self._tagged = partial(tagged, kind, name, prefix)
         self._capacity = capacity
         self._fair = fair
         self._hold_seconds_max = hold_seconds_max
         self._release_seconds = release_seconds
-        self.listeners: dict[str, Callable[[str, int], None]] = {}
+        self.notify: Callable[[str, Hold], None] | None = None  # called with the end of a hold and itself
         self._asking: set[_Asking] = set()
 
     @property
     def keys(self) -> list[str]:
         """Keys of its holders, its queue and its waiters, for the current tenant."""
-        key = tagged(self._kind, self.name)
+        key = self._tagged()
         return [key, f"{key}:queue", f"{key}:waiters"]
 
     def take(
@@ -179,7 +176,7 @@ class Places:
                     hold.over(released=True)
             return
         if hold is None or (hold.shared < shared or hold.exclusive < exclusive):
-            raise self.not_held()
+            raise not_held(self.name)
         hub.holds.remove(hold)
         hold.over()
         raise self.lost()
@@ -207,19 +204,6 @@ class Places:
             asking.deadline = 0.0
             # by way of the server: a thread that reads its messages itself hears nothing else
             yield Ask(_PUBLISH, [asking.hub.channel], [asking.request])
-
-    def notify(self, end: str, hold: Hold) -> None:
-        """Call the listener of such an end. Its failure is logged and counted, and nothing else."""
-        try:
-            if end in self.listeners:
-                self.listeners[end](self.name, hold.token)
-        except Exception:
-            metrics.background_failures.labels("locks-listener").inc()
-            log.exception("A listener of %r failed", self.name)
-
-    def not_held(self) -> NotHeld:
-        """Make the error of a caller that does not hold it."""
-        return NotHeld(f"{self.name!r} is not held by this thread, task or owner.")
 
     def lost(self) -> LockLost:
         """Make the error of a caller that held it."""
@@ -293,7 +277,7 @@ class _Asking:
             holder=self.holder,
             renew_until=0.0,
             renews=self.lease_seconds is None,
-            notify=self.places.notify if self.places.listeners else None,
+            notify=self.places.notify,
         )
 
     def until(self) -> Steps[Hold | None]:

@@ -9,12 +9,13 @@ import hashlib
 import math
 import selectors
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 
+from idempotency.locks.engine.counted import SessionHold
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.postgres.pooling import is_pooled
@@ -80,7 +81,7 @@ def look(key: int, parameters: dict[str, Any], *, ends_holders: bool = False) ->
         return connection.execute(_LOOK, [ends_holders, key]).fetchall()
 
 
-class Session:
+class Session(SessionHold):
     """Connection of a holder for one lock. Its methods block for round trips.
 
     Args:
@@ -88,21 +89,22 @@ class Session:
         mine: the holder.
         parameters: psycopg's, for connecting.
         schema: as of `lock_key`.
+        hold: as of `SessionHold`; the token is a transaction id.
 
     Attributes:
-        count: acquires without their releases.
-        token: transaction id of this hold.
         backend: process of the server, as `look` names it.
     """
 
     _connection: psycopg.Connection[Any]
 
-    def __init__(self, name: str, mine: Holder, parameters: dict[str, Any], *, schema: str = "") -> None:
-        self.holder = mine
-        self.count = 1
-        self.token: int | None = None
+    def __init__(
+        self, name: str, mine: Holder, parameters: dict[str, Any], *, schema: str = "", **hold: Any
+    ) -> None:
+        super().__init__(holder=mine, **hold)
         self.backend = 0
+        self.unwatch: Callable[[], None] = lambda: None  # ends what waits for the end of the connection
         self._name = name
+        self._suffix = "_shared" if self.shared else ""
         self._key = lock_key(name, schema=schema)
         self._parameters = _KEEPALIVES | parameters | {"application_name": f"lock {name}", "autocommit": True}
         self._guard = threading.Lock()
@@ -121,9 +123,9 @@ class Session:
             self._refuse_a_pooler()
             self._connection.execute(_SETTINGS, [milliseconds(wait_seconds)])
             once = self._cancelled or (wait_seconds is not None and wait_seconds <= 0)
-            question = b"SELECT pg_try_advisory_lock($1)" if once else b"SELECT pg_advisory_lock($1)"
+            question = f"SELECT pg_{'try_' if once else ''}advisory_lock{self._suffix}($1)"
             server = self._connection.pgconn
-            server.send_query_params(question, [b"%d" % self._key])
+            server.send_query_params(question.encode(), [b"%d" % self._key])
             while server.flush():
                 continue  # few bytes on an idle socket: they leave at once
 
@@ -182,6 +184,7 @@ class Session:
 
     def abandon(self) -> None:
         """Stop waiting or holding. A waiter is cancelled first: the server would not see its connection end."""
+        self.unwatch()
         connection = getattr(self, "_connection", None)
         if connection is not None:
             with contextlib.suppress(psycopg.Error):
@@ -193,15 +196,17 @@ class Session:
         """Unlock and close; return whether it was held up to now."""
         with self._guard:
             try:
-                row = self._connection.execute("SELECT pg_advisory_unlock(%s)", [self._key]).fetchone()
+                unlock = f"SELECT pg_advisory_unlock{self._suffix}(%s)".encode()
+                row = self._connection.execute(unlock, [self._key]).fetchone()
                 return row is not None and bool(row[0])
             except psycopg.Error:
                 return False
             finally:
                 self._connection.close()
 
-    def dead(self) -> bool:
-        """Return whether the connection is known to have ended, without asking the server."""
+    @property
+    def ended(self) -> bool:
+        """True if the connection is known to have ended, without asking the server."""
         with self._guard:
             try:
                 while not self._connection.closed and self.readable(seconds=0):

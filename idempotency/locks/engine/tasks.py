@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import PubSub
 
+from idempotency.conf import config
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import answer_beside
-from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
+from idempotency.locks.engine.hub import Hub, is_cluster, lock_error, refuse_no_redis
 from idempotency.locks.engine.steps import (
     Ask,
     Finish,
@@ -282,7 +283,9 @@ class OnTasks(Tasked):
     def hub(self) -> TaskHub:
         """Return the hub that performs its steps; another one in another loop, or after `close` or a fork."""
         if self._cached is None or not self._cached.serves_here():
-            self._cached = hub_of(self.client if self.client is not None else async_client())
+            if self.client is None and config().redis_async_client is None:
+                refuse_no_redis()
+            self._cached = hub_of(async_client() if self.client is None else self.client)
         return self._cached
 
     async def run(self, steps: Steps[T]) -> T:

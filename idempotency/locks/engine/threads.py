@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import answer
-from idempotency.locks.engine.hub import Hub, is_cluster, lock_error
+from idempotency.locks.engine.hub import Hub, is_cluster, lock_error, refuse_no_redis
 from idempotency.locks.engine.steps import (
     Ask,
     Finish,
@@ -129,7 +129,9 @@ class OnThreads(Threaded):
     def hub(self) -> ThreadHub:
         """Return the hub that performs its steps; another one after a fork."""
         if self._cached is None or self._cached.process != holder.process():
-            self._cached = hub_of(self.client if self.client is not None else fastpath.client())
+            if self.client is None:
+                refuse_no_redis()
+            self._cached = hub_of(fastpath.client() if self.client is None else self.client)
         return self._cached
 
     def run(self, steps: Steps[T]) -> T:

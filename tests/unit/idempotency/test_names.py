@@ -117,3 +117,20 @@ def test_a_program_without_settings_of_django_has_locks_of_its_own() -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "payonce:lock:{n}\n"
+
+
+def test_a_prefix_of_their_own_is_shared_by_projects_and_tenants(at: Any) -> None:
+    made: list[Callable[[], Any]] = [
+        lambda: locks.Lock("n", prefix="a:b")._places.keys[0],
+        lambda: locks.ReadWriteLock("n", prefix="a:b").read._key,
+        lambda: locks.Semaphore("n", permits=2, prefix="a:b")._places.keys[0],
+        lambda: locks.PermitExpirableSemaphore("n", permits=2, prefix="a:b")._places.keys[0],
+        lambda: locks.CountDownLatch("n", prefix="a:b")._keys[0],
+        lambda: locks.RateLimiter("n", permits=2, prefix="a:b")._key,
+        lambda: locks.Topic("n", prefix="a:b").channel,
+        lambda: locks.ExpiringSet("n", ttl_seconds=1, prefix="a:b")._remembering("m")[0][0],
+    ]
+    at("tenant")
+    for key in (each() for each in made):
+        assert key.startswith("a%3Ab:payonce:")  # as the ACL of a client's user wants it
+        assert "{" in key

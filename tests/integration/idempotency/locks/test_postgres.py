@@ -16,7 +16,7 @@ from django.db import DatabaseError, connection, connections, transaction
 from idempotency.locks.engine import advisory
 from idempotency.locks.engine.holder import named
 from idempotency.locks.engine.session import Session
-from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld
+from idempotency.locks.errors import LockError, LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.postgres import AdvisoryLock, AsyncAdvisoryLock, locked, transaction_lock
 from shop.devserver.embedded import EmbeddedServers
 from tests.integration.idempotency.locks.actors import Actor, TaskActor, a_loop, until
@@ -378,7 +378,7 @@ def test_limits_for_requests_do_not_end_it_and_dead_peers_are_noticed(
     options = {**connection.settings_dict["OPTIONS"], "options": f"{limits} -c synchronous_commit=off"}
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
     with AdvisoryLock("till"):
-        (session,) = advisory._desk.holds.values()
+        ((session,),) = advisory._desk.holds.values()
         names = ["idle_session_timeout", "lock_timeout", "statement_timeout", "synchronous_commit"]
         rows = session._connection.execute(
             "SELECT name, setting FROM pg_settings WHERE name = ANY(%s) ORDER BY name", [names]
@@ -665,3 +665,66 @@ def test_the_end_of_with_may_be_quiet_about_a_loss(transactional_db: None) -> No
     with lock:
         lock.force_release()
     assert not lock.locked()
+
+
+def test_readers_share_and_a_writer_excludes_them(hall: Hall) -> None:
+    read, write = hall.lock("order:7", shared=True), hall.lock("order:7")
+    first, second, writer = (hall.actor() for _ in range(3))
+    assert first.do(read.acquire)
+    assert second.do(lambda: read.acquire(wait_seconds=0))
+    assert len(second.do(read.state).owners) == 2
+    with pytest.raises(UpgradeRefused):
+        first.do(lambda: write.acquire(wait_seconds=0))
+    waiting = writer.begin(write.acquire)
+    waits(1)
+    with transaction.atomic(), pytest.raises(LockTimeout):
+        transaction_lock("order:7", shared=True, wait_seconds=0.01)  # a reader passes no writer
+    first.do(read.release)
+    second.do(read.release)
+    assert waiting.result(30) is True
+    assert writer.do(read.acquire)  # a writer may
+    writer.do(write.release)
+    assert first.do(lambda: read.acquire(wait_seconds=0)) is False
+    writer.do(read.release)
+    with transaction.atomic():
+        transaction_lock("order:7", shared=True, wait_seconds=0)
+        assert first.do(lambda: read.acquire(wait_seconds=0)) is True
+        with pytest.raises(LockTimeout):
+            transaction_lock("order:7", wait_seconds=0)
+    first.do(read.release)
+
+
+def test_a_holder_that_may_not_come_in_twice(hall: Hall) -> None:
+    once = hall.lock("order:7", reentrant=False, owner="both")
+    first, second = hall.actor(), hall.actor()
+    assert first.do(once.acquire)
+    waiting = second.begin(once.acquire)
+    waits(1)
+    first.do(once.release)
+    assert waiting.result(30) is True
+    second.do(once.release)
+
+
+def test_a_listener_hears_how_it_ended(hall: Hall) -> None:
+    ends: list[tuple[str, str, int]] = []
+    kinds = ("released",) if hall.loop is None else ("lost", "released")
+    calls: Any = {f"on_{end}": lambda name, token, end=end: ends.append((end, name, token)) for end in kinds}
+    lock, actor = hall.lock("till", **calls), hall.actor()
+    with pytest.raises(TypeError, match="a session has no lease"):
+        hall.lock("till", on_expired=print)
+    if hall.loop is None:
+        with pytest.raises(TypeError, match="ask `lost`"):
+            hall.lock("till", on_lost=print)
+    assert actor.do(lock.acquire)
+    tokens = [actor.do(lambda: lock.token)]
+    actor.do(lock.release)
+    assert ends == [("released", "till", tokens[0])]
+    assert actor.do(lock.acquire)
+    tokens.append(actor.do(lambda: lock.token))
+    terminate()
+    if hall.loop is not None:
+        until(lambda: len(ends) == 2)
+        assert ends[1] == ("lost", "till", tokens[1])
+    with pytest.raises(LockLost):
+        actor.do(lock.release)
+    assert len(ends) == len(kinds)

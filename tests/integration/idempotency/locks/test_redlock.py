@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from idempotency.locks import Lock, LockLost, LockTimeout, LockUnavailable, NotHeld, redlock
-from idempotency.locks.engine import places
+from idempotency.locks.engine import holds, places
 from shop.devserver.guardian import Guardian
 from tests.conftest import a_folder_of_its_own
 from tests.integration.idempotency.locks.actors import until
@@ -225,3 +225,25 @@ def test_a_majority_extends_it_and_puts_its_holder_out(quorum: Quorum) -> None:
 def test_it_wants_an_odd_number_of_servers(quorum: Quorum) -> None:
     with pytest.raises(ValueError, match="odd number of servers"):
         quorum.bench.locks.RedLock("thing", clients=quorum.clients[:4])
+
+
+def test_a_listener_hears_once_of_the_end_of_a_majority(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holds, "RENEW_AFTER", 0.01)
+    ends: list[str] = []
+    calls = {f"on_{end}": lambda *_, end=end: ends.append(end) for end in ("lost", "expired", "released")}
+    lock, actor = quorum.make(**calls), quorum.actor()
+    assert actor.do(lock.acquire)
+    actor.do(lock.release)
+    assert ends == ["released"]
+    assert actor.do(lambda: lock.acquire(lease_seconds=0.5))
+    until(lambda: len(ends) == 2)
+    assert ends[1] == "expired"
+    assert actor.do(lock.acquire)
+    for number, server in enumerate(quorum.servers[:3]):
+        assert len(ends) == 2
+        server.flush()
+        until(lambda number=number: actor.do(lambda: sum(hold.gone for hold in lock._holds())) == number + 1)
+    until(lambda: ends[2:] == ["lost"])
+    with pytest.raises(LockLost):
+        actor.do(lock.release)
+    assert ends == ["released", "expired", "lost"]

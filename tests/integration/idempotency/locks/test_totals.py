@@ -256,3 +256,19 @@ class TestPiecewise:
         for name in later:
             one.do(lambda name=name: semaphore.release(name))
         assert _asked(one, semaphore) == [4, 0, 4]
+
+    def test_how_long_a_permit_lasts_is_one_command(self, one: Bench) -> None:
+        semaphore, actor = one.make("PermitExpirableSemaphore", permits=4), one.actor()
+        long, short = [
+            actor.do(lambda lease=lease: semaphore.acquire(lease_seconds=lease)) for lease in (900, 600)
+        ]
+        several = actor.do(lambda: semaphore.acquire_many(2, lease_seconds=300))
+        with one.servers.data_nodes() as (server,):
+            server.config_resetstat()
+            left = [
+                actor.do(lambda each=each: semaphore.remaining_seconds(each)) for each in (long, short, *several)
+            ]
+            assert server.info("commandstats")["cmdstat_evalsha"]["calls"] == 4
+        assert [600 < left[0] <= 900, 300 < left[1] <= 600, *(0 < each <= 300 for each in left[2:])] == [True] * 4
+        actor.do(lambda: semaphore.release(short))
+        assert actor.do(lambda: semaphore.remaining_seconds(short)) == 0.0

@@ -20,11 +20,18 @@ from kazoo.protocol.states import KazooState
 
 from idempotency.locks.engine import nodes
 from idempotency.locks.engine.nodes import predecessor
-from idempotency.locks.errors import LockLost, LockTimeout, LockUnavailable, NotHeld
-from idempotency.locks.zookeeper import ROOT, AsyncZooKeeperLock, ZooKeeperLock
+from idempotency.locks.errors import LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
+from idempotency.locks.zookeeper import (
+    ROOT,
+    AsyncZooKeeperLock,
+    AsyncZooKeeperSemaphore,
+    ZooKeeperLock,
+    ZooKeeperSemaphore,
+)
 from shop.devserver.guardian import Guardian
 from tests import zookeeper_server
 from tests.conftest import a_folder_of_its_own
+from tests.integration.idempotency.locks.actors import Actor, TaskActor, a_loop
 from tests.integration.idempotency.locks.zookeeper_processes import NAME, WAIT_SECONDS, contend, take_and_tell
 from tests.running import until
 from tests.zookeeper_server import ZooKeeperServer
@@ -741,3 +748,131 @@ def test_a_machine_without_zookeeper_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setattr(shutil, "which", lambda program: None)
     with pytest.raises(RuntimeError, match=r"no java.*apt-get install zookeeper"):
         ZooKeeperServer(guardian, tmp_path).start()
+
+
+# ---- readers, permits, and holders that do not come in twice
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def made(
+    request: pytest.FixtureRequest, connect: Callable[[], Client]
+) -> Iterator[tuple[Any, Any, Callable[[], Any]]]:
+    """Makes locks and semaphores of one face, each on the client that it names, and actors."""
+    with contextlib.ExitStack() as stack:
+        loop = stack.enter_context(a_loop()) if request.param == "asyncio" else None
+        kinds = (AsyncZooKeeperLock, AsyncZooKeeperSemaphore) if loop else (ZooKeeperLock, ZooKeeperSemaphore)
+
+        def actor() -> Any:
+            one = Actor() if loop is None else TaskActor(loop)
+            stack.callback(one.end)
+            return one
+
+        yield *kinds, actor
+
+
+def test_readers_share_and_a_writer_excludes_them(made: Any, connect: Callable[[], Client]) -> None:
+    lock, _, actor = made
+    client = connect()
+    read, write = lock(NAME, client=client, shared=True), lock(NAME, client=connect())
+    first, second, writer, late = (actor() for _ in range(4))
+    assert first.do(read.acquire)
+    assert second.do(lambda: lock(NAME, client=connect(), shared=True).acquire(wait_seconds=0))
+    assert len(first.do(read.state).owners) == 2
+    writing = writer.begin(write.acquire)
+    in_queue(client, 3)
+    assert late.do(lambda: read.acquire(wait_seconds=0)) is False  # a reader passes no writer
+    with pytest.raises(UpgradeRefused):
+        first.do(lambda: lock(NAME, client=client).acquire(wait_seconds=0))
+    first.do(read.release)
+    assert not writing.done()
+    assert second.do(lambda: lock(NAME, client=connect()).held) is False
+    assert late.do(write.force_release) is True  # the other reader's
+    assert writing.result(WAIT_SECONDS) is True
+    reading = lock(NAME, client=write._client, shared=True)
+    assert writer.do(reading.acquire)  # a writer may
+    writer.do(write.release)
+    assert late.do(lambda: read.acquire(wait_seconds=0)) is False
+    writer.do(reading.release)
+    assert late.do(lambda: read.acquire(wait_seconds=0)) is True
+    late.do(read.release)
+
+
+def test_a_holder_that_may_not_come_in_twice(made: Any, client: Client) -> None:
+    lock, _, actor = made
+    once = lock(NAME, client=client, reentrant=False, owner="both")
+    first, second = actor(), actor()
+    assert first.do(once.acquire)
+    assert first.do(lambda: once.acquire(wait_seconds=0)) is False
+    waiting = second.begin(once.acquire)
+    in_queue(client, 2)
+    first.do(once.release)
+    assert waiting.result(WAIT_SECONDS) is True
+    second.do(once.release)
+    assert queued(client) == []
+
+
+def test_permits_are_shared_in_order_of_arrival(made: Any, connect: Callable[[], Client]) -> None:
+    _, semaphore, actor = made
+    permits = [semaphore("till", permits=2, client=connect()) for _ in range(4)]
+    first, second, third, fourth = actors = [actor() for _ in permits]
+    for one, each in zip(actors[:2], permits[:2], strict=True):
+        assert one.do(each.acquire)
+    assert third.do(lambda: permits[2].acquire(wait_seconds=0)) is False
+    waiting = third.begin(permits[2].acquire)
+    until(lambda: fourth.do(permits[3].waiters) == 1, WAIT_SECONDS)
+    last = fourth.begin(permits[3].acquire)
+    until(lambda: first.do(permits[0].waiters) == 2, WAIT_SECONDS)
+    assert first.do(permits[0].available) == 0
+    assert len(first.do(permits[0].contenders)) == 4
+    second.do(permits[1].release)
+    assert waiting.result(WAIT_SECONDS) is True
+    assert not last.done()
+    actor().do(permits[3].cancel)
+    assert last.result(WAIT_SECONDS) is False
+    assert first.do(permits[0].acquired) == 2
+    third.do(permits[2].release)
+    assert first.do(permits[0].acquire)  # another one of the same holder
+    assert first.do(permits[0].available) == 0
+    for _ in range(2):
+        first.do(permits[0].release)
+    with pytest.raises(NotHeld):
+        first.do(permits[0].release)
+    assert first.do(permits[0].available) == 2
+
+
+@pytest.mark.parametrize("how", ["force", "session"])
+def test_a_listener_hears_of_a_loss_on_kazoos_thread(
+    made: Any, connect: Callable[[], Client], server: ZooKeeperServer, how: str
+) -> None:
+    lock, _, actor = made
+    client = connect()
+    ends: list[tuple[str, str, int]] = []
+    calls: Any = {
+        f"on_{end}": lambda name, token, end=end: ends.append((end, name, token)) for end in ("lost", "released")
+    }
+    heard, other = lock(NAME, client=client, **calls), lock(NAME, client=connect())
+    holder, waiter = actor(), actor()
+    threads = threading.active_count()
+    assert holder.do(heard.acquire)
+    holder.do(heard.release)
+    assert holder.do(heard.acquire)
+    assert threading.active_count() == threads
+    token = holder.do(lambda: heard.token)
+    assert [end for end, *_ in ends] == ["released"]
+    waiting = waiter.begin(other.acquire)
+    in_queue(other._client, 2)
+    if how == "force":
+        assert actor().do(other.force_release) is True
+    else:
+        end_session(server, client)
+    assert waiting.result(WAIT_SECONDS) is True
+    assert waiter.do(lambda: other.token) > token
+    until(lambda: len(ends) == 2, WAIT_SECONDS)
+    assert ends[1:] == [("lost", NAME, token)]
+    assert holder.do(lambda: heard.lost) is True
+    with pytest.raises(LockLost):
+        holder.do(heard.release)
+    assert len(ends) == 2
+    with pytest.raises(TypeError, match="no lease"):
+        lock(NAME, client=client, on_expired=print)
+    waiter.do(other.release)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from idempotency import locks
 from idempotency.locks import aio
@@ -282,3 +283,18 @@ def test_a_lock_shows_its_kind_and_its_key() -> None:
     assert repr(locks.RedLock("thing", clients=[None] * 3)) == "<RedLock 'thing'>"
     assert repr(locks.HostSemaphore("thing", permits=1)) == "<HostSemaphore 'thing'>"
     assert repr(AdvisoryLock("thing")) == "<AdvisoryLock 'thing'>"
+
+
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "CountDownLatch", "Topic"])
+def test_without_redis_the_setting_is_named(kind: str, settings: Any) -> None:
+    settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "REDIS": None}
+    for name in ("REDIS_ALIAS", "REDIS_CLIENT", "REDIS_ASYNC_CLIENT"):
+        settings.IDEMPOTENCY.pop(name, None)
+    with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['REDIS'\], which is None.*client="):
+        getattr(locks, kind)("thing").hub()
+
+    async def of_asyncio() -> None:
+        getattr(aio, kind)("thing").hub()
+
+    with pytest.raises(ImproperlyConfigured, match=r"IDEMPOTENCY\['REDIS'\], which is None.*client="):
+        asyncio.run(of_asyncio())
