@@ -22,7 +22,7 @@ class Mutex(Held, Owned):
     _kind = "lock"
     _capacity = 1
     _fair = False
-    _shared, _exclusive = 0, 1
+    _share = (0, 1)
 
     @operation
     def acquire(
@@ -44,8 +44,7 @@ class Mutex(Held, Owned):
         hold = yield from self._places.take(
             self.hub(),
             self._holder(),
-            shared=self._shared,
-            exclusive=self._exclusive,
+            self._share,
             wait_seconds=self._limit(wait_seconds),
             lease_seconds=self._lease(lease_seconds),
             within=within,
@@ -64,7 +63,7 @@ class Mutex(Held, Owned):
             LockLost: the caller held it, but its lease ended before.
             LockUnavailable: Redis did not reply; the lease ends it.
         """
-        yield from self._places.give(self.hub(), self._holder(), shared=self._shared, exclusive=self._exclusive)
+        yield from self._places.give(self.hub(), self._holder(), self._share)
 
     @operation
     def extend(self, seconds: float) -> Steps[None]:
@@ -88,7 +87,7 @@ class Mutex(Held, Owned):
         Args:
             token: of the one hold to end; None ends every reader's, or the writer's.
         """
-        return (yield from self._places.force(self.hub(), self._shared, self._exclusive, token or 0)) > 0
+        return (yield from self._places.force(self.hub(), self._share, token or 0)) > 0
 
     @operation
     def cancel(self) -> Steps[None]:
@@ -96,11 +95,11 @@ class Mutex(Held, Owned):
         yield from self._places.cancel()
 
     def _state(self) -> Steps[State]:
-        return self._places.look(exclusive=bool(self._exclusive))
+        return self._places.look(self._share)
 
     def _hold(self) -> Hold | None:
         hold = self.hub().holds.get(self._places.keys[0], self._holder().name)
-        mine = hold is not None and hold.shared >= self._shared and hold.exclusive >= self._exclusive
+        mine = hold is not None and (hold.exclusive if self._share[1] else hold.shared)
         return hold if mine else None
 
 

@@ -20,7 +20,7 @@ class _Writing(Mutex):
 
 
 class _Reading(_Writing):
-    _shared, _exclusive = 1, 0
+    _share = (1, 0)
 
 
 class ReadLock(OnThreads, WithStatement, _Reading):

@@ -64,7 +64,7 @@ class Permits(Owned, Totals):
         slot = Holder(slots.name(hub), own.alive)
         wait_seconds, lease_seconds = self._limit(wait_seconds), self._lease(lease_seconds)
         hold = yield from self._places.take(
-            hub, slot, shared=permits, exclusive=0, wait_seconds=wait_seconds, lease_seconds=lease_seconds
+            hub, slot, (permits, 0), wait_seconds=wait_seconds, lease_seconds=lease_seconds
         )
         if hold is None:
             slots.free(slot.name)
@@ -88,7 +88,7 @@ class Permits(Owned, Totals):
         holds = self._holds()
         if permits is None and holds:
             hub, hold = self.hub(), holds[-1]
-            yield from self._places.give(hub, hold.holder, shared=hold.shared, exclusive=0, token=hold.token)
+            yield from self._places.give(hub, hold.holder, (hold.shared, 0), token=hold.token)
             return _slots_of(hub).free(hold.owner)
         left = checked(permits or 1)
         if self._owner is not None:
@@ -244,8 +244,7 @@ class ExpirablePermits(Totals):
         hold = yield from self._places.take(
             hub,
             one,
-            shared=permits,
-            exclusive=0,
+            (permits, 0),
             watched=False,
             wait_seconds=wait_seconds,
             lease_seconds=lease_seconds,
@@ -264,7 +263,7 @@ class ExpirablePermits(Totals):
         if not more:
             owner, token = _parsed(permit)
             holder = Holder(owner, lambda: True)
-            yield from self._places.give(self.hub(), holder, shared=1, exclusive=0, token=token)
+            yield from self._places.give(self.hub(), holder, (1, 0), token=token)
             return
         every = [part for each in (permit, *more) for part in (*_parsed(each), 1)]
         reply = yield Finish(self._places.ask(self.hub(), "give", *every))
@@ -287,7 +286,7 @@ class ExpirablePermits(Totals):
     @operation
     def remaining_seconds(self, permit: str) -> Steps[float]:
         """Return how long a permit lasts, if nobody prolongs it; 0.0 for one that has ended, or never was."""
-        owners = (yield from self._places.look(exclusive=False)).owners
+        owners = (yield from self._places.look((1, 0))).owners
         ends = (each.remaining_seconds for each in owners if (each.name, each.token) == _parsed(permit))
         return next(ends, 0.0)
 

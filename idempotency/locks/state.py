@@ -1,5 +1,6 @@
 """State of a lock as its server knows it: who holds it, since when, and who waits. Asking changes nothing."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -41,6 +42,7 @@ class Asked:
     """Base of the locks whose server can be asked; each question is as `state`."""
 
     _holder: Any
+    _state: Callable[[], Steps[State]]
 
     @operation
     def state(self) -> Steps[State]:
@@ -77,12 +79,11 @@ class Asked:
         """Ask how many wait."""
         return len((yield from self._state()).waiters)
 
-    def _state(self) -> Steps[State]:
-        raise NotImplementedError
-
 
 class Held(Asked):
     """Base of the locks of which a caller has one hold, known without asking."""
+
+    _hold: Any
 
     @property
     def token(self) -> int | None:
@@ -109,6 +110,3 @@ class Held(Asked):
         """
         hold = self._hold()
         return hold is not None and hold.lost
-
-    def _hold(self) -> Any:
-        raise NotImplementedError

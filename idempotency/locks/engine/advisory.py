@@ -43,6 +43,8 @@ class Advisory(Counted):
     Transaction: apart from the caller's; each holder has a connection of its own while it waits and holds.
     """
 
+    _watch: Any
+
     def __init__(self, name: str, *, using: str = "default", **settings: Unpack[Settings]) -> None:
         super().__init__(name, **settings)
         self._using = using
@@ -97,10 +99,6 @@ class Advisory(Counted):
         if taken and "lost" in self._listeners.calls:
             self._watch(session)
         return session if taken else None
-
-    def _watch(self, hold: Session) -> None:
-        """Notify of its loss when the connection ends."""
-        raise NotImplementedError
 
     def _cancel(self, wait: Session) -> Steps[None]:
         yield Work(wait.cancel)

@@ -95,6 +95,11 @@ class Counted(Held, Entered):
     """
 
     _heard: ClassVar[frozenset[str]] = frozenset({"lost", "released"})
+    _desk: Any
+    _key: Any  # the process, the resource and the holder
+    _take: Any  # steps; None when the time was over. What waits is in `_waits` meanwhile
+    _cancel: Any  # steps that let the time of a wait be over
+    _give_back: Any  # steps; False if it was lost
 
     def __init__(
         self, name: str, *, shared: bool = False, reentrant: bool = True, **settings: Unpack[Common]
@@ -175,22 +180,3 @@ class Counted(Held, Entered):
 
     def _lost(self) -> LockLost:
         return LockLost(f"{self.name!r} was lost before its release: its session or its node is gone.")
-
-    def _desk(self) -> Desk:
-        raise NotImplementedError
-
-    def _key(self) -> tuple[str, ...]:
-        """Return the process, the resource and the holder."""
-        raise NotImplementedError
-
-    def _take(self, wait_seconds: float | None) -> Steps[Any]:
-        """Take it from the server; None when the time was over. What waits is in `_waits` meanwhile."""
-        raise NotImplementedError
-
-    def _cancel(self, wait: Any) -> Steps[None]:
-        """Let the time of a wait be over."""
-        raise NotImplementedError
-
-    def _give_back(self, hold: Any) -> Steps[bool]:
-        """Give it back to the server; False if it was lost."""
-        raise NotImplementedError

@@ -36,6 +36,8 @@ UNAVAILABLE_SECONDS = 10.0  # for which an acquire bears a server that does not 
 RELEASE_SECONDS = 2.0  # for which a release does; then the lease ends it
 FRONT = 8  # of the queue; these look when the holder's lease ends, the others more rarely
 
+Share = tuple[int, int]  # so many shared places, or all where the second is 1; 0, 0: those that are free now
+
 _TERMS = struct.Struct(">8d")  # as acquire.lua reads them
 _ACQUIRE = script("places", "acquire")
 _RELEASE = script("places", "release")
@@ -87,15 +89,14 @@ class Places:
         self,
         hub: Hub,
         holder: Holder,
+        share: Share,
         *,
-        shared: int,
-        exclusive: int,
         wait_seconds: float | None,
         lease_seconds: float | None,
         watched: bool = True,
         within: bool = False,
     ) -> Steps[Hold | None]:
-        """Take places: `shared` of them, or with `exclusive` all; with neither those that are free now.
+        """Take places.
 
         Args:
             wait_seconds: None waits for ever, 0 asks once.
@@ -116,7 +117,7 @@ class Places:
         if lease_seconds is not None:
             bounded("lease_seconds", lease_seconds)
         request = hub.new_request()
-        asking = _Asking(self, hub, holder, request, shared, exclusive, lease_seconds, watched)
+        asking = _Asking(self, hub, holder, request, share, lease_seconds, watched)
         before = hub.holds.get(asking.keys[0], holder.name)
         if before is not None and before.lost:
             if within or not before.lapsed:
@@ -133,15 +134,13 @@ class Places:
         except (UpgradeRefused, GeneratorExit):
             raise
         except BaseException:
-            yield Finish(self._undo(hub, holder, request, shared=shared, exclusive=exclusive, before=before))
+            yield Finish(self._undo(hub, holder, request, share, before=before))
             raise
         finally:
             self._asking.discard(asking)
             hub.mail.forget(request)
 
-    def give(
-        self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int | None = None
-    ) -> Steps[None]:
+    def give(self, hub: Hub, holder: Holder, share: Share, *, token: int | None = None) -> Steps[None]:
         """Give places back.
 
         Args:
@@ -152,14 +151,14 @@ class Places:
             LockLost: it had, and its lease ended or the server forgot it.
             LockUnavailable: the server did not reply; no more renewals, so the lease ends it.
         """
-        yield Finish(self._give(hub, holder, shared=shared, exclusive=exclusive, token=token))
+        yield Finish(self._give(hub, holder, share, token))
 
-    def _give(self, hub: Hub, holder: Holder, *, shared: int, exclusive: int, token: int | None) -> Steps[None]:
-        keys = self.keys
+    def _give(self, hub: Hub, holder: Holder, share: Share, token: int | None) -> Steps[None]:
+        keys, (shared, exclusive) = self.keys, share
         hold = hub.holds.get(keys[0], holder.name)
         if token is None:  # 0, for any, where another loop or process acquired it for this owner
             token = 0 if hold is None else hold.token
-        ask = self._release(keys, hub, holder, shared=shared, exclusive=exclusive, token=token)
+        ask = self._release(keys, hub, holder, share, token=token)
         try:
             reply = yield from insist(ask, seconds=self._release_seconds)
         except BaseException:  # an interrupt too: what is given back must not be renewed
@@ -181,8 +180,9 @@ class Places:
         hold.over()
         raise self.lost()
 
-    def look(self, *, exclusive: bool) -> Steps[State]:
+    def look(self, share: Share) -> Steps[State]:
         """Read who has all places and who waits for them, or else who has and wants shared ones."""
+        _, exclusive = share
         now, holders, waiters = yield Ask(_LOOK, self.keys, [])
         owners = [
             # a token is the server's time in microseconds
@@ -192,10 +192,9 @@ class Places:
         ]
         return State(tuple(owners), tuple(_text(name) for name, wants_all in waiters if wants_all == exclusive))
 
-    def force(self, hub: Hub, shared: int, exclusive: int, token: int) -> Steps[int]:
+    def force(self, hub: Hub, share: Share, token: int) -> Steps[int]:
         """End the holds of shared or of all places, or only the one of `token`; return how many."""
-        terms = self.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=LEASE_SECONDS)
-        ask = Ask(_FORCE, self.keys, [hub.new_request(), terms, token])
+        ask = Ask(_FORCE, self.keys, [hub.new_request(), self.terms(hub, share), token])
         return (yield from insist(ask, seconds=self._release_seconds))  # type: ignore[no-any-return]
 
     def cancel(self) -> Steps[None]:
@@ -210,10 +209,10 @@ class Places:
         return LockLost(f"{self.name!r} was lost while it was held: its lease ended, or the server forgot it.")
 
     def _undo(
-        self, hub: Hub, holder: Holder, request: str, *, shared: int, exclusive: int, before: Hold | None = None
+        self, hub: Hub, holder: Holder, request: str, share: Share, *, before: Hold | None = None
     ) -> Steps[None]:
         """Let `request` hold nothing and wait for nothing, whatever became of it. A hold `before` it stays."""
-        ask = self._release(self.keys, hub, holder, shared=shared, exclusive=exclusive, undone=request)
+        ask = self._release(self.keys, hub, holder, share, undone=request)
         ask.seconds = READY_SECONDS
         try:
             reply = yield ask
@@ -224,23 +223,14 @@ class Places:
             hub.holds.remove(hold)
 
     def _release(
-        self,
-        keys: list[str],
-        hub: Hub,
-        holder: Holder,
-        *,
-        shared: int,
-        exclusive: int,
-        undone: str = "",
-        token: int = 0,
+        self, keys: list[str], hub: Hub, holder: Holder, share: Share, *, undone: str = "", token: int = 0
     ) -> Ask:
-        terms = self.terms(hub, shared=shared, exclusive=exclusive, lease_seconds=LEASE_SECONDS)
-        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), terms, token, undone])
+        return Ask(_RELEASE, keys, [holder.name, hub.new_request(), self.terms(hub, share), token, undone])
 
-    def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
+    def terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
         """Build the arguments of an acquire or a release for the scripts."""
         claim_seconds = min(CLAIM_SECONDS, lease_seconds)
-        return _packed(shared, exclusive, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
+        return _packed(*share, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
 
 
 @dataclass(slots=True, eq=False)
@@ -251,8 +241,7 @@ class _Asking:
     hub: Hub
     holder: Holder
     request: str
-    shared: int
-    exclusive: int
+    share: Share
     lease_seconds: float | None
     watched: bool
     deadline: float = 0.0
@@ -262,9 +251,7 @@ class _Asking:
 
     def __post_init__(self) -> None:
         lease_seconds = LEASE_SECONDS if self.lease_seconds is None else self.lease_seconds
-        terms = self.places.terms(
-            self.hub, shared=self.shared, exclusive=self.exclusive, lease_seconds=lease_seconds
-        )
+        terms = self.places.terms(self.hub, self.share, lease_seconds)
         self.keys = self.places.keys
         self._arguments = [self.holder.name, self.request, self.hub.channel, terms]
         # made before it is granted, when somebody waits behind
@@ -302,7 +289,7 @@ class _Asking:
             failures, failing_since, again = 0, None, True
             if answer[0] == 1:
                 _, token, now, end, *drained = answer
-                self.shared = sum(drained) or self.shared
+                self.share = (drained[0], 0) if drained else self.share
                 return self._hold(token, sent_at + (end - now) / MICROSECONDS, confirmed=True, sent_at=sent_at)
             if answer[0] == -2:
                 raise LockUnavailable(f"{self.places.name!r}: its holder has sent a later request meanwhile.")
@@ -352,8 +339,8 @@ class _Asking:
             hold.due_at = self._due_at(sent_at, confirmed=confirmed)
             self.hub.holds.add(hold)
         hold.ends_at = max(hold.ends_at, ends_at)
-        hold.shared += self.shared
-        hold.exclusive += self.exclusive
+        hold.shared += self.share[0]
+        hold.exclusive += self.share[1]
         return hold
 
     def _due_at(self, sent_at: float, *, confirmed: bool) -> float | None:

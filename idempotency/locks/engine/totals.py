@@ -3,7 +3,7 @@
 from typing import Any
 
 from idempotency.locks.engine.hub import Hub, Resource, script
-from idempotency.locks.engine.places import LEASE_SECONDS, Places
+from idempotency.locks.engine.places import LEASE_SECONDS, Places, Share
 from idempotency.locks.engine.steps import Ask, Steps, insist, operation
 
 _PERMITS = script("places", "permits")
@@ -19,14 +19,13 @@ class Permitted(Places):
         keys = super().keys
         return [*keys, f"{keys[0]}:total"]
 
-    def terms(self, hub: Hub, *, shared: int, exclusive: int, lease_seconds: float) -> bytes:
-        return super().terms(hub, shared=shared, exclusive=exclusive, lease_seconds=lease_seconds) + self.end
+    def terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
+        return super().terms(hub, share, lease_seconds) + self.end
 
     def ask(self, hub: Hub, *what: Any) -> Steps[list[Any]]:
         """Run permits.lua, with its arguments from the second."""
         keys = self.keys
-        terms = super().terms(hub, shared=0, exclusive=0, lease_seconds=LEASE_SECONDS)
-        ask = Ask(_PERMITS, [*keys, f"{keys[0]}:done:{hub.new_request()}"], [terms, *what])
+        ask = Ask(_PERMITS, [*keys, f"{keys[0]}:done:{hub.new_request()}"], [super().terms(hub, (0, 0)), *what])
         return (yield from insist(ask, seconds=self._release_seconds))  # type: ignore[no-any-return]
 
 

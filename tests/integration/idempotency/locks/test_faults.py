@@ -232,7 +232,7 @@ class TestAnAnswerIsLost:
         actor = one.actor()
         assert actor.do(lock.acquire)
         hold = actor.do(lock._hold)
-        undo = lock._places._undo(actor.do(lock.hub), hold.holder, "never sent", shared=0, exclusive=1)
+        undo = lock._places._undo(actor.do(lock.hub), hold.holder, "never sent", (0, 1))
         actor.do(lambda: lock.run(undo))
         assert actor.do(lock._hold) is hold
         actor.do(lock.release)
@@ -354,8 +354,8 @@ class TestACopyComesLate:
         lock, actor = one.make("Lock"), one.actor()
         hub = actor.do(lock.hub)
         late, owner = hub.new_request(), named("") if one.loop is None else Holder("task", lambda: True)
-        actor.do(lambda: lock.run(lock._places._undo(hub, owner, late, shared=0, exclusive=1)))
-        terms = lock._places.terms(hub, shared=0, exclusive=1, lease_seconds=30.0)
+        actor.do(lambda: lock.run(lock._places._undo(hub, owner, late, (0, 1))))
+        terms = lock._places.terms(hub, (0, 1), 30.0)
         arguments = [owner.name, late, hub.channel, terms, "1", "0"]
         assert places._ACQUIRE.run(ClientConnection(one.plain), lock._places.keys, arguments)[0] != 1
         assert actor.do(lambda: lock.acquire(wait_seconds=0)) is True
@@ -896,7 +896,7 @@ class TestOwnersThatComeOnce:
         resource, hub = Places(kind="lock", name="thing", capacity=2), hub_of(desk.client)
 
         def take(owner: str) -> None:
-            taking = resource.take(hub, named(owner), shared=1, exclusive=0, wait_seconds=0, lease_seconds=30.0)
+            taking = resource.take(hub, named(owner), (1, 0), wait_seconds=0, lease_seconds=30.0)
             assert perform(taking, hub.answer)
 
         with desk.servers.data_nodes() as (server,):
@@ -908,7 +908,7 @@ class TestOwnersThatComeOnce:
                 most, rounds = left, rounds + 1
                 assert rounds < 5000, "nothing is ever forgotten"
                 take(f"once {rounds}")
-                perform(resource.give(hub, named(f"once {rounds}"), shared=1, exclusive=0), hub.answer)
+                perform(resource.give(hub, named(f"once {rounds}"), (1, 0)), hub.answer)
             looked_through = server.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
         assert looked_through <= 3 < rounds
 
@@ -919,7 +919,7 @@ def test_a_dead_waiter_that_would_not_fit_yet_is_passed_over(desk: Bench) -> Non
     first, second = desk.actors(2)
     assert first.do(lock.read.acquire)
     hub, resource = hub_of(desk.client), lock.write._places
-    terms = resource.terms(hub, shared=0, exclusive=1, lease_seconds=30.0)
+    terms = resource.terms(hub, (0, 1), 30.0)
     dead = ["dead", "dead:1", "nobody-hears-this", terms, "1", "0"]
     assert places._ACQUIRE.run(ClientConnection(desk.plain), resource.keys, dead)[0] == 0
     reading = second.begin(lambda: lock.read.acquire(wait_seconds=15))

@@ -64,8 +64,7 @@ class Model(RuleBasedStateMachine):
             self.hub,
             Holder(owner, lambda: True),
             self.hub.new_request(),
-            shared=shared,
-            exclusive=exclusive,
+            (shared, exclusive),
             lease_seconds=600,
             watched=False,
         )
@@ -109,7 +108,7 @@ class Model(RuleBasedStateMachine):
     @rule(owner=owners, exclusive=st.booleans())
     def give(self, owner: str, exclusive: bool) -> None:
         shared, all_of_it = (0, 1) if exclusive else (1, 0)
-        steps = self.places.give(self.hub, Holder(owner, lambda: True), shared=shared, exclusive=all_of_it)
+        steps = self.places.give(self.hub, Holder(owner, lambda: True), (shared, all_of_it))
         mine = self.holders.get(owner)
         if mine is None or mine[0] < shared or mine[1] < all_of_it:
             with pytest.raises(NotHeld):
@@ -146,14 +145,13 @@ class Model(RuleBasedStateMachine):
             return
         waiting = next((each for each in self.queue if each[0] == owner), None)
         mine = self.holders.get(owner)
-        if waiting is None and (mine is None or mine != [asking.shared, asking.exclusive]):
+        if waiting is None and (mine is None or mine != [*asking.share]):
             return  # what else it did since then is not this model's affair
         steps = self.places._undo(
             self.hub,
             Holder(owner, lambda: True),
             asking.request,
-            shared=asking.shared,
-            exclusive=asking.exclusive,
+            asking.share,
         )
         held_by_it = self.last_request(owner) == asking.request
         perform(steps, self.hub.answer)

@@ -106,7 +106,7 @@ class Alone(Hub):
 def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
     hub = Alone(None, cluster=False)
     places = Places(kind="lock", name="thing", capacity=1)
-    steps = places.take(hub, current(), shared=0, exclusive=1, wait_seconds=None, lease_seconds=None)
+    steps = places.take(hub, current(), (0, 1), wait_seconds=None, lease_seconds=None)
     next(steps)
     asked = steps.send(True)
     queued = [0, 0, 2_000_000, 1_000_000]
@@ -151,7 +151,7 @@ def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
     """Between the answer that it is queued and its bell, a waiter must not miss that it should look."""
     hub = Alone(None, cluster=False)
     steps = Places(kind="lock", name="thing", capacity=1).take(
-        hub, current(), shared=0, exclusive=1, wait_seconds=None, lease_seconds=None
+        hub, current(), (0, 1), wait_seconds=None, lease_seconds=None
     )
     next(steps)
     assert isinstance(steps.send(True), Ask)
@@ -169,7 +169,7 @@ def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
 def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> None:
     hub = Alone(None, cluster=False)
     steps = Places(kind="lock", name="thing", capacity=1).take(
-        hub, current(), shared=0, exclusive=1, wait_seconds=0.1, lease_seconds=None
+        hub, current(), (0, 1), wait_seconds=0.1, lease_seconds=None
     )
     first = next(steps)
     assert isinstance(first, Listen)
@@ -181,7 +181,7 @@ def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> Non
 def test_a_lease_that_never_ends_or_never_was_is_refused(lease_seconds: float) -> None:
     hub = Alone(None, cluster=False)
     steps = Places(kind="lock", name="thing", capacity=1).take(
-        hub, current(), shared=0, exclusive=1, wait_seconds=0, lease_seconds=lease_seconds
+        hub, current(), (0, 1), wait_seconds=0, lease_seconds=lease_seconds
     )
     with pytest.raises(ValueError, match="lease_seconds"):
         next(steps)
