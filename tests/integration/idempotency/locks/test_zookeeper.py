@@ -876,3 +876,32 @@ def test_a_listener_hears_of_a_loss_on_kazoos_thread(
     with pytest.raises(TypeError, match="no lease"):
         lock(NAME, client=client, on_expired=print)
     waiter.do(other.release)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "commands"),
+    [
+        (ZooKeeperLock, {}, 3),
+        (ZooKeeperLock, {"shared": True}, 3),
+        (ZooKeeperLock, {"on_released": print}, 3),
+        (ZooKeeperLock, {"on_lost": print}, 4),
+        (ZooKeeperSemaphore, {"permits": 2}, 6),
+    ],
+)
+def test_what_an_uncontended_turn_costs(
+    client: Client, monkeypatch: pytest.MonkeyPatch, kind: Any, arguments: Any, commands: int
+) -> None:
+    lock = kind(NAME, client=client, **arguments)
+    with lock:
+        pass  # makes the folders
+    sent: list[str] = []
+    send = client._call
+
+    def counting(request: Any, answer: Any) -> Any:
+        sent.append(type(request).__name__)
+        return send(request, answer)
+
+    monkeypatch.setattr(client, "_call", counting)
+    with lock:
+        pass
+    assert len([name for name in sent if name != "Ping"]) == commands, sent
