@@ -13,7 +13,7 @@ needs a client of its own. Do not call the face of threads from kazoo's callback
 import math
 import time
 from datetime import UTC, datetime
-from typing import Any, ClassVar, TypeVar, Unpack
+from typing import Any, ClassVar, Unpack
 from urllib.parse import quote
 
 from idempotency.extras import needed
@@ -22,16 +22,15 @@ with needed("zookeeper", by="idempotency.locks.zookeeper"):
     from kazoo.client import KazooClient
 
 from idempotency.locks.engine import holder
+from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.nodes import Place, Queue, desk_of
-from idempotency.locks.engine.steps import Step, Steps, Tasked, Threaded, Wait, operation, perform, perform_async
+from idempotency.locks.engine.steps import Steps, operation
 from idempotency.locks.engine.tasks import TaskBell
 from idempotency.locks.engine.totals import checked
 from idempotency.locks.state import Owner, State
 from idempotency.redis.mailbox import Bell
-
-T = TypeVar("T")
 
 ROOT = "/idempotency/locks"
 
@@ -168,33 +167,20 @@ class QueuePermits(QueueLock):
         return (self._permits or 0) - (yield from QueuePermits.acquired.steps(self))
 
 
-def _wait(step: Step) -> Any:
-    """Perform a step: a wait until a callback of kazoo rings."""
-    if not isinstance(step, Wait):
-        raise TypeError(f"{step!r} is no step of this protocol")
-    return step.bell.wait(step.seconds)
-
-
-class ZooKeeperLock(WithStatement, QueueLock, Threaded):
+class ZooKeeperLock(WithStatement, QueueLock, Blocking):
     """Lock for threads and processes; see `QueueLock` for its arguments."""
 
     _bell = Bell
-
-    def run(self, steps: Steps[T]) -> T:
-        return perform(steps, _wait)
 
 
 class ZooKeeperSemaphore(ZooKeeperLock, QueuePermits):
     """Permits for threads and processes; see `QueuePermits` for its arguments."""
 
 
-class AsyncZooKeeperLock(AsyncWithStatement, QueueLock, Tasked):
+class AsyncZooKeeperLock(AsyncWithStatement, QueueLock, BesideTheLoop):
     """`ZooKeeperLock` for asyncio, with the same KazooClient. A cancelled `acquire` takes its node away first."""
 
     _bell = TaskBell
-
-    async def run(self, steps: Steps[T]) -> T:
-        return await perform_async(steps, _wait)
 
 
 class AsyncZooKeeperSemaphore(AsyncZooKeeperLock, QueuePermits):

@@ -8,25 +8,43 @@ import contextlib
 import math
 import os
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from django.db import connections
 
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.blocking import BesideTheLoop, Blocking, answer, answer_beside
+from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import AsyncWithStatement, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.session import Session, lock_key, look
-from idempotency.locks.engine.steps import Step, Steps, Wait, Work, operation, perform, perform_async
+from idempotency.locks.engine.steps import Steps, Wait, Work, operation
 from idempotency.locks.state import Owner, State
 from idempotency.names import schema
-
-T = TypeVar("T")
 
 _desk = Desk()
 os.register_at_fork(
     before=_desk.guard.acquire, after_in_parent=_desk.guard.release, after_in_child=_desk.guard.release
 )
+
+
+class _Readable:
+    """Bell that rings when a reply has come."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def wait(self, seconds: float) -> Any:
+        return self._session.readable(seconds=None)
+
+
+class _ReadableInLoop(_Readable):
+    async def wait(self, seconds: float) -> None:
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._session.fileno(), readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(self._session.fileno())
 
 
 class Advisory(Counted):
@@ -44,6 +62,7 @@ class Advisory(Counted):
     """
 
     _watch: Any
+    _bell: Any
 
     def __init__(self, name: str, *, using: str = "default", **settings: Unpack[Settings]) -> None:
         super().__init__(name, **settings)
@@ -87,7 +106,7 @@ class Advisory(Counted):
         try:
             yield Work(partial(session.ask, wait_seconds))
             while session.busy():
-                yield Wait(session, math.inf)  # the server counts the time
+                yield Wait(self._bell(session), math.inf)  # the server counts the time
             taken: bool = yield Work(session.answer)
         except GeneratorExit:  # nobody performs steps any more
             raise
@@ -119,22 +138,13 @@ class AdvisoryLock(WithStatement, Advisory, Blocking):
     """Lock for threads and processes; see `Advisory` for its arguments."""
 
     _heard = frozenset({"released"})
-
-    def run(self, steps: Steps[T]) -> T:
-        return perform(steps, self._perform)
-
-    def _perform(self, step: Step) -> Any:
-        return step.bell.readable(seconds=None) if isinstance(step, Wait) else answer(step)
+    _bell = _Readable
 
 
 class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
-    """`AdvisoryLock` for asyncio, on loops that watch sockets (`add_reader`).
+    """`AdvisoryLock` for asyncio, on loops that watch sockets (`add_reader`)."""
 
-    It waits in the loop: the threads beside it are few, and waiters could leave none for a release.
-    """
-
-    async def run(self, steps: Steps[T]) -> T:
-        return await perform_async(steps, self._perform)
+    _bell = _ReadableInLoop
 
     def _watch(self, hold: Session) -> None:
         loop, socket = asyncio.get_running_loop(), hold.fileno()
@@ -153,16 +163,3 @@ class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
 
         hold.unwatch = unwatch
         loop.add_reader(socket, readable)
-
-    async def _perform(self, step: Step) -> Any:
-        return await (_readable(step.bell) if isinstance(step, Wait) else answer_beside(step))
-
-
-async def _readable(session: Session) -> None:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(session.fileno(), readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(session.fileno())

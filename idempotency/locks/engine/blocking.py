@@ -4,21 +4,21 @@ import asyncio
 import time
 from typing import Any, TypeVar
 
-from idempotency.locks.engine.steps import Pause, Step, Steps, Tasked, Threaded, Work, perform, perform_async
+from idempotency.locks.engine.steps import Pause, Step, Steps, Tasked, Threaded, Wait, Work, perform, perform_async
 from idempotency.redis.task_connection import whole
 
 T = TypeVar("T")
 
 
 class Blocking(Threaded):
-    """Runner of `Work` and `Pause` in the calling thread."""
+    """Runner of `Work`, `Wait` and `Pause` in the calling thread."""
 
     def run(self, steps: Steps[T]) -> T:
         return perform(steps, answer)
 
 
 class BesideTheLoop(Tasked):
-    """Runner of `Work` in a thread and of `Pause` in the loop.
+    """Runner of `Work` in a thread, of `Wait` and `Pause` in the loop, where waiters leave threads for a release.
 
     A thread cannot be stopped: a task is cancelled only when its work has ended, so that the protocol knows what
     to undo.
@@ -33,6 +33,8 @@ def answer(step: Step) -> Any:
     match step:
         case Work(function):
             return function()
+        case Wait(bell, seconds):
+            return bell.wait(seconds)
         case Pause(seconds):
             return time.sleep(seconds)
         case _:
@@ -40,7 +42,9 @@ def answer(step: Step) -> Any:
 
 
 async def answer_beside(step: Step) -> Any:
-    """Perform one step in a thread beside the loop, a pause in the loop."""
+    """Perform one step in a thread beside the loop, a wait or a pause in the loop."""
+    if isinstance(step, Wait):
+        return await step.bell.wait(step.seconds)
     if isinstance(step, Pause):
         return await asyncio.sleep(step.seconds)
     return await whole(asyncio.to_thread(answer, step))

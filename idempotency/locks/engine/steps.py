@@ -95,19 +95,15 @@ Steps = Generator[Step, Any, T]
 
 
 class Threaded:
-    """Face whose operations block the calling thread."""
+    """Face whose operations block the calling thread: `run` performs every step, and returns the result."""
 
-    def run(self, steps: Steps[T]) -> T:
-        """Perform every step, and return the result."""
-        raise NotImplementedError
+    run: Callable[[Steps[Any]], Any]
 
 
 class Tasked:
     """Face whose operations are awaited."""
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Perform every step, and return the result."""
-        raise NotImplementedError
+    run: Callable[[Steps[Any]], Coroutine[Any, Any, Any]]
 
 
 class operation(Generic[P, T]):  # noqa: N801  a decorator
