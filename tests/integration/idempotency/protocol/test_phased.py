@@ -15,6 +15,7 @@ from django.test import override_settings
 from idempotency import ledger
 from idempotency.models import LedgerEntry, State
 from idempotency.protocol.phases import PhasedExchange
+from idempotency.response.answers import StoredResponse
 from tests.integration.idempotency.conftest import Caller
 from tests.integration.idempotency.urls import PLAN
 
@@ -140,7 +141,12 @@ def test_only_one_of_two_retries_takes_over(caller: Caller) -> None:
     entry = found()
     assert take_over(entry) == ledger.Run(entry.entry_id, fence=2)
     assert take_over(entry) is None
-    assert not ledger.suspend(ledger.Run(entry.entry_id, fence=1), subject="")
+    former = ledger.Run(entry.entry_id, fence=1)
+    assert not ledger.suspend(former, subject="")
+    assert not ledger.complete_phased(former, StoredResponse(status=201, headers={}, body=b""), subject="")
+    assert not ledger.mark_point(former, point="later", data={}, subject="", lease_seconds=30)
+    assert not ledger.forget(former)
+    assert (found().fence, LedgerEntry.objects.get().state) == (2, "running")
 
 
 def test_an_open_transaction_is_refused(caller: Caller) -> None:

@@ -215,19 +215,19 @@ def test_a_refusal_without_a_code_is_named_by_its_status(wechat: WeChatPay, comp
 
 
 @pytest.mark.parametrize(
-    ("state", "expected"),
+    ("state", "expected", "message"),
     [
-        ("PROCESSING", RefundStatus.PROCESSING),
-        ("ABNORMAL", RefundStatus.STUCK),
-        ("CLOSED", RefundStatus.FAILED),
+        ("PROCESSING", RefundStatus.PROCESSING, ""),
+        ("ABNORMAL", RefundStatus.STUCK, "ABNORMAL"),
+        ("CLOSED", RefundStatus.FAILED, ""),
     ],
 )
 def test_refunds_of_wechat_that_moved_nothing_yet(
-    wechat: WeChatPay, company: Company, state: str, expected: RefundStatus
+    wechat: WeChatPay, company: Company, state: str, expected: RefundStatus, message: str
 ) -> None:
     company.answer = signed({**REFUNDED, "status": state})
     for answer in (wechat.query_refund(**NUMBERS), refund(wechat)):
-        assert (answer.status, answer.facts) == (expected, ())
+        assert (answer.status, answer.message, answer.facts) == (expected, message, ())
 
 
 @pytest.mark.parametrize("code", ["INVALID_REQUEST", "ORDERPAID", "SOMETHING_NEW"])
