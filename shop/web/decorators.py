@@ -60,6 +60,25 @@ def posted_only(back_to: str, *, named: bool = True) -> Callable[[View], View]:
     return decorate
 
 
+def confirmed(ask: View) -> Callable[[View], View]:
+    """Answer a GET of a form's address with a page that asks first; refuse other methods than POST with 405.
+
+    Args:
+        ask: draws that page, or redirects where there is nothing to ask any more.
+    """
+
+    def decorate(view: View) -> View:
+        posted, asking = require_POST(view), shows_problems(ask)
+
+        @wraps(view)
+        def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+            return (asking if request.method in {"GET", "HEAD"} else posted)(request, **kwargs)
+
+        return wrapper
+
+    return decorate
+
+
 def shows_problems(view: View) -> View:
     """Show the refusals of a page that is only read as a page with a link to go on."""
 

@@ -29,7 +29,7 @@ from shop.errors import OrderNotFound
 from shop.orders import checkout, lifecycle
 from shop.platform.clientip import client_ip
 from shop.web import devices, problems
-from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
+from shop.web.decorators import confirmed, draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import CODES, PHONE, PayForm, RefundForm
 from shop.web.orderview import Action, OrderView, view_of
 
@@ -141,8 +141,15 @@ def pay(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpRespons
     return redirect(address if found.action is found.newest else f"{address}?by={by}")
 
 
+def _ask_to_cancel(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    found = _view(request, order_id)
+    if not found.payable:
+        return redirect("order", order_id=order_id)
+    return render(request, "shop/cancel.html", {"view": found})
+
+
 @members_only(back_to="order")
-@posted_only(back_to="order")
+@confirmed(_ask_to_cancel)
 @idempotent(mode=PHASED, on_problem=problems.render_problem)
 def cancel(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponse:
     """Close the order, at the providers first."""
@@ -176,8 +183,18 @@ def _too_much(request: HttpRequest, problem: Problem, *, found: OrderView) -> Ht
     return _order_page(request, found, refund_form=form, status=problem.status)
 
 
+def _ask_to_refund(request: HttpRequest, *, order_id: UUID) -> HttpResponse:
+    found = _view(request, order_id)
+    if "amount" not in request.GET or not found.refundable:
+        return redirect("order", order_id=order_id)
+    form = _refund_form(found, request.GET)
+    if not form.is_valid():
+        return _order_page(request, found, refund_form=form)
+    return render(request, "shop/refund.html", {"view": found, "form": form})
+
+
 @members_only(back_to="order")
-@posted_only(back_to="order")
+@confirmed(_ask_to_refund)
 @draws_refusals(_refund_refused, accepted=_refund_noted)
 @idempotent(mode=refunding, on_problem=problems.document)
 def refund(request: HttpRequest, *, order_id: UUID, call: KeyedCall) -> HttpResponseBase:

@@ -17,11 +17,12 @@ from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
 from payments.api.serializers import represent_attempt
-from payments.models import Attempt, Payment
-from payments.providers.base import NextActionType
+from payments.models import Attempt, Observation, Payment
+from payments.providers.base import FactKind, NextActionType
 from payments.states import AttemptStatus
 from shop.models import Order, OrderStatus
 from shop.orders import placing as orders
+from shop.web.forms import CHANNELS
 from shop.web.refundview import (
     Progress,
     RefundView,
@@ -98,6 +99,7 @@ class OrderView:
         refunds: of the payment, oldest first.
         uncounted: payments that came in and do not count.
         refundable_minor: paid, and neither back nor on its way back.
+        charge: the payment that counts, as its provider reported it; None until there is one.
     """
 
     order: Order
@@ -109,6 +111,17 @@ class OrderView:
     refunds: list[RefundView]
     uncounted: list[UncountedPayment]
     refundable_minor: int
+    charge: Observation | None
+
+    @property
+    def paid_with(self) -> Any:
+        """Name of the channel that the order was paid by; empty until it is."""
+        return CHANNELS.get(self.charge.channel, self.charge.channel) if self.charge else ""
+
+    @property
+    def refundable(self) -> bool:
+        """True if the form that requests a refund is shown."""
+        return self.stage is Stage.PAID and self.refundable_minor > 0
 
     @property
     def state(self) -> str:
@@ -195,7 +208,8 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
     order = orders.get_order(order_id=order_id, user_id=user_id)
     payment = Payment.objects.filter(order_id=order_id).first()
     if payment is None:
-        return _view(order, [], by=by, payment_version=None, refunds=[], uncounted=[], refundable_minor=0)
+        nothing: dict[str, Any] = {"payment_version": None, "refunds": [], "uncounted": [], "charge": None}
+        return _view(order, [], by=by, refundable_minor=0, **nothing)
     refunds = refunds_of(payment)
     return _view(
         order,
@@ -205,7 +219,13 @@ def view_of(*, order_id: UUID, user_id: int, by: str = "") -> OrderView:
         refunds=refunds,
         uncounted=uncounted_payments(payment, refunds),
         refundable_minor=payment.paid_minor - payment.refunded_minor - payment.reserved_minor,
+        charge=charge_of(payment) if payment.paid_minor else None,
     )
+
+
+def charge_of(payment: Payment) -> Observation | None:
+    """Read the charge that counts for the payment, with the provider's number of it."""
+    return Observation.objects.filter(attempt__payment=payment, kind=FactKind.PAID, credited=True).first()
 
 
 def _view(order: Order, attempts: Sequence[Attempt], *, by: str, **of_payment: Any) -> OrderView:

@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tests.running import RunningShop, until
-from tests.system.browser.conftest import SIZES, log_in, open_page
+from tests.system.browser.conftest import SIZES, follow, log_in, open_page
 from tests.system.browser.test_purchase import ORDER, arrived, buy, choose
 
 pytestmark = pytest.mark.timeout(120)
@@ -69,7 +69,9 @@ def test_a_closed_order_and_a_qr_code(visitor: Page) -> None:
     choose(visitor, "wechat")
     until(visitor.locator(".qr, .pay a.button").first.is_visible)
     is_accessible(visitor)
-    visitor.locator("form.cancel button").click()
+    follow(visitor, visitor.locator(".cancel a"))
+    is_accessible(visitor)
+    visitor.locator(".button-danger").click()
     arrived(visitor, ORDER)
     expect(visitor.locator(".order[data-final]")).to_be_visible()
     is_accessible(visitor)

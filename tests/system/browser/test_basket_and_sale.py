@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.running import RunningShop
-from tests.system.browser.conftest import SIZES, log_in, open_page
+from tests.system.browser.conftest import SIZES, follow, log_in, open_page
 from tests.system.browser.test_purchase import buy
 
 pytestmark = pytest.mark.timeout(120)
@@ -122,7 +122,8 @@ def test_the_waiting_room_opens_by_itself_and_tells_who_was_late(browser: Browse
     expect(early.locator(".meta")).to_contain_text("Place in line")
 
     expect(late.get_by_text("All taken")).to_be_visible()  # told by the poll
-    early.get_by_role("button", name="Cancel this order").click()
+    follow(early, early.get_by_role("link", name="Cancel this order"))
+    early.get_by_role("button", name="Yes, cancel").click()
     expect(early.get_by_role("heading", name="This order is closed")).to_be_visible()
     late.get_by_role("button", name="Buy one now").click()  # it came back
     expect(late).to_have_url(ORDER)

@@ -478,7 +478,7 @@ class TestCancelling:
     def test_closes_and_shows_it(self, shopper: Client, order: Order, channels: Any) -> None:
         path = f"/orders/{order.id.hex}"
         pay(shopper, order, "wechat")
-        response = shopper.post(f"{path}/cancel", form_of(shopper.get(path), f"{path}/cancel"))
+        response = shopper.post(f"{path}/cancel", form_of(shopper.get(f"{path}/cancel"), f"{path}/cancel"))
 
         assert (response.status_code, response["Location"]) == (302, path)
         page = shopper.get(path).content
@@ -488,9 +488,10 @@ class TestCancelling:
 
     def test_of_a_paid_order_shows_that_it_is_paid(self, shopper: Client, order: Order, channels: Any) -> None:
         path = f"/orders/{order.id.hex}"
-        fields = form_of(shopper.get(path), f"{path}/cancel")
+        fields = form_of(shopper.get(f"{path}/cancel"), f"{path}/cancel")
         pay(shopper, order, "wechat")
         settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+        assert shopper.get(f"{path}/cancel")["Location"] == path, "there is nothing to ask any more"
         assert shopper.post(f"{path}/cancel", fields)["Location"] == path
         assert b"Paid. Thank you!" in shopper.get(path).content
 
@@ -499,7 +500,7 @@ class TestCancelling:
         pay(shopper, order, "wechat")
         wechat = channels["wechat"]
         wechat.failing, wechat.failure = frozenset({"close", "query"}), OutcomeUnknown("timed out")
-        shopper.post(f"{path}/cancel", form_of(shopper.get(path), f"{path}/cancel"))
+        shopper.post(f"{path}/cancel", form_of(shopper.get(f"{path}/cancel"), f"{path}/cancel"))
         page = shopper.get(path).content
         assert b"Closing this order" in page
         assert b'/pay"' not in page
@@ -537,7 +538,7 @@ def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: 
     """By the language's switch, by Enter in the address bar, by a page that renews itself."""
     order = f"/orders/{'0' * 32}"
     pages = {
-        **{f"{order}/{form}": order for form in ("pay", "method", "go-on", "cancel", "refund")},
+        **{f"{order}/{form}": order for form in ("pay", "method", "go-on")},
         "/products/mug/buy": "/products/mug",
         "/basket/mug/add": "/products/mug",
         "/basket/mug/remove": "/basket",
@@ -547,6 +548,9 @@ def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: 
         "/accounts/logout/": "/",
     }
     client.force_login(demo)
+    assert [client.get(f"{order}/{form}").status_code for form in ("cancel", "refund")] == [404, 404], (
+        "they ask first"
+    )
     for ask in (client.get, client.head):
         assert {address: ask(address)["Location"] for address in pages} == pages
     assert {client.put(address).status_code for address in pages} == {405}

@@ -41,10 +41,15 @@ def page_of(shopper: Client, order: Order) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shopper.get(f"/orders/{order.id.hex}").content.decode()))
 
 
-def ask(shopper: Client, order: Order, amount: str, fields: dict[str, str] | None = None) -> Any:
+def asked(shopper: Client, order: Order, amount: str = "1") -> dict[str, str]:
+    """Return the fields of the page that asks whether to refund this."""
     action = f"/orders/{order.id.hex}/refund"
-    fields = fields or form_of(shopper.get(f"/orders/{order.id.hex}"), action)
-    return shopper.post(action, {**fields, "amount": amount, "reason": "too small"})
+    return form_of(shopper.get(action, {"amount": amount, "reason": "too small"}), action)
+
+
+def ask(shopper: Client, order: Order, amount: str, fields: dict[str, str] | None = None) -> Any:
+    fields = fields or asked(shopper, order)
+    return shopper.post(f"/orders/{order.id.hex}/refund", {**fields, "amount": amount, "reason": "too small"})
 
 
 def given_back(refund: Refund, channels: Any) -> None:
@@ -63,13 +68,13 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(
     shopper: Client, paid: Order, channels: Any
 ) -> None:
     path = f"/orders/{paid.id.hex}"
-    fields = form_of(shopper.get(path), f"{path}/refund")
-    assert fields["amount"] == "39.80"
+    assert form_of(shopper.get(path), f"{path}/refund")["amount"] == "39.80"
+    fields = asked(shopper, paid, "5.5")
     first, second = (ask(shopper, paid, "5.5", fields) for _ in range(2))
     assert first["Location"] == second["Location"] == path
     refund = Refund.objects.get()
     assert (refund.amount_minor, refund.reason, refund.status) == (550, "too small", "processing")
-    assert "¥5.50 · too small Processing" in page_of(shopper, paid)
+    assert "¥5.50 · too small With the payment service. Your bank may take a few days" in page_of(shopper, paid)
     assert "Refund in progress" in shopper.get("/orders").content.decode()
     before = shopper.get(f"{path}/status").json()
     assert before["final"] is False, "the page goes on looking"
@@ -88,20 +93,21 @@ def test_a_part_asked_for_twice_goes_back_once_and_is_followed(
 def test_an_amount_that_is_none_is_said_at_the_field(shopper: Client, paid: Order, amount: str) -> None:
     answer = ask(shopper, paid, amount)
     assert (answer.status_code, b'id="amount-error"' in answer.content) == (400, True)
-    again = form_of(answer, f"/orders/{paid.id.hex}/refund")
-    assert ask(shopper, paid, "1", again).status_code == 302
+    assert form_of(answer, f"/orders/{paid.id.hex}/refund")["amount"] == amount
+    shown = shopper.get(f"/orders/{paid.id.hex}/refund", {"amount": amount})
+    assert (shown.status_code, b'id="amount-error"' in shown.content) == (400, True)
 
 
 def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(
     shopper: Client, paid: Order, channels: Any
 ) -> None:
     path = f"/orders/{paid.id.hex}"
-    sent, second_tab = (form_of(shopper.get(path), f"{path}/refund") for _ in range(2))
+    sent, second_tab = asked(shopper, paid), asked(shopper, paid)
     more = ask(shopper, paid, "39.81", sent)
     assert (more.status_code, b"Nothing was refunded. Enter a lower amount." in more.content) == (409, True)
     again = form_of(more, f"{path}/refund")
     assert (again["amount"], again["reason"]) == ("39.81", "too small")
-    assert ask(shopper, paid, "10", again).status_code == 302
+    assert ask(shopper, paid, "10").status_code == 302
 
     replayed = ask(shopper, paid, "39.81", sent)
     assert (replayed.status_code, replayed["Idempotent-Replayed"]) == (409, "true")
@@ -111,6 +117,20 @@ def test_too_much_is_said_in_the_form_which_keeps_what_was_typed(
     assert nothing_left["Location"] == path
     assert "A refund of the full amount was already requested." in page_of(shopper, paid)
     assert sorted(Refund.objects.values_list("amount_minor", flat=True)) == [1000, 2980]
+
+
+def test_a_refund_is_confirmed_first_with_the_amount_and_where_it_goes(
+    shopper: Client, paid: Order, channels: Any
+) -> None:
+    path = f"/orders/{paid.id.hex}"
+    assert "Paid with WeChat Pay Transaction txn-paid-" in page_of(shopper, paid)
+    question = shopper.get(f"{path}/refund", {"amount": "5.5", "reason": "too small"}).content.decode()
+    for words in ("Request this refund?", "¥5.50", "goes back to WeChat Pay", "too small", "Yes, refund"):
+        assert words in question
+    assert not Refund.objects.exists()
+    assert shopper.get(f"{path}/refund")["Location"] == path
+    assert shopper.post(f"{path}/refund", asked(shopper, paid, "39.80"))["Location"] == path
+    assert shopper.get(f"{path}/refund", {"amount": "1"})["Location"] == path, "nothing is left to refund"
 
 
 def test_refusals_are_sentences(shopper: Client, paid: Order, channels: Any) -> None:
@@ -127,7 +147,7 @@ def test_refusals_are_sentences(shopper: Client, paid: Order, channels: Any) -> 
     assert ask(shopper, paid, "2")["Location"] == f"/orders/{paid.id.hex}"
     noted = page_of(shopper, paid)
     assert "We saved your refund request" in noted
-    assert "¥2.00 · too small Requested" in noted
+    assert "¥2.00 · too small We have your request and are passing it on. Requested" in noted
 
 
 @pytest.mark.parametrize("status", [RefundStatus.UNFUNDED, RefundStatus.STUCK])
@@ -176,7 +196,7 @@ def test_only_the_owner_and_only_what_is_paid(
 ) -> None:
     path = f"/orders/{order.id.hex}"
     assert "Request a refund" not in page_of(shopper, order)
-    csrf = form_of(shopper.get(path), f"{path}/cancel")
+    csrf = form_of(shopper.get(f"{path}/cancel"), f"{path}/cancel")
     unpaid = shopper.post(f"{path}/refund", {**csrf, "amount": "1"})
     assert (unpaid.status_code, b"Order not found" in unpaid.content) == (404, True)
     foreign = Client()
