@@ -42,6 +42,12 @@ class Line:
         """Price times quantity, in minor units."""
         return int(self.product.price_minor) * self.quantity if self.product else 0
 
+    @property
+    def units(self) -> int:
+        """Units that can be ordered now, up to `MAX_UNITS`."""
+        sold_here = self.product is not None and not self.product.flash_only
+        return min(self.product.units, MAX_UNITS) if sold_here else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Basket:
@@ -58,6 +64,16 @@ class Basket:
                 currency = line.product.currency
                 sums[currency] = sums.get(currency, 0) + line.subtotal_minor
         return sums
+
+    @property
+    def in_stock(self) -> Units:
+        """Quantities by sku, lowered to what can be ordered now."""
+        return {line.sku: min(line.quantity, line.units) for line in self.lines}
+
+    @property
+    def short(self) -> bool:
+        """True if a line cannot be ordered as it is."""
+        return any(line.trouble for line in self.lines)
 
     @property
     def mixed(self) -> bool:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
@@ -74,12 +75,15 @@ def add(request: HttpRequest, *, sku: str) -> HttpResponse:
 @draws_refusals(_refused)
 @idempotent(on_problem=problems.document)
 def change(request: HttpRequest) -> HttpResponse:
-    """Set the quantities; 0 removes a product."""
+    """Set the quantities, 0 removes a product; or lower them to the stock; a guest may go on to the login."""
+    if "fit" in request.POST:
+        basket.put(request.session, quantities=basket.look(basket.contents(request.session)).in_stock)
+        return redirect("basket")
     form = BasketForm(request.POST, skus=BasketForm.skus_in(request.POST))
     if not form.is_valid():
         return _page(request, form=form, status=400)
     basket.put(request.session, quantities=form.wanted)
-    return redirect("basket")
+    return redirect_to_login(reverse("basket")) if "login" in request.POST else redirect("basket")
 
 
 @posted_only(back_to="basket", named=False)

@@ -1,8 +1,9 @@
 """Decorators of the pages' views: login, method, and refusals as pages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,14 +19,20 @@ from shop.web import problems
 View = Callable[..., HttpResponseBase]
 
 
-def members_only(back_to: str) -> Callable[[View], View]:
-    """Send a guest to the login page, and from there to the page named `back_to`."""
+def members_only(back_to: str, *, keeping: Sequence[str] = ()) -> Callable[[View], View]:
+    """Send a guest to the login page, and from there to the page named `back_to`.
+
+    Args:
+        back_to: its address takes the arguments of the view's.
+        keeping: fields of a guest's form that go along in that address.
+    """
 
     def decorate(view: View) -> View:
         @wraps(view)
         def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
-                return redirect_to_login(reverse(back_to, kwargs=kwargs))
+                typed = urlencode({name: request.POST[name] for name in keeping if name in request.POST})
+                return redirect_to_login(reverse(back_to, kwargs=kwargs) + (f"?{typed}" if typed else ""))
             response = view(request, **kwargs)
             add_never_cache_headers(response)  # a member's orders stay out of shared caches and old tabs
             return response

@@ -50,8 +50,9 @@ def catalogue(request: HttpRequest) -> HttpResponse:
 @require_safe
 @shows_problems
 def product(request: HttpRequest, *, sku: str) -> HttpResponse:
-    """Show a product, with the form that buys it."""
-    return _product_page(request, sku=sku, form=BuyForm())
+    """Show a product, with the form that buys it; ``?quantity=`` is what a guest typed before the login."""
+    typed = BuyForm(request.GET)
+    return _product_page(request, sku=sku, form=BuyForm(initial=typed.cleaned_data if typed.is_valid() else None))
 
 
 def _product_page(
@@ -86,7 +87,7 @@ def _not_bought(request: HttpRequest, problem: Problem, *, sku: str) -> HttpResp
     return redirect("product", sku=sku)
 
 
-@members_only(back_to="product")
+@members_only(back_to="product", keeping=("quantity",))
 @posted_only(back_to="product")
 @draws_refusals(_not_bought)
 @idempotent(mode=ATOMIC, on_problem=problems.document)
@@ -97,6 +98,16 @@ def buy(request: HttpRequest, *, sku: str) -> HttpResponse:
         return _product_page(request, sku=sku, form=form)
     order = orders.create_order(user_id=caller_id(request), quantities={sku: form.cleaned_data["quantity"]})
     return redirect("order", order_id=order.id)
+
+
+@members_only(back_to="product")
+@posted_only(back_to="product")
+@shows_problems
+def like(request: HttpRequest, *, sku: str) -> HttpResponse:
+    """Like the product, or with an empty ``liked`` no longer; needs no token, for a repeat changes nothing."""
+    change = catalog.like if request.POST.get("liked") else catalog.unlike
+    change(sku=sku, user_id=caller_id(request))
+    return redirect("product", sku=sku)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +157,7 @@ urlpatterns = [
     path("", catalogue, name="catalogue"),
     path("products/<slug:sku>", product, name="product"),
     path("products/<slug:sku>/buy", buy, name="buy"),
+    path("products/<slug:sku>/like", like, name="like"),
     path("orders", history, name="history"),
     *orderpages.urlpatterns,
     *basketpages.urlpatterns,

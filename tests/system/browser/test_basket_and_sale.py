@@ -60,7 +60,7 @@ def test_the_basket_with_double_clicks(browser: Browser, shop: RunningShop, size
     page.get_by_label("Quantity Enamel mug").fill("3")
     page.get_by_label("Quantity Enamel mug").press("Enter")  # updates, and does not order
     expect(page.locator(".count")).to_have_text("3")
-    page.get_by_role("link", name="Log in to order").click()
+    page.get_by_role("button", name="Log in to order").click()
     page.fill("[name=username]", "demo")
     page.fill("[name=password]", "demo")
     page.get_by_role("button", name="Log in").click()

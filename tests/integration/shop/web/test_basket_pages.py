@@ -102,8 +102,11 @@ def test_a_guest_fills_it_logs_in_and_orders_all(demo: User, mug: Product, poste
     put(client, "poster", 1)
     page = client.get("/basket").content.decode()
     assert not INLINE.search(page)
-    assert "/accounts/login/?next=/basket" in page
     assert "formaction" not in page
+    typed = the_form(client.get("/basket")) | {"quantity.mug": "3", "login": "1"}
+    assert client.post("/basket/change", typed)["Location"] == "/accounts/login/?next=/basket"
+    assert held(client) == {"mug": 3, "poster": 1}, "what was typed is there after the login"
+    client.post("/basket/change", the_form(client.get("/basket")) | {"quantity.mug": "2"})
     assert (
         client.post("/basket/order", the_form(client.get("/basket")))["Location"]
         == "/accounts/login/?next=/basket"
@@ -316,6 +319,20 @@ def test_out_of_stock_is_said_at_the_line_and_can_be_mended(
     mended = the_form(replay, button="/basket/order") | {"quantity.poster": "4"}
     assert shopper.post("/basket/order", mended).status_code == 302
     assert held(shopper) == {}
+
+
+def test_the_basket_says_what_is_left_and_takes_only_that(shopper: Client, mug: Product, poster: Product) -> None:
+    put(shopper, "mug", 3)
+    put(shopper, "poster", 9)
+    page = shopper.get("/basket").content.decode()
+    assert ("Only 10 left" in page, 'max="10"' in page, "Take only what" in page) == (True, True, False)
+    for stock, left in ((4, {"mug": 3, "poster": 4}), (0, {"mug": 3})):
+        Product.objects.filter(sku="poster").update(stock=stock)
+        assert "Take only what" in shopper.get("/basket").content.decode()
+        fields = the_form(shopper.get("/basket")) | {"fit": "1"}
+        for _ in range(2):
+            assert shopper.post("/basket/change", fields)["Location"] == "/basket"
+        assert held(shopper) == left
 
 
 def test_lines_that_cannot_be_ordered(shopper: Client, mug: Product, poster: Product, sneaker: Product) -> None:

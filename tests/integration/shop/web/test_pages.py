@@ -52,9 +52,11 @@ class TestCatalogue:
         assert "Only 10 left" in page
         assert "Flash sale only" in page
 
-        product = client.get("/products/mug").content.decode()
-        assert "/accounts/login/?next=/products/mug" in product
-        assert "/buy" not in product
+        product = client.get("/products/mug")
+        sent = client.post("/products/mug/buy", form_of(product, "/basket/mug/add") | {"quantity": "3"})
+        assert sent["Location"] == "/accounts/login/?next=/products/mug%3Fquantity%3D3"
+        assert 'value="3"' in client.get("/products/mug?quantity=3").content.decode()
+        assert 'value="1"' in client.get("/products/mug?quantity=x").content.decode()
 
     def test_sold_out_and_flash_products_have_no_form(
         self, shopper: Client, poster: Product, sneaker: Product
@@ -70,6 +72,22 @@ class TestCatalogue:
         channels["wechat"].currencies = frozenset({"USD"})
         page = client.get("/products/mug").content.decode()
         assert ("<li>Alipay</li>" in page, "WeChat Pay" in page) == (True, False)
+
+    def test_a_member_likes_it_once_however_often_they_press(
+        self, client: Client, shopper: Client, other: User, mug: Product
+    ) -> None:
+        assert client.post("/products/mug/like", {"liked": "1"})["Location"].endswith("?next=/products/mug")
+        fields = form_of(shopper.get("/products/mug"), "/products/mug/like")
+        for liked, shown in (("1", "1 like"), ("", "0 likes")):
+            for _ in range(2):
+                sent = shopper.post("/products/mug/like", {**fields, "liked": liked})
+                assert sent["Location"] == "/products/mug"
+            page = shopper.get("/products/mug").content.decode()
+            assert (f"<span>{shown}</span>" in page, f'aria-pressed="{"true" if liked else "false"}"' in page) == (
+                True,
+                True,
+            )
+        assert shopper.post("/products/none/like", {**fields, "liked": "1"}).status_code == 404
 
     def test_an_unknown_product_has_a_page(self, client: Client, transactional_db: None) -> None:
         response = client.get("/products/none")
@@ -224,7 +242,7 @@ class TestBuying:
 
     def test_a_guest_is_sent_to_the_login_and_back_to_the_product(self, client: Client, mug: Product) -> None:
         response = client.post("/products/mug/buy", {"quantity": 1})
-        assert (response.status_code, response["Location"]) == (302, "/accounts/login/?next=/products/mug")
+        assert (response.status_code, response["Location"]) == (302, "/accounts/login/?next=/products/mug%3Fquantity%3D1")
 
     def test_a_twin_that_is_still_running_gets_a_page_that_sends_the_same_form_again(
         self, shopper: Client, mug: Product, monkeypatch: pytest.MonkeyPatch
@@ -540,6 +558,7 @@ def test_a_forms_address_that_is_opened_leads_to_its_page(client: Client, demo: 
     pages = {
         **{f"{order}/{form}": order for form in ("pay", "method", "go-on")},
         "/products/mug/buy": "/products/mug",
+        "/products/mug/like": "/products/mug",
         "/basket/mug/add": "/products/mug",
         "/basket/mug/remove": "/basket",
         "/basket/change": "/basket",
