@@ -73,6 +73,17 @@ class NoneLeft(Refusal):
     CODE, DETAIL = "none_left", "All coupons of {name!r} have been drawn."
 
 
+class CouponNotUsable(Refusal):
+    """Unknown, another user's, used, or one that takes nothing off; all look the same."""
+
+    MEMBER = "coupon"
+    CODE, DETAIL = "coupon_not_usable", "The coupon {name!r} can't be used for this order."
+
+
+class PaymentBegun(Refusal):
+    CODE, DETAIL = "payment_begun", "A payment of this order was opened, so its total is fixed."
+
+
 class MixedCurrency(Refusal):
     CODE, DETAIL = "mixed_currency", "All items of one order must be priced in one currency."
 

@@ -173,7 +173,11 @@ class FlashSaleAdmin(ReadOnlyAdmin):
     date_hierarchy = "starts_at"
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return ("product", "units", "starts_at", "ends_at") if obj is None else self.list_display
+        return (
+            ("product", "units", "former_price_minor", "starts_at", "ends_at")
+            if obj is None
+            else self.list_display
+        )
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_add_permission(self, request)
@@ -184,7 +188,9 @@ class FlashSaleAdmin(ReadOnlyAdmin):
         )
 
     def save_model(self, request: HttpRequest, obj: FlashSale, form: Any, change: bool) -> None:
-        announced = {name: form.cleaned_data[name] for name in ("units", "starts_at", "ends_at")}
+        announced = {
+            name: form.cleaned_data[name] for name in ("units", "former_price_minor", "starts_at", "ends_at")
+        }
         obj.pk = flashsale.announce(product_id=obj.product_id, **announced).pk
 
 
@@ -220,9 +226,9 @@ class FlashSalePurchaseAdmin(WholeTermSearch, ReadOnlyAdmin):
 class CampaignAdmin(ReadOnlyAdmin):
     """Coupon campaigns; the page of one counts its coupons."""
 
-    list_display = ("slug", "name", time_of("created_at"))
+    list_display = ("slug", "name", "percent_off", time_of("created_at"))
     search_fields = ("slug", "name")
-    fields = ("slug", "name", "coupons_drawn", "coupons_left", time_of("created_at"))
+    fields = ("slug", "name", "percent_off", "coupons_drawn", "coupons_left", time_of("created_at"))
     readonly_fields = fields
 
     @admin.display(description="drawn")

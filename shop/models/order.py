@@ -47,6 +47,8 @@ class Order(models.Model):
     total_minor = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     note = models.CharField(max_length=500, blank=True)
+    # in which it was ordered, for the receipt
+    language = models.CharField(max_length=16, blank=True, default="", db_default="", editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField()
     # set by the first step of closing: no new payment may start, and the timer finishes what a crash cut off
@@ -105,6 +107,11 @@ class Order(models.Model):
     def lines(self) -> list["OrderItem"]:
         """Items, which never change; their writer sets them, so that they are not read back."""
         return list(self.items.all())
+
+    @property
+    def discount_minor(self) -> int:
+        """What a coupon took off the items' prices, in minor units."""
+        return sum(item.subtotal_minor for item in self.lines) - self.total_minor
 
 
 class OrderItem(models.Model):

@@ -22,6 +22,9 @@ class FlashSale(models.Model):
     sold = models.PositiveIntegerField(default=0, editable=False)
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
+    former_price_minor = models.BigIntegerField(
+        null=True, blank=True, help_text=_("what it cost before, to be shown struck through")
+    )
     version = models.PositiveBigIntegerField(default=1, editable=False)
 
     class Meta:
@@ -34,6 +37,10 @@ class FlashSale(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(ends_at__gt=F("starts_at")), name="flash_sale_ends_after_its_start"
+            ),
+            models.CheckConstraint(
+                condition=Q(former_price_minor__isnull=True) | Q(former_price_minor__gt=0),
+                name="flash_sale_former_price_is_positive",
             ),
         )
 
@@ -66,21 +73,30 @@ class FlashSalePurchase(models.Model):
 
 
 class Campaign(models.Model):
-    """A set of coupons that users draw from, one each."""
+    """A set of coupons that users draw from, one each.
+
+    `percent_off` is what one takes off an order; with 0 the codes are for elsewhere.
+    """
 
     slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=120)
+    percent_off = models.PositiveSmallIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
         ordering = ("id",)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(percent_off__gte=0, percent_off__lte=90), name="campaign_leaves_something_to_pay"
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name
 
 
 class Coupon(models.Model):
-    """A code, and the user who has drawn it."""
+    """A code, the user who has drawn it, and the order that it lowers; a closed order leaves it free."""
 
     campaign = models.ForeignKey(Campaign, on_delete=models.PROTECT, related_name="coupons", db_index=False)
     code = models.CharField(max_length=32, unique=True)
@@ -88,6 +104,7 @@ class Coupon(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, editable=False, related_name="+"
     )
     drawn_at = models.DateTimeField(null=True, editable=False)
+    order = models.OneToOneField(Order, on_delete=models.PROTECT, null=True, editable=False, related_name="coupon")
 
     class Meta:
         ordering = ("id",)
@@ -101,6 +118,9 @@ class Coupon(models.Model):
                 condition=Q(drawn_by__isnull=True, drawn_at__isnull=True)
                 | Q(drawn_by__isnull=False, drawn_at__isnull=False),
                 name="coupon_drawn_by_someone_at_some_time",
+            ),
+            models.CheckConstraint(
+                condition=Q(order__isnull=True) | Q(drawn_by__isnull=False), name="coupon_used_only_if_drawn"
             ),
         )
         indexes = (

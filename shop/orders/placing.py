@@ -12,6 +12,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, QuerySet
 from django.utils import timezone
+from django.utils.translation import get_language
 
 from payments.models import Payment
 from shop import stock
@@ -21,10 +22,12 @@ from shop.errors import (
     OrderClosed,
     OrderNotFound,
     OrderPaid,
+    PaymentBegun,
     ProductNotFound,
     VersionConflict,
 )
 from shop.models import Order, OrderItem, OrderStatus, Product
+from shop.orders import changes
 
 MAX_ITEMS = 20  # products of one order
 
@@ -73,6 +76,7 @@ def write_order(*, user_id: int, quantities: Mapping[Product, int], note: str = 
         total_minor=sum(product.price_minor * quantity for product, quantity in quantities.items()),
         currency=next(iter(quantities)).currency,
         note=note,
+        language=get_language() or "",
         created_at=now,
         expires_at=now + timedelta(seconds=settings.ORDER_TTL_SECONDS),
     )
@@ -146,6 +150,25 @@ def record_payment_opened(*, order: Order) -> None:
     Transaction: needs the caller's.
     """
     Order.objects.filter(pk=order.pk, version=order.version).update(version=F("version") + 1)
+
+
+def take_off(*, order: Order, percent: int) -> None:
+    """Lower the total by `percent`, rounded down.
+
+    Args:
+        order: locked by `lock_payable` in this transaction.
+        percent: 1 to 90.
+
+    Raises:
+        PaymentBegun: an attempt has carried the total to a provider.
+
+    Transaction: needs the caller's.
+    """
+    if payment_ids(order_ids=[order.pk]):
+        raise PaymentBegun
+    off = order.total_minor * percent // 100
+    Order.objects.filter(pk=order.pk).update(total_minor=F("total_minor") - off, version=F("version") + 1)
+    changes.announce(order.pk)
 
 
 def update_note(*, order_id: UUID, user_id: int, versions: frozenset[int] | None, note: str) -> Order:

@@ -21,7 +21,14 @@ from shop.sales.sales import running_sale, sale_of
 ONCE_A_BUYER = "flash_sale_once_a_buyer"
 
 
-def announce(*, product_id: int, units: int, starts_at: datetime, ends_at: datetime) -> FlashSale:
+def announce(
+    *,
+    product_id: int,
+    units: int,
+    starts_at: datetime,
+    ends_at: datetime,
+    former_price_minor: int | None = None,
+) -> FlashSale:
     """Create a sale; of a product's sales the one that began last sells.
 
     Args:
@@ -29,11 +36,18 @@ def announce(*, product_id: int, units: int, starts_at: datetime, ends_at: datet
         units: above zero.
         starts_at: aware; unique for the product (`flash_sale_one_start_a_product`).
         ends_at: aware, later.
+        former_price_minor: to be shown beside the price; None shows none.
 
     Transaction: two statements; joins the caller's if there is one. After the commit Redis learns that this sale
         ends the current one; while it is away, from `reconcile`.
     """
-    sale = FlashSale.objects.create(product_id=product_id, units=units, starts_at=starts_at, ends_at=ends_at)
+    sale = FlashSale.objects.create(
+        product_id=product_id,
+        units=units,
+        starts_at=starts_at,
+        ends_at=ends_at,
+        former_price_minor=former_price_minor,
+    )
     transaction.on_commit(partial(_announced, sale.product.sku, starts_at))
     return sale
 

@@ -1,4 +1,6 @@
-"""Coupons: each user draws one of a campaign, no code goes to two. The only writer of campaigns and coupons.
+"""Coupons: each user draws one of a campaign, no code goes to two, and an order takes one of them.
+
+The only writer of campaigns and coupons.
 
 A draw locks the first free row that is not locked (`FOR UPDATE SKIP LOCKED`), so concurrent draws take different
 rows and do not wait for each other. A second draw returns the first one's code: unique (campaign, drawn by)
@@ -7,17 +9,21 @@ arbitrates.
 A draw that finds no free row waits for the locked ones, in the order of their keys, and holds no lock by then:
 PostgreSQL locks a row, then checks that its newest version is free, and keeps the lock if not, which was a
 deadlock between those who came too late.
+
+Lock order of `use`: the order's row, then the coupon's.
 """
 
 import secrets
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from idempotency.postgres.statements import broken_constraint
-from shop.errors import CampaignNotFound, NoneLeft
-from shop.models import Campaign, Coupon
+from shop.errors import CampaignNotFound, CouponNotUsable, NoneLeft
+from shop.models import Campaign, Coupon, OrderStatus
+from shop.orders import placing as orders
 
 ONCE_A_USER = "coupon_once_a_campaign_and_user"
 # no 0, O, 1 and I, which people mix up; 12 of 32 are 60 bits, which nobody guesses
@@ -56,12 +62,49 @@ def draw(*, slug: str, user_id: int) -> Coupon:
     raise NoneLeft(slug)
 
 
-def open_campaign(*, slug: str, name: str, count: int) -> bool:
+def usable(*, user_id: int) -> QuerySet[Coupon, Coupon]:
+    """Select the user's coupons that an order of theirs may still take, with their campaigns."""
+    free = Q(order__isnull=True) | Q(order__status=OrderStatus.CLOSED)
+    mine = Coupon.objects.filter(free, drawn_by=user_id, campaign__percent_off__gt=0)
+    return mine.select_related("campaign")
+
+
+def drawn(*, user_id: int) -> QuerySet[Coupon, Coupon]:
+    """Select all coupons of the user, with campaign and order; the caller must bound it."""
+    return Coupon.objects.filter(drawn_by=user_id).select_related("campaign", "order")
+
+
+def use(*, code: str, order_id: UUID, user_id: int) -> None:
+    """Lower the user's unpaid order by their coupon; again changes nothing.
+
+    Raises:
+        OrderNotFound, OrderPaid, OrderClosed: as `placing.lock_payable`.
+        CouponNotUsable: not theirs, used for another order, or this one has another.
+        PaymentBegun: the order's total is fixed.
+
+    Transaction: needs the caller's; the order's and the coupon's rows are locked until it ends. No network.
+    """
+    order = orders.lock_payable(order_id=order_id, user_id=user_id)
+    coupon = Coupon.objects.select_for_update(no_key=True).filter(code=code, drawn_by=user_id).first()
+    if coupon is not None and coupon.order_id == order_id:
+        return
+    # a statement of its own, which sees the order that held the coupon while we waited for the lock
+    if coupon is None or not usable(user_id=user_id).filter(pk=coupon.pk).exists():
+        raise CouponNotUsable(code)
+    if Coupon.objects.filter(order=order_id).exists():
+        raise CouponNotUsable(code)
+    orders.take_off(order=order, percent=coupon.campaign.percent_off)
+    Coupon.objects.filter(pk=coupon.pk).update(order=order)
+
+
+def open_campaign(*, slug: str, name: str, count: int, percent_off: int = 0) -> bool:
     """Make a campaign with `count` fresh codes; False if there is one of that name, which stays as it is.
 
     Transaction: needs the caller's.
     """
-    campaign, created = Campaign.objects.get_or_create(slug=slug, defaults={"name": name})
+    campaign, created = Campaign.objects.get_or_create(
+        slug=slug, defaults={"name": name, "percent_off": percent_off}
+    )
     if created:
         Coupon.objects.bulk_create([Coupon(campaign=campaign, code=new_code()) for _ in range(count)], 1000)
     return created

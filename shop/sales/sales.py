@@ -50,6 +50,11 @@ def purchase_of(*, sku: str, user_id: int) -> FlashSalePurchase | None:
     return purchases(sale=sale.pk, buyer=user_id).select_related("order").first() if sale is not None else None
 
 
+def terms_of(*, sale: int) -> FlashSale:
+    """Read a sale's end and former price."""
+    return FlashSale.objects.only("ends_at", "former_price_minor").get(pk=sale)
+
+
 def is_ahead(*, sku: str) -> bool:
     """Return whether a sale of the product runs or is to come."""
     return FlashSale.objects.filter(product__sku=sku, ends_at__gt=timezone.now()).exists()

@@ -19,11 +19,12 @@ from shop.web import problems
 View = Callable[..., HttpResponseBase]
 
 
-def members_only(back_to: str, *, keeping: Sequence[str] = ()) -> Callable[[View], View]:
+def members_only(back_to: str, *, named: bool = True, keeping: Sequence[str] = ()) -> Callable[[View], View]:
     """Send a guest to the login page, and from there to the page named `back_to`.
 
     Args:
-        back_to: its address takes the arguments of the view's.
+        back_to: a page.
+        named: its address takes the arguments of the view's.
         keeping: fields of a guest's form that go along in that address.
     """
 
@@ -31,8 +32,9 @@ def members_only(back_to: str, *, keeping: Sequence[str] = ()) -> Callable[[View
         @wraps(view)
         def wrapper(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
+                address = reverse(back_to, kwargs=kwargs if named else None)
                 typed = urlencode({name: request.POST[name] for name in keeping if name in request.POST})
-                return redirect_to_login(reverse(back_to, kwargs=kwargs) + (f"?{typed}" if typed else ""))
+                return redirect_to_login(f"{address}?{typed}" if typed else address)
             response = view(request, **kwargs)
             add_never_cache_headers(response)  # a member's orders stay out of shared caches and old tabs
             return response

@@ -28,6 +28,7 @@ from shop.api.answers import caller_id
 from shop.errors import OrderNotFound
 from shop.orders import checkout, lifecycle
 from shop.platform.clientip import client_ip
+from shop.sales import coupons
 from shop.web import devices, problems
 from shop.web.decorators import confirmed, draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import CODES, PHONE, PayForm, RefundForm
@@ -83,6 +84,7 @@ def _order_page(
         "form": form or PayForm(currency=found.order.currency, begun=found.chosen),
         "other_method": _other_method(request, found.action),
         "refund_form": refund_form or _refund_form(found),
+        "coupons": coupons.usable(user_id=caller_id(request)) if found.takes_coupon else None,
         "place": flashsale.place_of(order_id=found.order.id),
     }
     return render(request, "shop/order.html", context, status=status if form or refund_form else 200)

@@ -179,6 +179,11 @@ class OrderView:
         return self.stage in {Stage.CHOOSE, Stage.PAYING, Stage.CHECKING}
 
     @property
+    def takes_coupon(self) -> bool:
+        """True if a coupon may still lower the total."""
+        return self.stage is Stage.CHOOSE and self.payment_version is None and not self.order.discount_minor
+
+    @property
     def panel(self) -> str:
         """Template of the stage's panel."""
         return f"shop/stage/{self.stage}.html"

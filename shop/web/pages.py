@@ -28,7 +28,7 @@ from shop.catalog import products as catalog
 from shop.errors import ProductNotFound
 from shop.models import Order, OrderStatus
 from shop.orders import placing as orders
-from shop.web import basketpages, orderpages, problems, salepages
+from shop.web import basketpages, couponpages, orderpages, problems, salepages
 from shop.web.decorators import draws_refusals, members_only, posted_only, shows_problems
 from shop.web.forms import BuyForm
 from shop.web.refundview import RefundView, latest_refunds
@@ -161,5 +161,6 @@ urlpatterns = [
     path("orders", history, name="history"),
     *orderpages.urlpatterns,
     *basketpages.urlpatterns,
+    *couponpages.urlpatterns,
     *salepages.urlpatterns,
 ]

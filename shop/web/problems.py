@@ -49,6 +49,18 @@ _WORDS = {
         _("You already have one"),
         _("One per customer, and you have already bought yours. Nothing more was ordered."),
     ),
+    "campaign_not_found": Words(_("No such coupon"), _("This coupon campaign doesn't exist.")),
+    "none_left": Words(_("All coupons are taken"), _("All coupons of this campaign have been taken.")),
+    "coupon_not_usable": Words(
+        _("Coupon not usable"), _("This coupon can't be used for this order. Nothing has changed.")
+    ),
+    "payment_begun": Words(
+        _("Payment has begun"),
+        _(
+            "You have opened a payment, so the total can't change any more. "
+            "Cancel and order again to use a coupon."
+        ),
+    ),
     "refund_exceeds_paid": Words(
         _("Amount too high"),
         _("This is more than we can still refund. Nothing was refunded. Enter a lower amount."),

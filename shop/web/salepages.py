@@ -58,6 +58,7 @@ def _page(request: HttpRequest, *, sku: str, problem: Problem | None = None) -> 
     context: dict[str, Any] = {
         "product": catalog.get_product(sku=sku, user_id=user_id),
         "sale": found,
+        "terms": flashsale.terms_of(sale=found.sale),
         "state": state,
         "final": state in FINAL,
         "purchase": purchase if state in {"upcoming", *FINAL} else None,

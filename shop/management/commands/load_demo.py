@@ -40,8 +40,8 @@ PRODUCTS: tuple[dict[str, Any], ...] = (
     },
 )
 
-FLASH_SALE: dict[str, Any] = {"sku": "sneaker", "units": 100, "days": 3650}
-CAMPAIGN: dict[str, Any] = {"slug": "welcome", "name": "Welcome", "count": 50}
+FLASH_SALE: dict[str, Any] = {"sku": "sneaker", "units": 100, "days": 3650, "former_price_minor": 39900}
+CAMPAIGN: dict[str, Any] = {"slug": "welcome", "name": "Welcome", "count": 50, "percent_off": 10}
 
 
 class Command(BaseCommand):
@@ -63,8 +63,8 @@ class Command(BaseCommand):
             coupons.open_campaign(**CAMPAIGN)
         self.stdout.write(f"demo data is there ({added} added)")  # counted: users and products
 
-    def _flash_sale(self, *, sku: str, units: int, days: int) -> None:
+    def _flash_sale(self, *, sku: str, days: int, **sale: int) -> None:
         product, now = Product.objects.get(sku=sku), timezone.now()
         FlashSale.objects.get_or_create(
-            product=product, defaults={"units": units, "starts_at": now, "ends_at": now + timedelta(days=days)}
+            product=product, defaults={**sale, "starts_at": now, "ends_at": now + timedelta(days=days)}
         )

@@ -242,7 +242,10 @@ class TestBuying:
 
     def test_a_guest_is_sent_to_the_login_and_back_to_the_product(self, client: Client, mug: Product) -> None:
         response = client.post("/products/mug/buy", {"quantity": 1})
-        assert (response.status_code, response["Location"]) == (302, "/accounts/login/?next=/products/mug%3Fquantity%3D1")
+        assert (response.status_code, response["Location"]) == (
+            302,
+            "/accounts/login/?next=/products/mug%3Fquantity%3D1",
+        )
 
     def test_a_twin_that_is_still_running_gets_a_page_that_sends_the_same_form_again(
         self, shopper: Client, mug: Product, monkeypatch: pytest.MonkeyPatch

@@ -78,6 +78,14 @@ def test_before_it_begins_a_clock_and_a_hidden_button(shopper: Client, client: C
     assert f'href="{PAGE}"' in shopper.get("/products/sneaker").content.decode()
 
 
+def test_what_it_cost_before_and_when_it_ends(client: Client, sale: FlashSale) -> None:
+    assert "Former price" not in text(client.get(PAGE))
+    FlashSale.objects.update(former_price_minor=39900)
+    shown = text(client.get(PAGE))
+    assert "¥299.00 Former price ¥399.00" in shown
+    assert f"Sale ends {sale.ends_at:%-d %b %Y, %H:%M} UTC" in shown
+
+
 def test_one_button_one_order_and_the_number_of_arrival(shopper: Client, sale: FlashSale) -> None:
     page = shopper.get(PAGE)
     fields = form_of(page, BUY)

@@ -1,0 +1,112 @@
+"""Coupons on the pages: drawn once, used for one order until it closes, and the total follows."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.test import Client
+
+from payments.models import Payment
+from shop.models import Coupon, Order, Product
+from shop.orders import placing as orders
+from shop.sales import coupons
+from tests.integration.shop.conftest import Caller
+from tests.integration.shop.web.test_pages import INLINE, form_of, pay
+from tests.threads import at_once
+
+
+@pytest.fixture
+def coupon(shopper: Client, transactional_db: None) -> Coupon:
+    """The member's, drawn by a double click on the page."""
+    with transaction.atomic():
+        coupons.open_campaign(slug="welcome", name="Welcome", count=2, percent_off=15)
+    fields = form_of(shopper.get("/coupons"), "/coupons/welcome/draw")
+    assert {shopper.post("/coupons/welcome/draw", fields)["Location"] for _ in range(2)} == {"/coupons"}
+    return Coupon.objects.get(drawn_by__isnull=False)
+
+
+def an_order(user: User, quantity: int = 1) -> Order:
+    with transaction.atomic():
+        return orders.create_order(user_id=user.pk, quantities={"mug": quantity})
+
+
+def use(shopper: Client, order: Order, coupon: Coupon) -> Any:
+    action = f"/orders/{order.id.hex}/coupon"
+    return shopper.post(action, form_of(shopper.get(f"/orders/{order.id.hex}"), action) | {"coupon": coupon.code})
+
+
+def total(order: Order) -> int:
+    order.refresh_from_db()
+    return order.total_minor
+
+
+def test_a_coupon_is_drawn_used_and_paid_less(
+    shopper: Client, demo: User, mug: Product, coupon: Coupon, channels: Any
+) -> None:
+    page = shopper.get("/coupons").content.decode()
+    assert ("15% off · Welcome" in page, coupon.code in page, "Ready to use" in page) == (True, True, True)
+    assert not INLINE.search(page)
+    order = an_order(demo, 3)
+    path = f"/orders/{order.id.hex}"
+    fields = form_of(shopper.get(path), f"{path}/coupon") | {"coupon": coupon.code}
+    for _ in range(2):
+        assert shopper.post(f"{path}/coupon", fields)["Location"] == path
+    shown = shopper.get(path).content.decode()
+    assert all(words in shown for words in ("−¥8.95", "Pay ¥50.75", "Your coupon has been applied."))
+    assert f'href="{path}">Used for an order' in shopper.get("/coupons").content.decode()
+    pay(shopper, order, "wechat")
+    assert Payment.objects.get().amount_minor == 5075
+
+
+def test_a_closed_order_gives_its_coupon_back(shopper: Client, demo: User, mug: Product, coupon: Coupon) -> None:
+    first, second = an_order(demo), an_order(demo)
+    use(shopper, first, coupon)
+    assert "Get a coupon" in shopper.get(f"/orders/{second.id.hex}").content.decode(), "it is used"
+    cancel = f"/orders/{first.id.hex}/cancel"
+    shopper.post(cancel, form_of(shopper.get(cancel), cancel))
+    use(shopper, second, coupon)
+    assert (total(second), Coupon.objects.get(pk=coupon.pk).order) == (1692, second)
+
+
+def test_refusals_leave_the_total_alone(
+    shopper: Client, demo: User, other: User, mug: Product, coupon: Coupon, channels: Any
+) -> None:
+    order, path = an_order(demo), "/orders/{0}"
+    path = path.format(order.id.hex)
+    form = form_of(shopper.get(path), f"{path}/coupon")
+    unknown = shopper.post(f"{path}/coupon", form | {"coupon": "nothing"})
+    assert unknown["Location"] == path
+    assert "be used for this order" in shopper.get(path).content.decode()
+    late = form_of(shopper.get(path), f"{path}/coupon")
+    pay(shopper, order, "wechat")
+    assert shopper.post(f"{path}/coupon", late | {"coupon": coupon.code})["Location"] == path
+    assert "the total can&#x27;t change any more" in shopper.get(path).content.decode()
+    assert (total(order), Coupon.objects.get(pk=coupon.pk).order) == (1990, None)
+    foreign = Client()
+    foreign.force_login(other)
+    elsewhere = an_order(other)
+    with pytest.raises(coupons.CouponNotUsable), transaction.atomic():
+        coupons.use(code=coupon.code, order_id=elsewhere.id, user_id=other.pk)
+    with transaction.atomic():  # the last one
+        coupons.draw(slug="welcome", user_id=other.pk)
+    assert Caller(User.objects.create_user("late")).post("coupons/welcome/draw", key="k").status_code == 409
+
+
+def test_orders_that_meet_at_a_coupon_get_it_once(
+    demo: User, mug: Product, shopper: Client, coupon: Coupon
+) -> None:
+    """The constraint: the coupon's row is locked, and names one order."""
+    placed = [an_order(demo) for _ in range(4)]
+
+    def wanted(order: Order) -> bool:
+        try:
+            with transaction.atomic():
+                coupons.use(code=coupon.code, order_id=order.id, user_id=demo.pk)
+        except coupons.CouponNotUsable:
+            return False
+        return True
+
+    got = at_once(*[lambda order=order: wanted(order) for order in placed])
+    assert sorted(got) == [False, False, False, True]
+    assert sorted(map(total, placed)) == [1692, 1990, 1990, 1990]
