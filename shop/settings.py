@@ -9,7 +9,7 @@ import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import environ
 from csp import constants as csp
@@ -28,6 +28,7 @@ env.escape_proxy = True
 
 DEBUG = env.bool("DEBUG", default=False)
 
+_MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _OF_A_TEMPLATE = re.compile(r"^\s*django-insecure-|change[-_ ]?me", re.IGNORECASE)
@@ -93,6 +94,19 @@ def _web_address(name: str, text: str) -> SplitResult:
         is_one = False
     if not is_one:
         raise ImproperlyConfigured(f"{name} must be an absolute http(s) address, not {text!r}.")
+    return parts
+
+
+def _mail_server(name: str) -> SplitResult:
+    try:
+        parts = urlsplit(env.str(name, default=""))
+        is_one = not any(parts) or (parts.scheme in _MAIL_PORTS and bool(parts.hostname) and parts.port != 0)
+    except ValueError:
+        is_one = False
+    if not is_one:  # the address holds a password
+        raise ImproperlyConfigured(
+            f"{name} must be as smtp+tls://user:password@host:587, user and password quoted."
+        )
     return parts
 
 
@@ -238,6 +252,19 @@ LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
+
+# receipts; without a mail server they are files under DATA_DIR with DEBUG, else none is sent
+_mail = _mail_server("EMAIL_URL")
+EMAIL_BACKEND = (
+    f"django.core.mail.backends.{'smtp' if _mail.scheme else 'filebased' if DEBUG else 'dummy'}.EmailBackend"
+)
+EMAIL_FILE_PATH = DATA_DIR / "mail"
+EMAIL_HOST, EMAIL_PORT = _mail.hostname or "", _mail.port or _MAIL_PORTS.get(_mail.scheme, 25)
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_mail.username or ""), unquote(_mail.password or "")
+EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.scheme == "smtp+tls", _mail.scheme == "smtps"
+EMAIL_TIMEOUT = 10
+EMAIL_DOMAIN = str(_public.hostname)
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=f"PayOnce <noreply@{EMAIL_DOMAIN}>")
 
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"

@@ -7,16 +7,20 @@ None takes the queue's `lock`: a killed worker would keep it, and two runs at on
 import logging
 import time
 from collections.abc import Callable
+from smtplib import SMTPException
 from uuid import UUID
 
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.utils import timezone
+from procrastinate import RetryStrategy
 from procrastinate.contrib.django import app
 
+from idempotency.errors import InProgress
 from idempotency.maintenance import complete_stalled, reap, resolve_known
 from shop import sales as flashsale
 from shop.orders import checkout, lifecycle
+from shop.web import receipts
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +70,19 @@ def _close(order_id: UUID) -> None:
         log.exception("order %s could not be closed", order_id.hex)
     else:
         log.info("order %s is past its time: %s", order_id.hex, status)
+
+
+@app.task(
+    name="shop.send_receipt",
+    retry=RetryStrategy(max_attempts=8, exponential_wait=4, retry_exceptions=[OSError, SMTPException, InProgress]),
+)
+def send_receipt(order_id: str) -> None:
+    """Send the receipt of a paid order.
+
+    Args:
+        order_id: 32 hexadecimal characters.
+    """
+    receipts.send(order_id=UUID(order_id))
 
 
 @app.periodic(cron="* * * * *")

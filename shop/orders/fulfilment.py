@@ -1,10 +1,11 @@
 """Instructions to the warehouse, from payment events, one at a time and in order. The only writer of its table."""
 
 from django.db.models.functions import Now
+from procrastinate.contrib.django import app
 
 from payments.models import PaymentEvent
 from payments.states import PaymentStatus
-from shop.models import Fulfilment
+from shop.models import Fulfilment, Order
 from shop.orders import changes
 
 Status = Fulfilment.Status
@@ -15,7 +16,7 @@ class OutOfOrder(RuntimeError):
 
 
 def on_event(event: PaymentEvent) -> None:
-    """Release paid orders, recall fully refunded ones (setting ``PAYMENTS["EVENTS"]``).
+    """Release paid orders and queue their receipts, recall fully refunded ones (setting ``PAYMENTS["EVENTS"]``).
 
     Args:
         event: not handled before; the earlier ones of its payment are.
@@ -35,6 +36,9 @@ def on_event(event: PaymentEvent) -> None:
         return  # closed unpaid: there is nothing to send
     order_id = event.payment.order_id
     changes.announce(order_id)  # the order itself does not know of refunds in part
+    mailed = Order.objects.filter(pk=order_id).exclude(user__email="")
+    if event.status == PaymentStatus.SUCCEEDED and mailed.exists():
+        app.configure_task("shop.send_receipt").defer(order_id=order_id.hex)  # commits with the event
     if Fulfilment.objects.filter(order_id=order_id, number__lt=event.number).update(number=event.number, **change):
         return
     if Fulfilment.objects.filter(order_id=order_id).exists():

@@ -83,3 +83,21 @@ def test_a_mistake_stops_the_start_by_name_and_shows_no_password(
 
 def test_a_level_of_the_log_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_of(monkeypatch, LOG_LEVEL="debug")["LOGGING"]["root"]["level"] == "DEBUG"
+
+
+@pytest.mark.parametrize(
+    "address", ["mail.example", "http://mail.example", "smtp://", "smtp://a:b@h:x", "smtp://[h"]
+)
+def test_a_mail_server_that_is_none_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"^EMAIL_URL must be as smtp\+tls://user"):
+        settings_of(monkeypatch, EMAIL_URL=address)
+
+
+def test_a_mail_server_is_read_from_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = settings_of(monkeypatch, EMAIL_URL="smtp+tls://u:p%40s@mail.example")
+    assert found["EMAIL_BACKEND"].endswith("smtp.EmailBackend")
+    names = ("HOST", "PORT", "HOST_USER", "HOST_PASSWORD", "USE_TLS", "USE_SSL")
+    assert [found[f"EMAIL_{name}"] for name in names] == ["mail.example", 587, "u", "p@s", True, False]
+    assert settings_of(monkeypatch, EMAIL_URL="", DEBUG="1")["EMAIL_BACKEND"].endswith("filebased.EmailBackend")

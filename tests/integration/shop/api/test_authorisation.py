@@ -106,7 +106,7 @@ def test_every_page_of_somebodys_own_is_closed_to_guests_and_others(
     other = Client()
     other.force_login(User.objects.get(username="other"))
     for route in own:
-        address = route.replace("<hexid:order_id>", paid.id.hex)
+        address = route.replace("<hexid:order_id>", paid.id.hex).replace("<slug:campaign>", "welcome")
         for method in ("get", "post"):
             guest = getattr(client, method)(address)
             assert guest.status_code in {302, 401, 405}, address

@@ -1,0 +1,73 @@
+"""The receipt of a paid order: one e-mail, in the language of the order, whatever is sent or run twice."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core import mail
+from django.test import Client
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from payments.models import Payment
+from payments.settlement import events
+from shop import tasks
+from shop.models import Order, Product
+from tests.integration.shop.settling import number_of, settle
+from tests.integration.shop.web.test_pages import form_of, pay
+
+
+def jobs(order: Order) -> int:
+    queued = ProcrastinateJob.objects.filter(task_name="shop.send_receipt", args={"order_id": order.id.hex})
+    return queued.count()
+
+
+@pytest.fixture(params=["en", "zh-hans"])
+def paid(request: Any, shopper: Client, demo: User, mug: Product, channels: Any) -> Order:
+    User.objects.update(email="demo@example.com")
+    shopper.cookies["django_language"] = request.param
+    shopper.post("/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy"))
+    order = Order.objects.get()
+    pay(shopper, order, "wechat")
+    fact = channels["wechat"].pay(number_of(order.id.hex, "wechat"))
+    for _ in range(2):
+        settle(fact)
+    assert events.handle(Payment.objects.get().pk) == 1
+    return order
+
+
+def test_it_is_queued_with_the_event_and_sent_once(paid: Order) -> None:
+    assert jobs(paid) == 1
+    for _ in range(3):
+        tasks.send_receipt(paid.id.hex)
+    (sent,) = mail.outbox
+    assert sent.to == ["demo@example.com"]
+    assert sent.extra_headers["Message-ID"].startswith(f"<receipt.{paid.id.hex}@")
+    chinese = paid.language == "zh-hans"
+    number = paid.id.hex[-6:].upper()
+    assert sent.subject == (f"订单 {number} 的收据" if chinese else f"Receipt for order {number}")
+    words = ("支付方式：微信支付", "合计") if chinese else ("Paid with WeChat Pay", "Total")
+    for part in (*words, "1 × Mug  ¥19.90", "txn-paid-", f"/orders/{paid.id.hex}"):
+        assert part in sent.body
+
+
+def test_a_mail_server_that_is_away_is_tried_again(paid: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("django.core.mail.backends.locmem.EmailBackend.send_messages", _refuse)
+        with pytest.raises(ConnectionRefusedError):
+            tasks.send_receipt(paid.id.hex)
+    assert mail.outbox == []
+    tasks.send_receipt(paid.id.hex)
+    assert len(mail.outbox) == 1
+
+
+def _refuse(*_: Any) -> int:
+    raise ConnectionRefusedError
+
+
+def test_a_buyer_without_an_address_gets_none(shopper: Client, mug: Product, channels: Any) -> None:
+    shopper.post("/products/mug/buy", form_of(shopper.get("/products/mug"), "/products/mug/buy"))
+    order = Order.objects.get()
+    pay(shopper, order, "wechat")
+    settle(channels["wechat"].pay(number_of(order.id.hex, "wechat")))
+    events.handle(Payment.objects.get().pk)
+    assert jobs(order) == 0
