@@ -19,15 +19,6 @@ from payments.sandbox.alipay import codes, gateway
 from payments.sandbox.store import expired, paid_elsewhere
 from payments.sandbox.stripe import documents as stripe_documents
 
-_SHOWN = 50
-
-
-@require_GET
-def home(request: HttpRequest) -> HttpResponse:
-    """Show the latest trades."""
-    latest = state.store().rows("SELECT * FROM trades ORDER BY created_at DESC LIMIT ?", _SHOWN)
-    return render(request, "home.html", {"trades": [_shown(trade) for trade in latest], "faults": _set_faults()})
-
 
 @require_GET
 def scan(request: HttpRequest) -> HttpResponse:
@@ -45,11 +36,14 @@ def pay_page(request: HttpRequest, *, out_trade_no: str) -> HttpResponse:
     if trade is None:
         return render(request, "unknown.html", status=404)
     if request.method != "POST":
-        return render(request, "pay.html", {"trade": _shown(trade)})
+        declined = "declined" in request.GET
+        return render(request, "pay.html", {"trade": shown(trade), "declined": declined})
     try:
         trade = trades.pay(out_trade_no)
     except trades.Refused:
         return redirect(f"/pay/{out_trade_no}")
+    if "console" in request.POST:
+        return redirect("/")
     back = trade["return_url"] or f"/pay/{out_trade_no}"
     if not trade["return_url"] or trade["channel"] == "wechat":  # WeChat's redirect_url carries nothing
         return redirect(back)
@@ -140,11 +134,8 @@ def _charge(trade: sqlite3.Row) -> dict[str, object]:
     return known | ({"seller": seller} if seller else {})
 
 
-def _set_faults() -> dict[str, object]:
-    return {name: value for name, value in faults.current().items() if value != faults.NONE[name]}
-
-
-def _shown(trade: sqlite3.Row) -> dict[str, object]:
+def shown(trade: sqlite3.Row) -> dict[str, object]:
+    """Describe a trade for the pages."""
     row = dict(trade)
     over = row["state"] == "NOTPAY" and expired(trade)
     return row | {

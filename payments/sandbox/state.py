@@ -34,6 +34,11 @@ def keys() -> Keys:
     return _process.keys
 
 
+def for_pages(request: object) -> dict[str, str]:
+    """Give every page the shop's address."""
+    return {"shop": shop()}
+
+
 def shop() -> str:
     """Return the address of the shop whose shoppers pay here; empty if unknown."""
     return _process.shop

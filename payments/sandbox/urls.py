@@ -3,7 +3,7 @@
 from django.http import HttpResponse
 from django.urls import include, path
 
-from payments.sandbox import pages
+from payments.sandbox import console, pages
 from payments.sandbox.alipay import bill as alipay_bill
 from payments.sandbox.alipay import codes, gateway
 from payments.sandbox.stripe import api as stripe
@@ -48,9 +48,12 @@ _wechat = [
 ]
 
 urlpatterns = [
-    path("", pages.home),
+    path("", console.home),
+    path("console/faults/<str:fault>", console.switch),
     path("healthz", lambda request: HttpResponse("ok", content_type="text/plain")),
     path("pay/<str:out_trade_no>", pages.pay_page),
+    path("pay/<str:out_trade_no>/decline", console.refuse, {"how": "decline"}),
+    path("pay/<str:out_trade_no>/cancel", console.refuse, {"how": "cancel"}),
     path("_control/", include(_control)),
     path("alipay/", include(_alipay)),
     path("stripe/v1/", include(_stripe)),

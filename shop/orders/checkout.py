@@ -181,10 +181,10 @@ def _open(order: Order, *, channel: str, method: PayMethod | None, payer: Payer)
 
 
 def describe(order: Order) -> str:
-    """Describe the order for the shopper's wallet: the first item's name and the number of units."""
+    """Describe the order for the shopper's wallet: first item's name, number of units, number of the order."""
     items = order.lines
     units = sum(item.quantity for item in items)
     name = items[0].name.encode()[:NAME_BYTES].decode(errors="ignore")
-    if units == 1:
-        return name
-    return f"{name} (×{units})" if len(items) == 1 else f"{name} … (×{units})"
+    if units > 1:
+        name = f"{name} (×{units})" if len(items) == 1 else f"{name} … (×{units})"
+    return f"{name} · {order.id.hex[-6:].upper()}"

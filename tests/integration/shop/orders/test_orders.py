@@ -329,8 +329,9 @@ def test_what_the_wallet_shows(
     with transaction.atomic():
         order = orders.create_order(user_id=demo.pk, quantities=quantities)
 
-    assert checkout.describe(order) == description
-    assert len(description.encode()) <= 127, "the narrowest channel takes no more"
+    shown = checkout.describe(order)
+    assert shown == f"{description} · {order.id.hex[-6:].upper()}"
+    assert len(shown.encode()) <= 127, "the narrowest channel takes no more"
 
 
 def test_ids_of_orders_sort_by_time(order: Order, demo: User) -> None:

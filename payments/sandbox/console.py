@@ -1,0 +1,79 @@
+"""The console: a button for what a shopper, a bank or a network does, on the sandbox's first page."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from payments.sandbox import faults, pages, state, trades
+
+_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A button that turns a fault on, and off again."""
+
+    fault: str
+    value: Any
+    label: str
+    effect: str
+
+    @property
+    def on(self) -> bool:
+        """True if the fault has another value than at rest."""
+        return bool(faults.current()[self.fault] != faults.NONE[self.fault])
+
+
+SWITCHES = (
+    Switch("user_paying", True, "Wallet busy", "WeChat won't close a trade: the shopper is typing the password."),
+    Switch("delay_ms", 10_000, "Delay", "Notifications leave ten seconds late."),
+    Switch("duplicates", 10, "Duplicate ×10", "Each notification is sent ten times."),
+    Switch("reorder", True, "Reorder", "Notifications leave in random order."),
+    Switch("wrong_amount", True, "Wrong amount", "The shopper is charged ¥1 more."),
+    Switch("timeout_after_success", 1, "Lose the answer", "The next call takes effect, and its answer is lost."),
+)
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    """Show the switches and the latest trades."""
+    latest = state.store().rows("SELECT * FROM trades ORDER BY created_at DESC LIMIT ?", _SHOWN)
+    shown = {switch.fault for switch in SWITCHES}
+    others = {name: value for name, value in faults.current().items() if value != faults.NONE[name]}
+    context = {
+        "switches": SWITCHES,
+        "others": {name: value for name, value in others.items() if name not in shown},
+        "trades": [pages.shown(trade) for trade in latest],
+    }
+    return render(request, "home.html", context)
+
+
+@require_POST
+def switch(request: HttpRequest, *, fault: str) -> HttpResponse:
+    """Turn the fault on, or off if it is on: ``POST /console/faults/…``."""
+    found = next((one for one in SWITCHES if one.fault == fault), None)
+    if found is None:
+        return render(request, "unknown.html", status=404)
+    faults.change({fault: faults.NONE[fault] if found.on else found.value})
+    return redirect("/")
+
+
+@require_POST
+def refuse(request: HttpRequest, *, out_trade_no: str, how: str) -> HttpResponse:
+    """End a payment without a charge: ``POST /pay/…/decline`` and ``POST /pay/…/cancel``.
+
+    A declined trade stays open for another try, and the merchant hears nothing, as with a wallet's code. A
+    cancelled one is closed: the merchant hears of it when it asks, from Stripe at once.
+    """
+    trade = state.store().trade_where("out_trade_no", out_trade_no)
+    if trade is None:
+        return render(request, "unknown.html", status=404)
+    if how == "cancel":
+        with suppress(trades.Refused):  # paid already, as the page says
+            trades.close(channel=trade["channel"], out_trade_no=out_trade_no)
+        return redirect(f"/pay/{out_trade_no}")
+    return redirect(f"/pay/{out_trade_no}?declined=1")

@@ -1,0 +1,82 @@
+"""The sandbox's console: a button is the fault or the shopper's act that it names, and a second press undoes a fault."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from idempotency.ids import new_id
+from payments.providers import registry
+from tests.sandbox import Sandbox
+
+SWITCHES = {
+    "user_paying": True,
+    "delay_ms": 10_000,
+    "duplicates": 10,
+    "reorder": True,
+    "wrong_amount": True,
+    "timeout_after_success": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    made = Sandbox(tmp_path_factory.mktemp("sandbox"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def number(sandbox: Sandbox) -> str:
+    """A trade that waits to be paid."""
+    number = new_id().hex
+    wechat = registry.build(sandbox.channels())["wechat"]
+    wechat.create(
+        out_trade_no=number,
+        amount_minor=1990,
+        currency="CNY",
+        description="Mug · 79D332",
+        notify_url="http://127.0.0.1:1/notify",
+        return_url="http://127.0.0.1:1/back",
+        expires_at=datetime.now(UTC) + timedelta(minutes=30),
+    )
+    wechat._http.close()  # type: ignore[attr-defined]
+    return number
+
+
+def press(sandbox: Sandbox, address: str, **fields: str) -> str:
+    """Return the page that follows."""
+    return sandbox.http.post(address, data=fields, follow_redirects=True).raise_for_status().text
+
+
+@pytest.mark.parametrize("fault", sorted(SWITCHES))
+def test_a_switch_turns_its_fault_on_and_off(sandbox: Sandbox, fault: str) -> None:
+    at_rest = sandbox.http.get("/_control/faults").json()[fault]
+    pressed = press(sandbox, f"/console/faults/{fault}")
+    assert sandbox.http.get("/_control/faults").json()[fault] == SWITCHES[fault]
+    assert pressed.count('aria-pressed="true"') == 1
+    assert 'aria-pressed="true"' not in press(sandbox, f"/console/faults/{fault}")
+    assert sandbox.http.get("/_control/faults").json()[fault] == at_rest
+
+
+def test_every_switch_has_a_button_and_no_other_is_taken(sandbox: Sandbox) -> None:
+    assert set(re.findall(r'action="/console/faults/(\w+)"', sandbox.http.get("/").text)) == set(SWITCHES)
+    assert sandbox.http.post("/console/faults/seed").status_code == 404
+
+
+def test_pay_decline_and_cancel(sandbox: Sandbox, number: str) -> None:
+    assert "Mug · 79D332" in sandbox.http.get("/").text
+    assert "The bank declined it. Nothing was charged" in press(sandbox, f"/pay/{number}/decline")
+    assert sandbox.charges()[number]["charged_minor"] == 0
+    for _ in range(2):
+        assert "<h1>Console</h1>" in press(sandbox, f"/pay/{number}", console="1")
+    assert sandbox.charges()[number]["charged_minor"] == 1990
+    assert "Paid." in press(sandbox, f"/pay/{number}/cancel"), "too late"
+
+
+def test_what_is_cancelled_cannot_be_paid(sandbox: Sandbox, number: str) -> None:
+    assert "closed</strong> and cannot be paid" in press(sandbox, f"/pay/{number}/cancel")
+    press(sandbox, f"/pay/{number}", console="1")
+    assert sandbox.charges()[number]["charged_minor"] == 0
+    assert sandbox.http.post("/pay/nothing/cancel").status_code == 404
