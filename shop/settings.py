@@ -355,7 +355,7 @@ SPECTACULAR_SETTINGS = {
 
 IDEMPOTENCY: dict[str, Any] = {
     "KEYED": ["/api/v1/"],
-    "PROBLEM_TYPE_BASE": f"{PUBLIC_URL}/api/docs/#",  # the page that names each call's problems
+    "PROBLEM_TYPE_BASE": f"{PUBLIC_URL}/api/docs/problems#",
     "SUBJECT_ADMIN": {"order": "admin:shop_order_change", "payment": "admin:payments_payment_change"},
 }
 if redis_url.is_cluster(REDIS_URL):

@@ -8,13 +8,13 @@ from django.contrib.auth import views as auth_views
 from django.urls import include, path
 from django.views.decorators.http import conditional_page
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularSwaggerSplitView
 
 import payments.urls
 import shop.api.urls
 import shop.devserver.demo
 import shop.web.pages
 from idempotency.drf import TokenList
+from shop.api.docs import DocsView, problems
 from shop.api.schemaview import SchemaView
 from shop.platform.fallbacks import no_such_call, no_such_page
 from shop.web.decorators import posted_only
@@ -28,7 +28,7 @@ handler500 = "shop.platform.fallbacks.server_error"
 
 # Swagger's page writes styles into itself, and its pictures are data
 api_docs = csp_update({"style-src": [csp.SELF, csp.UNSAFE_INLINE], "img-src": [csp.SELF, "data:"]})(
-    SpectacularSwaggerSplitView.as_view(url_name="schema", template_name="apidocs.html")
+    DocsView.as_view()
 )
 
 api_v1 = [
@@ -42,6 +42,7 @@ urlpatterns = [
     path("api/v1/", include(api_v1)),
     path("api/schema/", conditional_page(SchemaView.as_view()), name="schema"),
     path("api/docs/", api_docs, name="api-docs"),
+    path("api/docs/problems", problems, name="api-problems"),
     path("api", no_such_call),
     path("api/", no_such_call),
     path("api/<path:address>", no_such_call),

@@ -14,6 +14,7 @@ from idempotency.errors import type_of
 from shop.api.serializers import ProblemResponse
 
 HEADER: Literal["header"] = "header"
+EXAMPLE_KEY = "8f3c2c5e-7f0b-4f57-9f0a-6f1a7f6e3b11"
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 255},
@@ -22,7 +23,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     description="1..255 visible ASCII characters, a fresh random one per intent and the same one with every "
     "retry of it: the call happens once, a repeat gets the first answer again with `Idempotent-Replayed: true`. "
     "A one-time token in `Idempotency-Token` may take its place.",
-    examples=[OpenApiExample("a random UUID", value="8f3c2c5e-7f0b-4f57-9f0a-6f1a7f6e3b11")],
+    examples=[OpenApiExample("a random UUID", value=EXAMPLE_KEY)],
 )
 IF_MATCH = OpenApiParameter(
     "If-Match",
@@ -59,6 +60,8 @@ LAST_EVENT_ID = OpenApiParameter(
 # the framework adds it where a view has more than one kind of answer; none of ours is chosen by it
 NO_FORMAT = OpenApiParameter("format", exclude=True)
 
+# a reader's order, and the page's
+TAGS = ("orders", "payments", "products", "flash-sales", "coupons", "idempotency-tokens")
 _PROBLEM = "application/problem+json"
 _ALWAYS = {401: "not_authenticated", 406: "not_acceptable", 429: "throttled", 503: "service_unavailable"}
 _UNSAFE = {403: "permission_denied", 413: "payload_too_large"}  # the first to a session without its CSRF token
@@ -94,6 +97,7 @@ def _codes(words: list[str]) -> str:
 
 def add_common_responses(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Add the problems of every call, of unsafe ones, of those with a body or a key. A hook of drf-spectacular."""
+    result["tags"] = [{"name": name} for name in TAGS]
     for operations in result["paths"].values():
         for method, operation in operations.items():
             keyed = any(sent["name"] == "Idempotency-Key" for sent in operation.get("parameters", ()))

@@ -8,8 +8,8 @@ from playwright.sync_api import Browser, expect
 from tests.running import RunningShop
 from tests.system.browser.conftest import SIZES, follow, log_in, open_page
 from tests.system.browser.test_accessible import is_accessible
-from tests.system.browser.test_purchase import buy, choose
 from tests.system.browser.test_ledger_admin import fits
+from tests.system.browser.test_purchase import buy, choose
 
 pytestmark = pytest.mark.timeout(120)
 
