@@ -99,7 +99,7 @@ def _web_address(name: str, text: str) -> SplitResult:
 
 def _mail_server(name: str) -> SplitResult:
     try:
-        parts = urlsplit(env.str(name, default=""))
+        parts = urlsplit(str(env.str(name, default="")))
         is_one = not any(parts) or (parts.scheme in _MAIL_PORTS and bool(parts.hostname) and parts.port != 0)
     except ValueError:
         is_one = False

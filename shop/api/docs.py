@@ -24,7 +24,7 @@ class DocsView(SpectacularSwaggerSplitView):
 
     @extend_schema(exclude=True)
     def get(self, request: Any, *args: Any, **kwargs: Any) -> Response:
-        response: Response = super().get(request, *args, **kwargs)
+        response: Response = super().get(request, *args, **kwargs)  # type: ignore[no-untyped-call]
         token = "demo-token" if settings.DEBUG else ""
         facts = {"shop": settings.PUBLIC_URL, "sandbox": settings.SANDBOX_URL, "token": token or "YOUR-TOKEN"}
         response.data |= {

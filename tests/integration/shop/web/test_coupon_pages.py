@@ -8,6 +8,7 @@ from django.db import transaction
 from django.test import Client
 
 from payments.models import Payment
+from shop.errors import CouponNotUsable
 from shop.models import Coupon, Order, Product
 from shop.orders import placing as orders
 from shop.sales import coupons
@@ -72,8 +73,8 @@ def test_a_closed_order_gives_its_coupon_back(shopper: Client, demo: User, mug: 
 def test_refusals_leave_the_total_alone(
     shopper: Client, demo: User, other: User, mug: Product, coupon: Coupon, channels: Any
 ) -> None:
-    order, path = an_order(demo), "/orders/{0}"
-    path = path.format(order.id.hex)
+    order = an_order(demo)
+    path = f"/orders/{order.id.hex}"
     form = form_of(shopper.get(path), f"{path}/coupon")
     unknown = shopper.post(f"{path}/coupon", form | {"coupon": "nothing"})
     assert unknown["Location"] == path
@@ -86,7 +87,7 @@ def test_refusals_leave_the_total_alone(
     foreign = Client()
     foreign.force_login(other)
     elsewhere = an_order(other)
-    with pytest.raises(coupons.CouponNotUsable), transaction.atomic():
+    with pytest.raises(CouponNotUsable), transaction.atomic():
         coupons.use(code=coupon.code, order_id=elsewhere.id, user_id=other.pk)
     with transaction.atomic():  # the last one
         coupons.draw(slug="welcome", user_id=other.pk)
@@ -103,7 +104,7 @@ def test_orders_that_meet_at_a_coupon_get_it_once(
         try:
             with transaction.atomic():
                 coupons.use(code=coupon.code, order_id=order.id, user_id=demo.pk)
-        except coupons.CouponNotUsable:
+        except CouponNotUsable:
             return False
         return True
 
