@@ -1,0 +1,71 @@
+"""From a guest's quantity to the receipt and the refund, in a real browser, with a script and without."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.running import RunningShop, until
+from tests.system.browser.conftest import SIZES, control, follow, open_page
+from tests.system.browser.test_purchase import charges, press_if_there, press_on, pressed_until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.mark.parametrize(("size", "user", "script"), [("phone", "demo", False), ("desktop", "other", True)])
+def test_a_coupon_a_receipt_and_a_refund(
+    browser: Browser, shop: RunningShop, size: str, user: str, script: bool
+) -> None:
+    page = open_page(browser, shop, java_script_enabled=script, **SIZES[size])
+    page.goto("/products/mug")
+    page.fill("#id_quantity", "3")
+    follow(page, page.get_by_role("button", name="Log in to buy"))
+    for field in ("username", "password"):
+        page.fill(f"[name={field}]", user)
+    follow(page, page.locator("main button[type=submit]"))
+    expect(page.locator("#id_quantity")).to_have_value("3")
+    follow(page, page.get_by_role("button", name="Like"))
+    expect(page.get_by_role("button", name="Like")).to_have_attribute("aria-pressed", "true")
+
+    page.goto("/coupons")
+    if page.get_by_role("button", name="Get it").is_visible():
+        follow(page, page.get_by_role("button", name="Get it"))
+    expect(page.get_by_text("Ready to use")).to_be_visible()
+    page.goto("/products/mug?quantity=3")
+    follow(page, page.locator("form.buy button[data-busy]"))
+    until(lambda: re.search("/orders/[0-9a-f]{32}$", page.url))
+    order_id = page.url.rsplit("/", 1)[1]
+    follow(page, page.get_by_role("button", name="Use"))
+    expect(page.locator(".discount")).to_contain_text("−¥5.97")
+
+    page.check("form.channels [name=channel][value=wechat]", force=True)
+    page.locator("form.channels button").click(no_wait_after=True)
+    pressed_until(page, page.locator(".qr"))
+    with shop.api(token=f"{user}-token") as api:
+        payment = api.get(f"/api/v1/orders/{order_id}").json()["payment"]
+        number = api.get(f"/api/v1/payments/{payment}").json()["attempts"][0]["out_trade_no"]
+    control(shop, "pay", {"out_trade_no": number})
+    page.goto(f"/orders/{order_id}?check=1")
+    paid = page.locator(".outcome")
+    expect(paid).to_contain_text("Paid with WeChat Pay")
+    transaction = paid.locator(".number").inner_text()
+    (receipt,) = until(lambda: mails(shop, order_id))
+    assert all(part in receipt for part in (transaction, "¥53.73", f"To: {user}@example.com"))
+
+    page.get_by_text("Request a refund").click()
+    page.fill("#id_amount", "5")
+    follow(page, page.get_by_role("button", name="Continue"))
+    expect(page.get_by_text("It goes back to WeChat Pay")).to_be_visible()
+    page.get_by_role("button", name="Yes, refund").click(click_count=2, no_wait_after=True)
+    until(lambda: (press_if_there(press_on(page)), page.url.endswith(order_id))[1])
+    expect(page.locator(".refunds li")).to_have_count(1)
+    until(lambda: charges(shop)[number]["refunded_minor"] == 500)
+    assert len(mails(shop, order_id)) == 1
+    page.context.close()
+
+
+def mails(shop: RunningShop, order_id: str) -> list[str]:
+    """Receipts of the order, which a shop with DEBUG and no mail server writes to files."""
+    written = [path.read_text() for path in Path(shop.folder, "mail").glob("*.log")]
+    return [text for text in written if f"receipt.{order_id}@" in text]
