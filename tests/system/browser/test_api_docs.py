@@ -50,9 +50,9 @@ def test_execute_sends_the_demo_token_and_a_fresh_key_each_time(browser: Browser
 
     place.locator("tr[data-param-name='Idempotency-Key'] input").fill("mine-7f0b4f579f0a6f1a7f6e3b11")
     for replayed in (None, "true"):
-        with page.expect_response(lambda response: response.request.method == "POST") as told:
+        with page.expect_response(lambda response: response.request.method == "POST") as answered:
             place.get_by_role("button", name="Execute").click()
-        assert told.value.headers.get("idempotent-replayed") == replayed
+        assert answered.value.headers.get("idempotent-replayed") == replayed
     page.context.close()
 
 
