@@ -61,7 +61,7 @@ LAST_EVENT_ID = OpenApiParameter(
 NO_FORMAT = OpenApiParameter("format", exclude=True)
 
 # a reader's order, and the page's
-TAGS = ("orders", "payments", "products", "flash-sales", "coupons", "idempotency-tokens")
+TAGS = ("orders", "payments", "products", "flash-sales", "coupons", "idempotency-keys", "idempotency-tokens")
 _PROBLEM = "application/problem+json"
 _ALWAYS = {401: "not_authenticated", 406: "not_acceptable", 429: "throttled", 503: "service_unavailable"}
 _UNSAFE = {403: "permission_denied", 413: "payload_too_large"}  # the first to a session without its CSRF token
