@@ -50,6 +50,8 @@ class Config:
             of the alias: for a Redis Cluster, which django-redis does not know.
         redis_async_client: dotted path of a function without arguments that returns a client of `redis.asyncio`,
             for the locks of asyncio; None makes one from the alias. Called once a loop.
+        redis_prefix: beginning of every name in Redis, in place of the cache's ``KEY_PREFIX``, for projects that
+            share a server by URL and call their databases the same.
         breaker_seconds: how long Redis is left alone after it failed.
         token_seconds: how long a one-time token may wait for its use.
         principal: dotted path of a function from request to the caller's stable name, asked before all else that
@@ -85,6 +87,7 @@ class Config:
     redis_alias: str | None = "default"
     redis_client: str | None = None
     redis_async_client: str | None = None
+    redis_prefix: str = ""
     breaker_seconds: float = 2.0
     token_seconds: int = 3_600
     principal: str | None = None
@@ -250,6 +253,11 @@ def _word(name: str, value: Any) -> None:
         raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be 'accept' or 'refuse', not {value!r}.")
 
 
+def _text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ImproperlyConfigured(f"IDEMPOTENCY[{name!r}] must be a text, not {value!r}.")
+
+
 def _address(name: str, value: Any) -> None:
     fits = (
         isinstance(value, str) and value.startswith(("https://", "http://", "/")) and not set(value) & set(' <>"')
@@ -287,6 +295,7 @@ _READERS: Mapping[str, Callable[[str, Any], None]] = {
     "REDIS_ALIAS": _alias,
     "REDIS_CLIENT": _dotted_path,
     "REDIS_ASYNC_CLIENT": _dotted_path,
+    "REDIS_PREFIX": _text,
     "PRINCIPAL": _dotted_path,
     "TENANT": _dotted_path,
     "ANONYMOUS": _word,

@@ -3,8 +3,9 @@
     <cache>:<database>[/<schema>]        myapp:1:payonce:shop/tenant_b
 
 `<cache>` is the key that the cache of `REDIS_ALIAS` makes of the word `payonce` (`KEY_PREFIX`, `VERSION`,
-`KEY_FUNCTION`), `<schema>` the connection's (`connection.schema_name` of django-tenants), where it has one. The
-rest of the name follows, with a hash tag. All processes must give the database the same `NAME`.
+`KEY_FUNCTION`), or ``<REDIS_PREFIX>:payonce``; `<schema>` is the connection's, where it has one
+(`connection.schema_name` of django-tenants). The rest of the name follows, with a hash tag. All processes must
+give the database the same `NAME`.
 """
 
 import os
@@ -48,7 +49,9 @@ def _schema_of(database: Any) -> str:
 
 
 def _of_cache() -> str:
-    alias = config().redis_alias
+    own, alias = config().redis_prefix, config().redis_alias
+    if own:
+        return f"{own}:{ROOT}"
     if alias is None:
         return ROOT
     return _constant(alias) or caches[alias].make_key(ROOT)

@@ -50,6 +50,7 @@ SIGNED_COOKIES = "django.contrib.sessions.backends.signed_cookies"
         ({"ANONYMOUS": "reject"}, "'accept' or 'refuse'"),
         ({"ANONYMOUS": ["refuse"]}, "'accept' or 'refuse'"),
         ({"PROBLEM_TYPE_BASE": "docs/problems#"}, "http"),
+        ({"REDIS_PREFIX": None}, "must be a text"),
         ({"PROBLEM_TYPE_BASE": 'https://shop.example/"><script>'}, "http"),
         ({"REDIS_CLIENT": 7}, "REDIS_CLIENT"),
         ({"REDACT": "card"}, "REDACT"),

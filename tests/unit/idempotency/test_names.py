@@ -96,6 +96,12 @@ def test_without_a_cache_the_database_tells_two_projects_apart(monkeypatch: pyte
         assert prefix() == "payonce:two%2Fb"
 
 
+@pytest.mark.parametrize("redis", ["default", "redis://127.0.0.1:1/0"])
+def test_a_prefix_by_setting_begins_every_name(names: Any, redis: str) -> None:
+    with override_settings(IDEMPOTENCY={"REDIS": redis, "REDIS_PREFIX": "my {app}"}):
+        assert all(name.startswith("my%20%7Bapp%7D:payonce:") for name in names())
+
+
 def test_a_token_of_one_tenant_is_unknown_at_another(at: Any) -> None:
     at("a")
     token = tokens.issue("user:1").token
