@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS, router
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
@@ -55,6 +56,12 @@ def _order(path: str) -> Iterator[CheckMessage]:
         missing = sorted({*adapter.__abstractmethods__, *({"model"} - {*dir(adapter)})})
         if missing:
             yield Error(f"PAYMENTS['ORDER'] = {path!r} must have {', '.join(missing)}.", id="payments.E002")
+        elif (database := router.db_for_write(adapter.model)) != DEFAULT_DB_ALIAS:
+            yield Error(
+                f"PAYMENTS['ORDER'] = {path!r}: its orders are written to {database!r}; they must change in one"
+                f" transaction with their payments, which are in {DEFAULT_DB_ALIAS!r}.",
+                id="payments.E002",
+            )
         return
     for name, arguments in {"on_payment": ("order_id", "event", "work"), "return_url": ("order_id",)}.items():
         if not _takes(getattr(adapter, name, None), *arguments):

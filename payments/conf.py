@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from uuid import UUID, uuid5
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
+from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, ValidationError
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, UUIDField
@@ -42,7 +42,7 @@ class Payable(ABC):
 
     @abstractmethod
     def amount(self, order: Any) -> int:
-        """Return what is to be paid, above zero, in minor units."""
+        """Return what is to be paid, above zero, in minor units; the first attempt fixes it."""
 
     @abstractmethod
     def describe(self, order: Any) -> str:
@@ -208,9 +208,23 @@ def order_columns(order_id: object) -> dict[str, Any]:
     Source: RFC 9562, section 5.5 (May 2024).
     """
     key = _as_key(order_id)
+    if key in {None, ""}:
+        raise ValidationError("An order that is not saved has no key.")
     if isinstance(key, UUID):
         return {"order_id": key, "order_key": ""}
     return {"order_id": uuid5(_ORDERS, str(key)), "order_key": str(key)}
+
+
+def columns_of(order: Model) -> dict[str, Any]:
+    """As `order_columns`, of an order itself.
+
+    Raises:
+        TypeError: it is of another model than the project's orders, whose keys may be the same.
+    """
+    model = getattr(orders(), "model", None)
+    if model and not isinstance(order, model._meta.concrete_model):
+        raise TypeError(f"{order!r} is no {model.__name__}, of which PAYMENTS['ORDER'] = {config().order!r} is.")
+    return order_columns(order.pk)
 
 
 def order_of(payment: Any) -> Any:

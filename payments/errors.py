@@ -77,6 +77,12 @@ class OrderAlreadyPaid(PaymentRefused):
     code = "order_paid"
 
 
+class AmountChanged(PaymentRefused):
+    """Order whose amount is no more the one that its first attempt fixed."""
+
+    code = "amount_changed"
+
+
 class OrderNotPayable(PaymentRefused):
     """Order that waits for no money (any more)."""
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import quote as admin_quote
 from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.db.models import F
@@ -194,7 +195,7 @@ def link_to_order(order_no: str, *, is_whole: bool = False) -> SafeString | str:
     """
     shown = order_no if is_whole else order_no[-6:].upper()
     try:
-        address = reverse(config().subject_admin["order"], args=[order_no])
+        address = reverse(config().subject_admin["order"], args=[admin_quote(order_no)])
     except (KeyError, NoReverseMatch):
         return shown
     return format_html('<a href="{}" title="{}">{}</a>', address, order_no, shown)

@@ -6,7 +6,7 @@ from django.db import transaction
 
 from payments.attempts import calling
 from payments.conf import order_columns
-from payments.errors import ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
+from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
 from payments.providers.base import NEEDED, NOBODY, Payer, PayMethod, Provider
 from payments.settlement.backoff import after
@@ -42,6 +42,7 @@ def open_attempt(
 
     Raises:
         OrderAlreadyPaid: money has been credited.
+        AmountChanged: an earlier attempt has fixed another amount or currency.
         ChannelUnavailable: the channel is not configured, or takes another currency.
         MethodUnavailable: the channel has no such method.
 
@@ -62,6 +63,8 @@ def open_attempt(
     payment = Payment.objects.get(**columns)
     if payment.paid_minor:
         raise OrderAlreadyPaid
+    if (payment.amount_minor, payment.currency) != (amount_minor, currency):
+        raise AmountChanged
     live = live_attempt(order_id=order_id, channel=channel, method=chosen)
     if live is not None:
         return live

@@ -8,7 +8,7 @@ from django.utils import timezone
 from payments.attempts import calling
 from payments.attempts.opening import open_attempt
 from payments.attempts.submission import submit_attempt
-from payments.conf import order_columns, payable
+from payments.conf import columns_of, payable
 from payments.errors import MethodUnavailable, OrderNotPayable
 from payments.models import Attempt, Payment
 from payments.providers.base import Payer, PayMethod
@@ -30,13 +30,15 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
 
     Raises:
         OrderNotPayable: as `Payable.is_payable` says.
-        OrderAlreadyPaid, ChannelUnavailable, MethodUnavailable: refused; nothing was opened.
+        OrderAlreadyPaid, AmountChanged, ChannelUnavailable, MethodUnavailable: refused; nothing was opened.
+        TypeError: of another model.
         ProviderError: the provider refused, or cannot be reached; it may be called again.
 
     Transaction: NONE may be open; opens a short one that locks the order's row, then calls the provider.
     """
     calling.must_be_outside_transactions()
     project = payable()
+    columns_of(order)  # refuses a row of another model
     payer = Payer(openid=openid, client_ip=request.META["REMOTE_ADDR"] if request else "")
     channel, _, way = method.partition(".")
     with transaction.atomic():
@@ -62,7 +64,7 @@ def start(order: Model, *, method: str, request: HttpRequest | None = None, open
 
 def status(order: Model) -> PaymentStatus | None:
     """Return the status of an order's payment; None before the first attempt."""
-    found = Payment.objects.filter(**order_columns(order.pk)).values_list("status", flat=True).first()
+    found = Payment.objects.filter(**columns_of(order)).values_list("status", flat=True).first()
     return None if found is None else PaymentStatus(found)
 
 

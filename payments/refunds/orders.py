@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Model
 
-from payments.conf import order_columns
+from payments.conf import columns_of
 from payments.errors import RefundExceedsPaid
 from payments.models import Payment, Refund
 from payments.refunds.steps import request_refund, submit_refund
@@ -26,12 +26,14 @@ def refund(
 
     Raises:
         RefundExceedsPaid: not so much is left, or nothing.
+        ValueError: `refund_id` is of another order's refund.
+        TypeError: of another model than `Payable.model`.
         ProviderUnavailable: cannot be reached; the refund stays reserved, the timer tries again.
 
     Transaction: NONE may be open; the reservation is committed before the provider is called.
     """
     with transaction.atomic(durable=True):
-        payment = Payment.objects.select_for_update(no_key=True).filter(**order_columns(order.pk)).first()
+        payment = Payment.objects.select_for_update(no_key=True).filter(**columns_of(order)).first()
         if payment is None:
             raise RefundExceedsPaid
         if amount_minor is None:

@@ -58,11 +58,14 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
 
     Raises:
         RefundExceedsPaid: not so much is left.
+        ValueError: `refund_id` is of another payment's refund.
 
     Transaction: needs the caller's; the payment's row is locked from the reservation on, so racing refunds go one
     after the other, and the CHECK `payment_refunds_within_paid` judges them.
     """
     if refund_id is not None and (known := Refund.objects.filter(pk=refund_id).first()) is not None:
+        if known.payment_id != payment_id:
+            raise ValueError(f"{known.out_refund_no} is the number of another payment's refund")
         return known
     if amount_minor < 1:
         raise RefundExceedsPaid

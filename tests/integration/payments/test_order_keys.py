@@ -3,26 +3,30 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Value
+from django.db.models.functions import Concat
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
 import payments
 from idempotency.postgres.unit import UnitOfWork
+from payments.admin.pages import link_to_order
 from payments.api.serializers import represent_payment
 from payments.attempts import closing, opening
 from payments.checks import check_payments
 from payments.conf import order_columns, orders
-from payments.errors import MethodUnavailable, OrderNotPayable, RefundExceedsPaid
+from payments.errors import AmountChanged, MethodUnavailable, OrderNotPayable, RefundExceedsPaid
 from payments.models import Attempt, Payment, Refund
 from shop.models import Order
 from tests.integration.payments.conftest import fold, letter, paid, payment_of
@@ -67,6 +71,13 @@ class Numbered(Orders):
     model = Group
 
 
+class Priced(Numbered):
+    price_minor = 500
+
+    def amount(self, order: Any) -> int:
+        return self.price_minor
+
+
 class Forgetful(Numbered):
     def mark_paid(self, order: Any) -> bool:
         return None  # type: ignore[return-value]
@@ -75,6 +86,12 @@ class Forgetful(Numbered):
 class Reading(Numbered):
     def is_payable(self, order: Group) -> bool:
         return order.name == "open"
+
+
+class Marking(Reading):
+    def mark_paid(self, order: Group) -> bool:
+        waiting = Group.objects.filter(pk=order.pk, name="open")
+        return waiting.update(name=Concat("name", Value(", paid"))) == 1
 
 
 class Named(Orders):
@@ -157,6 +174,75 @@ def test_the_projects_own_code_has_an_order_paid_and_gives_the_money_back(
         payments.refund(order)
 
 
+@pytest.fixture
+def bought(settings: Any, provider: ScriptedProvider) -> list[Group]:
+    """Two orders that are paid."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+    asked.clear()
+    found = [Group.objects.create(name=name) for name in ("a room", "another")]
+    for order in found:
+        fold(provider.pay(payments.start(order, method="wechat").out_trade_no), source="notification")
+    return found
+
+
+def test_the_number_of_another_orders_refund_is_refused(bought: list[Group]) -> None:
+    """Else the caller would take that refund for its own."""
+    number = uuid4()
+    payments.refund(bought[0], amount_minor=200, refund_id=number)
+    with pytest.raises(ValueError, match="another payment's refund"):
+        payments.refund(bought[1], amount_minor=100, refund_id=number)
+    assert [payments.status(order) for order in bought] == ["partially_refunded", "succeeded"]
+
+
+@pytest.mark.parametrize(
+    "verb", [payments.refund, payments.status, partial(payments.start, method="wechat")], ids=str
+)
+def test_a_row_of_another_model_is_no_order(bought: list[Group], verb: Any) -> None:
+    """A user may have the key of an order."""
+    for stranger, refusal in ((User(pk=bought[0].pk), TypeError), (Group(), ValidationError)):
+        with pytest.raises(refusal):
+            verb(stranger)
+    assert Refund.objects.count() == 0
+
+
+def test_an_amount_that_has_changed_is_not_taken(
+    settings: Any, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Priced")
+    order = Group.objects.create(name="a room")
+    payments.start(order, method="wechat.native")
+    for name, value in (("price_minor", 900), ("currency", "EUR")):
+        with monkeypatch.context() as patched:
+            patched.setattr(Priced, name, value)
+            for method in ("wechat.native", "wechat.h5"):
+                with pytest.raises(AmountChanged):
+                    payments.start(order, method=method)
+    assert payments.start(order, method="wechat.native").amount_minor == 500
+    assert Attempt.objects.count() == 1
+
+
+def test_the_link_of_an_order_is_the_admins(settings: Any, admin_client: Client) -> None:
+    """Whose addresses quote a key: here `_5F` is no underscore."""
+    settings.IDEMPOTENCY = settings.IDEMPOTENCY | {"SUBJECT_ADMIN": {"order": "admin:payments_payment_change"}}
+    assert 'href="/admin/payments/payment/A_5F5F/change/"' in link_to_order("A_5F")
+
+
+def test_copies_at_once_take_one_step_of_the_order_while_it_is_started(
+    settings: Any, provider: ScriptedProvider
+) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Marking")
+    order = Group.objects.create(name="open")
+    fact = provider.pay(payments.start(order, method="wechat.native").out_trade_no)
+
+    def begin() -> None:
+        with suppress(payments.PaymentRefused, payments.ProviderError):
+            payments.start(order, method="wechat.h5")
+
+    at_once(*[lambda: fold(fact)] * 3, *[begin] * 3)
+    order.refresh_from_db()
+    assert (order.name, payments.status(order), Refund.objects.count()) == ("open, paid", "succeeded", 0)
+
+
 @pytest.mark.usefixtures("channels")
 def test_settlement_takes_three_messages_and_what_the_project_sends(settings: Any) -> None:
     settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
@@ -208,6 +294,14 @@ def test_an_order_that_is_gone_is_not_payable(settings: Any) -> None:
     assert orders().on_payment(order_id=7, event="payable", work=work) is False
     Group.objects.create(pk=7, name="open")
     assert orders().on_payment(order_id=7, event="payable", work=work) is True
+
+
+def test_orders_of_another_database_are_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would stay paid where the payment is rolled back, and then refuse it."""
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Numbered")
+    monkeypatch.setattr("payments.checks.router.db_for_write", lambda model: "orders")
+    (message,) = check_payments(None)
+    assert (message.id, "written to 'orders'" in message.msg) == ("payments.E002", True)
 
 
 def test_the_check_names_what_an_adapter_lacks(settings: Any) -> None:
