@@ -46,3 +46,14 @@ def _exponent(currency: str) -> int:
         return EXPONENTS[currency]
     except KeyError:
         raise ValueError(f"unknown currency {currency!r}") from None
+
+
+def minor(amount: object) -> int:
+    """Return an amount in minor units as it is; a decimal would be in another unit, and cut to a whole number.
+
+    Raises:
+        TypeError: it is no int.
+    """
+    if isinstance(amount, int):
+        return amount
+    raise TypeError(f"An amount is an int in minor units, not {amount!r}.")

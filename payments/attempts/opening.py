@@ -8,6 +8,7 @@ from payments.attempts import calling
 from payments.conf import order_columns
 from payments.errors import AmountChanged, ChannelUnavailable, MethodUnavailable, OrderAlreadyPaid
 from payments.models import Attempt, Payment
+from payments.money import minor
 from payments.providers.base import NEEDED, NOBODY, Payer, PayMethod, Provider
 from payments.settlement.backoff import after
 from payments.states import LIVE_ATTEMPTS
@@ -57,7 +58,7 @@ def open_attempt(
     chosen = _chosen(found, method)
     # an insert that loses to a concurrent duplicate leaves the committed payment to be used
     Payment.objects.bulk_create(
-        [Payment(**columns, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
+        [Payment(**columns, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)],
         ignore_conflicts=True,
     )
     payment = Payment.objects.get(**columns)

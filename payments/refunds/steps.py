@@ -22,6 +22,7 @@ from payments.attempts import asking, calling
 from payments.channels.configured import notify_url
 from payments.errors import OutcomeUnknown, ProviderRejected, ProviderUnavailable, RefundExceedsPaid
 from payments.models import Observation, Payment, Refund
+from payments.money import minor
 from payments.providers.answers import follow_up, must_match
 from payments.providers.base import FactKind, Provider, RefundResult
 from payments.providers.base import RefundStatus as AtProvider
@@ -67,7 +68,7 @@ def request_refund(*, payment_id: UUID, amount_minor: int, reason: str, refund_i
         if known.payment_id != payment_id:
             raise ValueError(f"{known.out_refund_no} is the number of another payment's refund")
         return known
-    if amount_minor < 1:
+    if minor(amount_minor) < 1:
         raise RefundExceedsPaid
     # a succeeded refund is in the refunded total, and so is money that went back by hand at the provider
     reserved = Payment.objects.filter(

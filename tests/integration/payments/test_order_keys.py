@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -76,6 +77,10 @@ class Priced(Numbered):
 
     def amount(self, order: Any) -> int:
         return self.price_minor
+
+
+class Yuan(Priced):
+    price_minor = Decimal("5.00")  # type: ignore[assignment]
 
 
 class Forgetful(Numbered):
@@ -192,6 +197,21 @@ def test_the_number_of_another_orders_refund_is_refused(bought: list[Group]) -> 
     with pytest.raises(ValueError, match="another payment's refund"):
         payments.refund(bought[1], amount_minor=100, refund_id=number)
     assert [payments.status(order) for order in bought] == ["partially_refunded", "succeeded"]
+
+
+@pytest.mark.parametrize("amount", [1.5, Decimal("1.99"), "1"])
+def test_an_amount_that_is_no_whole_number_of_minor_units_is_refused(bought: list[Group], amount: Any) -> None:
+    """It would be cut to one, and the order of a project that counts in yuan be refunded in fen."""
+    with pytest.raises(TypeError):
+        payments.refund(bought[0], amount_minor=amount)
+    assert (Refund.objects.count(), Payment.objects.filter(reserved_minor=0).count()) == (0, 2)
+
+
+def test_a_price_in_yuan_is_not_charged_in_fen(settings: Any, provider: ScriptedProvider) -> None:
+    settings.PAYMENTS = changed(ORDER=f"{__name__}.Yuan")
+    with pytest.raises(TypeError, match="minor units"):
+        payments.start(Group.objects.create(name="a room"), method="wechat")
+    assert not Payment.objects.exists()
 
 
 @pytest.mark.parametrize(
