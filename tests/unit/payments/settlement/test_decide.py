@@ -215,6 +215,15 @@ def test_each_decision_counts_the_version_up() -> None:
     assert again.state.payment == replace(state.payment, version=state.payment.version + 1)
 
 
+def test_a_charge_goes_back_under_one_number_however_often_it_is_decided() -> None:
+    """Also after a restore that forgot the first time: the provider refunds a number once."""
+    first, second = (
+        decide(payment(WECHAT), paid(amount_minor=1), source=source).filings[0] for source in ("query", "bill")
+    )
+    assert first.refund is not None
+    assert first.refund == second.refund
+
+
 def test_an_impossible_step_is_refused() -> None:
     state = payment(WECHAT)
     broken = replace(state, payment=replace(state.payment, status="refunded", paid_minor=PRICE_MINOR))
