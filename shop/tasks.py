@@ -7,16 +7,14 @@ None takes the queue's `lock`: a killed worker would keep it, and two runs at on
 import logging
 import time
 from collections.abc import Callable
-from smtplib import SMTPException
 from uuid import UUID
 
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.utils import timezone
-from procrastinate import RetryStrategy
+from procrastinate import JobContext, RetryStrategy
 from procrastinate.contrib.django import app
 
-from idempotency.errors import InProgress
 from idempotency.maintenance import complete_stalled, reap, resolve_known
 from shop import sales as flashsale
 from shop.orders import checkout, lifecycle
@@ -72,10 +70,8 @@ def _close(order_id: UUID) -> None:
         log.info("order %s is past its time: %s", order_id.hex, status)
 
 
-@app.task(
-    name="shop.send_receipt",
-    retry=RetryStrategy(max_attempts=8, exponential_wait=4, retry_exceptions=[OSError, SMTPException, InProgress]),
-)
+# for hours, also where the database was away
+@app.task(name="shop.send_receipt", retry=RetryStrategy(max_attempts=8, exponential_wait=4))
 def send_receipt(order_id: str) -> None:
     """Send the receipt of a paid order.
 
@@ -83,6 +79,22 @@ def send_receipt(order_id: str) -> None:
         order_id: 32 hexadecimal characters.
     """
     receipts.send(order_id=UUID(order_id))
+
+
+@app.periodic(cron="*/5 * * * *")
+@app.task(name="shop.take_up_receipts", queueing_lock="shop.take_up_receipts", pass_context=True)
+async def take_up_receipts(context: JobContext, timestamp: int) -> int:
+    """Retry the receipts of a killed worker, every five minutes; return how many.
+
+    Args:
+        context: of the worker, whose connection is used.
+        timestamp: Unix seconds of the run that the queue scheduled.
+    """
+    queue = context.app.job_manager
+    jobs = [*await queue.get_stalled_jobs(task_name=send_receipt.name)]
+    for job in jobs:
+        await queue.retry_job(job)
+    return len(jobs)
 
 
 @app.periodic(cron="* * * * *")

@@ -14,6 +14,12 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'", migrations.RunSQL.noop),
+        # orders first, as those who buy lock them: else a purchase in a flash sale would deadlock with us
+        migrations.AddField(
+            model_name="order",
+            name="language",
+            field=models.CharField(blank=True, db_default="", default="", editable=False, max_length=16),
+        ),
         migrations.AddField(
             model_name="campaign",
             name="percent_off",
@@ -36,11 +42,6 @@ class Migration(migrations.Migration):
             field=models.BigIntegerField(
                 blank=True, help_text="what it cost before, to be shown struck through", null=True
             ),
-        ),
-        migrations.AddField(
-            model_name="order",
-            name="language",
-            field=models.CharField(blank=True, db_default="", default="", editable=False, max_length=16),
         ),
         migrations.AddConstraint(
             model_name="campaign",

@@ -152,8 +152,8 @@ def record_payment_opened(*, order: Order) -> None:
     Order.objects.filter(pk=order.pk, version=order.version).update(version=F("version") + 1)
 
 
-def take_off(*, order: Order, percent: int) -> None:
-    """Lower the total by `percent`, rounded down.
+def take_off(*, order: Order, percent: int) -> int:
+    """Lower the total by `percent`, rounded down; return by how much, in minor units.
 
     Args:
         order: locked by `lock_payable` in this transaction.
@@ -167,8 +167,11 @@ def take_off(*, order: Order, percent: int) -> None:
     if payment_ids(order_ids=[order.pk]):
         raise PaymentBegun
     off = order.total_minor * percent // 100
+    if not off:
+        return 0
     Order.objects.filter(pk=order.pk).update(total_minor=F("total_minor") - off, version=F("version") + 1)
     changes.announce(order.pk)
+    return off
 
 
 def update_note(*, order_id: UUID, user_id: int, versions: frozenset[int] | None, note: str) -> Order:

@@ -79,7 +79,7 @@ def use(*, code: str, order_id: UUID, user_id: int) -> None:
 
     Raises:
         OrderNotFound, OrderPaid, OrderClosed: as `placing.lock_payable`.
-        CouponNotUsable: not theirs, used for another order, or this one has another.
+        CouponNotUsable: not theirs, used for another order, this one has another, or it would take nothing off.
         PaymentBegun: the order's total is fixed.
 
     Transaction: needs the caller's; the order's and the coupon's rows are locked until it ends. No network.
@@ -93,7 +93,8 @@ def use(*, code: str, order_id: UUID, user_id: int) -> None:
         raise CouponNotUsable(code)
     if Coupon.objects.filter(order=order_id).exists():
         raise CouponNotUsable(code)
-    orders.take_off(order=order, percent=coupon.campaign.percent_off)
+    if not orders.take_off(order=order, percent=coupon.campaign.percent_off):
+        raise CouponNotUsable(code)
     Coupon.objects.filter(pk=coupon.pk).update(order=order)
 
 

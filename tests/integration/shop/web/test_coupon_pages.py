@@ -94,6 +94,16 @@ def test_refusals_leave_the_total_alone(
     assert Caller(User.objects.create_user("late")).post("coupons/welcome/draw", key="k").status_code == 409
 
 
+def test_an_order_too_small_to_be_lowered_leaves_the_coupon_free(
+    demo: User, mug: Product, shopper: Client, coupon: Coupon
+) -> None:
+    Product.objects.update(price_minor=1)
+    order = an_order(demo)
+    with pytest.raises(CouponNotUsable), transaction.atomic():
+        coupons.use(code=coupon.code, order_id=order.id, user_id=demo.pk)
+    assert (total(order), Coupon.objects.get(pk=coupon.pk).order) == (1, None)
+
+
 def test_orders_that_meet_at_a_coupon_get_it_once(
     demo: User, mug: Product, shopper: Client, coupon: Coupon
 ) -> None:

@@ -521,6 +521,7 @@ class TestCancelling:
         pay(shopper, order, "wechat")
         wechat = channels["wechat"]
         wechat.failing, wechat.failure = frozenset({"close", "query"}), OutcomeUnknown("timed out")
+        assert b"not been charged" not in shopper.get(f"{path}/cancel").content, "who knows"
         shopper.post(f"{path}/cancel", form_of(shopper.get(f"{path}/cancel"), f"{path}/cancel"))
         page = shopper.get(path).content
         assert b"Closing this order" in page

@@ -1,12 +1,17 @@
 """The receipt of a paid order: one e-mail, in the language of the order, whatever is sent or run twice."""
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core import mail
+from django.db import OperationalError, connection
 from django.test import Client
+from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
+from procrastinate.jobs import Job
 
 from payments.models import Payment
 from payments.settlement import events
@@ -62,6 +67,22 @@ def test_a_mail_server_that_is_away_is_tried_again(paid: Order, monkeypatch: pyt
 
 def _refuse(*_: Any) -> int:
     raise ConnectionRefusedError
+
+
+def test_a_receipt_outlives_the_database_and_its_worker(paid: Order) -> None:
+    queued = ProcrastinateJob.objects.get(task_name="shop.send_receipt", args={"order_id": paid.id.hex})
+    job = Job(id=queued.pk, queue="default", lock=None, queueing_lock=None, task_name=queued.task_name)
+    assert tasks.send_receipt.retry_strategy.get_retry_decision(exception=OperationalError(), job=job)
+    with connection.cursor() as cursor:  # killed as it sent
+        cursor.execute("UPDATE procrastinate_jobs SET status = 'doing' WHERE id = %s", [queued.pk])
+
+    async def take_up(worker: Any) -> int:
+        async with worker.open_async():
+            return await tasks.take_up_receipts.func(SimpleNamespace(app=worker), 0)
+
+    with app.replace_connector(app.connector.get_worker_connector()) as worker:
+        assert asyncio.run(take_up(worker)) >= 1
+    assert ProcrastinateJob.objects.get(pk=queued.pk).status == "todo"
 
 
 def test_a_buyer_without_an_address_gets_none(shopper: Client, mug: Product, channels: Any) -> None:
