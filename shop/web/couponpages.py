@@ -27,7 +27,8 @@ SHOWN = 20  # campaigns
 def show(request: HttpRequest) -> HttpResponse:
     """List the campaigns with the member's coupon of each, if drawn."""
     campaigns = Campaign.objects.filter(percent_off__gt=0).order_by("-id")[:SHOWN]
-    mine = {one.campaign_id: one for one in coupons.drawn(user_id=caller_id(request))}
+    drawn = coupons.drawn(user_id=caller_id(request)).filter(campaign__in=[one.pk for one in campaigns])
+    mine = {one.campaign_id: one for one in drawn}
     rows = [{"campaign": one, "coupon": mine.get(one.pk)} for one in campaigns]
     return render(request, "shop/coupons.html", {"rows": rows})
 
