@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db import DataError
+from django.db import DataError, Error
 from django.db.models import QuerySet
 
 from idempotency.conf import config
@@ -61,6 +61,8 @@ DELETE FROM idempotency_arrival WHERE id IN (
 def store() -> int:
     """Move the lines in Redis into the table, in batches of a statement each; return how many were read.
 
+    Raises nothing for a table that cannot be written: the caller has more to do than the log.
+
     Transaction: its own, each batch; a crash between commit and removal stores nothing twice.
     """
     done = 0
@@ -74,6 +76,9 @@ def store() -> int:
                 cursor.execute(_STORE, [*_columns(known), KEY_MAX, KEY_MAX])
         except DataError:  # else such a line would end every later run too
             log.exception("%d lines of the request log cannot be stored, and are dropped.", len(known))
+        except Error:
+            log.exception("The request log cannot be stored now. Its lines stay in Redis.")
+            break
         arrivals.drop(through=lines[-1])
         done += len(lines)
         if len(lines) < BATCH:
@@ -106,7 +111,7 @@ def log_of(*, scope: str, key: str) -> RequestLog:
     """Return the request log of a key."""
     digest = digest_of(scope=scope, key=key)
     held = arrivals.newest(limit=LOOKED_AT)
-    found = {line.line_id: line for line in held or () if line.digest == digest}
+    found = {line.line_id: line for line in held or () if line.digest == digest and line.outcome in _OUTCOMES}
     rows = Arrival.objects.using(home.alias()).filter(digest=digest)
     for row in rows.order_by("-at", "-id")[:SHOWN_MAX]:
         found[row.line_id] = _line_of(row)

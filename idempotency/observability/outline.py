@@ -12,7 +12,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 CONTENT_MAX = 8_192  # bytes; of a larger body only "the body" is known to differ
-MEMBERS_MAX = 50
+MEMBERS_MAX = 20
 NAME_MAX = 40  # characters
 BODY = "body."  # before the name of a member
 
@@ -21,15 +21,16 @@ _FORMS = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data"
 _SECRET = "secret"  # noqa: S105  a digest of nothing: two outlines under different secrets are not compared
 
 
-def outline(content: bytes) -> dict[str, str]:
-    """Name each part of `content` with a digest of its value: 8 hexadecimal digits under the oldest secret."""
+def outline(content: bytes, *, digest: str) -> dict[str, str]:
+    """Name each part of `content` with a digest of its value: 8 hexadecimal digits under the oldest secret.
+
+    Args:
+        digest: of the call's key: equal values of two keys, as of two callers, look different.
+    """
     secret = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS][-1]
-    key = hashlib.sha256(b"idempotency.observability.outline\x00" + secret.encode()).digest()
+    key = hashlib.sha256(f"idempotency.observability.outline\x00{digest}\x00{secret}".encode()).digest()
     parts = {_SECRET: b"", **dict(_parts(content))}
-    return {
-        name[: NAME_MAX + len(BODY)]: hashlib.blake2b(value, key=key, digest_size=4).hexdigest()
-        for name, value in parts.items()
-    }
+    return {name: hashlib.blake2b(value, key=key, digest_size=4).hexdigest() for name, value in parts.items()}
 
 
 def differences(first: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
@@ -61,18 +62,19 @@ def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
             yield name, media_type
             content = content[end:]
         body = content[8:]
-    is_form = media_type in _FORMS
-    for name, value in _members(body, is_form=is_form)[:MEMBERS_MAX]:
-        # PostgreSQL stores neither NUL nor half a pair of surrogates
-        yield BODY + "".join(each if each.isprintable() else "?" for each in name), json.dumps(value).encode()
+    yield from _members(body, is_form=media_type in _FORMS)
 
 
-def _members(body: bytes, *, is_form: bool) -> list[tuple[str, object]]:
-    """List name and value of each member of a canonical JSON object, or field and file of a form."""
+def _members(body: bytes, *, is_form: bool) -> list[tuple[str, bytes]]:
+    """List the members of a canonical JSON object, or fields and files of a form; none of any other body."""
     try:
         found = json.loads(body)
-        if is_form:
-            return [(name, rest) for part in found for name, *rest in part]
-        return [(name, value) for name, value in found["object"]]
+        members = [(name, rest) for part in found for name, *rest in part] if is_form else found["object"]
+        return [(BODY + _printable(name), json.dumps(value).encode()) for name, value in members[:MEMBERS_MAX]]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return []  # neither
+        return []
+
+
+def _printable(name: object) -> str:
+    """Shorten a name, without what PostgreSQL does not store: NUL, and half a pair of surrogates."""
+    return "".join(each if each.isprintable() else "?" for each in str(name)[:NAME_MAX])

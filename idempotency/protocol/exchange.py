@@ -76,7 +76,7 @@ class Exchange(ABC):
         self._config = settings() if config is None else config
         self._subject = ""
         self._visit = Visit(request)
-        self._address = "" if request is None else request.META.get("REMOTE_ADDR", "")
+        self._address = "" if request is None else request.META.get("REMOTE_ADDR") or ""
         self._redact = (*self._config.redact, *redact)
         self._refuses_early = refuses_early
         self._lifetime = self._usual_lifetime = lifetime

@@ -13,7 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 SEND_SECONDS = 0.2
 BUFFER_MAX = 2_000  # lines that a process holds; the oldest go first
-STREAM_MAX = 50_000  # lines, about 10 MB
+STREAM_MAX = 50_000  # lines: about 15 MB of usual ones, 200 MB of the longest
 STREAM_SECONDS = 604_800  # a stream of an earlier epoch goes away by itself
 ADDRESS_MAX = 45  # characters of an IPv6 address
 NEVER = float("inf")
@@ -50,6 +50,7 @@ class Line:
         line_id: of the stream; unique.
         at: time of the answer, by the clock of the server that gave it.
         digest: names the key (`keys.digest_of`).
+        outcome: empty for a line that cannot be read.
         outline: see `observability.outline`; empty for a copy.
     """
 
@@ -57,9 +58,9 @@ class Line:
     at: datetime
     digest: str
     outcome: str
-    request_id: str
-    address: str
-    outline: Mapping[str, str]
+    request_id: str = ""
+    address: str = ""
+    outline: Mapping[str, str] = field(default_factory=dict)
 
 
 class Recorder:
@@ -84,12 +85,18 @@ class Recorder:
     def _send(self, worker: Worker | None = None) -> None:
         self._due_at = NEVER  # first: a call that comes from now on asks for the next round
         by_stream: dict[str, list[tuple[Any, ...]]] = {}
-        while self._buffer:
-            name, line = self._buffer.popleft()
+        while (found := self._next()) is not None:
+            name, line = found
             by_stream.setdefault(name, []).append(("XADD", name, "MAXLEN", "~", STREAM_MAX, "*", *_fields(line)))
         for name, commands in by_stream.items():
             commands.append(("EXPIRE", name, STREAM_SECONDS))
             attempt(lambda redis, commands=commands: _send_all(connection_of(redis), commands))  # type: ignore[misc]
+
+    def _next(self) -> tuple[str, Noted] | None:
+        try:
+            return self._buffer.popleft()
+        except IndexError:  # or the thread of before, at its end, took the last one
+            return None
 
 
 def note(*, marker: str, digest: str, outcome: str, request_id: str, address: str, content: bytes) -> None:
@@ -101,7 +108,7 @@ def note(*, marker: str, digest: str, outcome: str, request_id: str, address: st
         content: see `observability.outline`.
     """
     if marker and outcome:
-        own = content if outcome in _WITH_CONTENT and len(content) <= CONTENT_MAX else b""
+        own = content[:CONTENT_MAX] if outcome in _WITH_CONTENT else b""
         prefix = marker.removesuffix(f":key:{{{digest}}}")
         _recorder.add(_stream_of(prefix), (time.time(), digest, outcome, request_id, address[:ADDRESS_MAX], own))
 
@@ -132,7 +139,9 @@ def _stream_of(prefix: str) -> str:
 def _fields(line: Noted) -> list[str]:
     at, digest, outcome, request_id, address, content = line
     fields = ["at", f"{at:.6f}", "digest", digest, "outcome", outcome, "request", request_id, "address", address]
-    return [*fields, "outline", json.dumps(outline(content))] if content else fields
+    if not content:
+        return fields
+    return [*fields, "outline", json.dumps(outline(content, digest=digest), ensure_ascii=False)]
 
 
 def _send_all(connection: Any, commands: list[tuple[Any, ...]]) -> None:
@@ -147,20 +156,21 @@ def _send_all(connection: Any, commands: list[tuple[Any, ...]]) -> None:
 
 
 def _read(line_id: Any, fields: Mapping[Any, Any]) -> Line:
-    """Read a line, whether or not the client decodes."""
-    found = {_text(name): _text(value) for name, value in fields.items()}
-    digest, outcome, request_id, address = (
-        found.get(name, "") for name in ("digest", "outcome", "request", "address")
-    )
-    return Line(
-        line_id=_text(line_id),
-        at=datetime.fromtimestamp(float(found.get("at", 0)), UTC),
-        digest=digest,
-        outcome=outcome,
-        request_id=request_id,
-        address=address,
-        outline=json.loads(found.get("outline", "{}")),
-    )
+    """Read a line, whether or not the client decodes. One that is not ours to read has no outcome."""
+    line = Line(line_id=_text(line_id), at=datetime.fromtimestamp(0, UTC), digest="", outcome="")
+    try:
+        found = {_text(name): _text(value) for name, value in fields.items()}
+        return replace(
+            line,
+            at=datetime.fromtimestamp(float(found["at"]), UTC),
+            digest=found["digest"],
+            outcome=found["outcome"],
+            request_id=found["request"],
+            address=found["address"],
+            outline=dict(json.loads(found.get("outline", "{}"))),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, OSError):
+        return line
 
 
 def _text(value: Any) -> str:

@@ -8,10 +8,15 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpRequest
 from django.test import RequestFactory
 
-from idempotency.observability.outline import CONTENT_MAX, differences, outline
+from idempotency.observability import outline as outlines
+from idempotency.observability.outline import CONTENT_MAX, differences
 from idempotency.request.fingerprint import canonical, canonical_value
 
 PLACE = {"sku": "mug", "quantity": 2, "note": "a secret word"}
+
+
+def outline(content: bytes, digest: str = "of a key") -> dict[str, str]:
+    return outlines.outline(content, digest=digest)
 
 
 def posted(body: Any, path: str = "/orders", kind: str = "application/json") -> HttpRequest:
@@ -38,6 +43,13 @@ def file(content: bytes) -> SimpleUploadedFile:
         (posted(b"a", kind="text/plain"), posted(b"b", kind="text/xml"), ["another content type"]),
         (form(sku="mug", note="a"), form(sku="mug", note="b"), ["“note” has another value"]),
         (form(it=file(b"a")), form(it=file(b"b")), ["“it” has another value"]),
+        (
+            posted(b'{"object": [[7, 1], [["a", 8], 1]]}', kind="text/plain"),
+            posted(b"x", kind="text/plain"),
+            ["“7” is left out", "“['a', 8]” is left out"],
+        ),
+        (posted(b"[" * 5_000, kind="text/plain"), posted(b"x", kind="text/plain"), ["another body"]),
+        (posted(["a" * CONTENT_MAX]), posted(["b" * CONTENT_MAX]), ["another body"]),
         (posted({"a\0\ud800": 1}), posted({"a\0\ud800": 2}), ["“a??” has another value"]),
     ],
 )
@@ -55,9 +67,17 @@ def test_it_holds_no_value_and_is_small(settings: Any) -> None:
     assert not any(value in written for value in ("mug", "secret word", "orders"))
     settings.SECRET_KEY = "another secret of fifty characters, as the settings want it"
     assert json.dumps(outline(canonical(posted(PLACE)))) != written, "nobody can test guesses of a value"
-    many = canonical(posted({str(number) + "n" * 60: 1 for number in range(90)}))
-    assert len(many) < CONTENT_MAX
-    assert len(json.dumps(outline(many))) < 3_500
+    names = [f"{number}{each * 60}" for each in ("n", "\U00020000") for number in range(90)]
+    for chosen in names[:90], names[90:]:
+        many = canonical(
+            posted(json.dumps({"object": [[name, 1] for name in chosen]}, ensure_ascii=False), kind="a/b")
+        )
+        assert len(json.dumps(outline(many[:CONTENT_MAX]), ensure_ascii=False).encode()) < 4_000
+
+
+def test_equal_values_of_two_keys_look_different() -> None:
+    content = canonical(posted(PLACE))
+    assert not set(outline(content).values()) & set(outline(content, "of another").values())
 
 
 def test_what_cannot_be_compared_says_so(settings: Any) -> None:

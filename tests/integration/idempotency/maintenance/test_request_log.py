@@ -232,6 +232,41 @@ def test_what_cannot_be_stored_stops_no_later_line(
     assert Arrival.objects.get().outcome == "replayed"
 
 
+@pytest.mark.parametrize(
+    "fields", [{"at": "soon"}, {"at": "inf"}, {"at": "1", "outline": "[1]"}, {"at": "1", "outline": "{"}]
+)
+def test_what_cannot_be_read_stops_no_later_line(
+    caller: Caller, redis_server: redis.Redis, fields: dict[str, str]
+) -> None:
+    caller.post()
+    sent(1)
+    digest = log_of().lines[0].digest
+    redis_server.xadd(
+        f"{redis_prefix()}:request-log",
+        {"digest": digest, "outcome": "replayed", "request": "", "address": "", **fields},
+    )
+    redis_server.xadd(
+        f"{redis_prefix()}:request-log",
+        {"digest": digest, "outcome": "of a later version", "request": "", "address": "", "at": "1"},
+    )
+    assert outcomes() == ["executed"]
+    assert request_log.store() == 3
+    assert outcomes() == ["executed"]
+
+
+def test_without_its_table_the_other_work_is_done(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caller.post()
+    sent(1)
+    monkeypatch.setattr(
+        request_log, "_STORE", request_log._STORE.replace("idempotency_arrival", "idempotency_none")
+    )
+    assert complete_stalled() == {}
+    assert "cannot be stored" in caplog.text
+    sent(1)
+
+
 @pytest.mark.parametrize("given", [{"REDIS": None}, {"REDIS": "default"}], ids=["off", "away"])
 def test_without_redis_there_is_none_and_it_says_so(
     caller: Caller, settings: Any, given: dict[str, Any], redis_server: redis.Redis
