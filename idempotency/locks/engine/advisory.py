@@ -150,16 +150,12 @@ class AsyncAdvisoryLock(AsyncWithStatement, Advisory, BesideTheLoop):
         loop, socket = asyncio.get_running_loop(), hold.fileno()
 
         def unwatch() -> None:
+            hold.unwatch = lambda: None  # once: the number may be another socket's by then
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 if asyncio._get_running_loop() is loop:
                     loop.remove_reader(socket)
                 else:  # an owner's release elsewhere
                     loop.call_soon_threadsafe(loop.remove_reader, socket)
 
-        def readable() -> None:
-            if hold.ended:
-                unwatch()
-                hold.over("lost")
-
         hold.unwatch = unwatch
-        loop.add_reader(socket, readable)
+        loop.add_reader(socket, lambda: hold.ended)  # which notices it

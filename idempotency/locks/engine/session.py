@@ -211,9 +211,13 @@ class Session(SessionHold):
             try:
                 while not self._connection.closed and self.readable(seconds=0):
                     self._connection.pgconn.consume_input()  # a notice, or the end
+                ended = bool(self._connection.closed)
             except psycopg.Error:
-                return True
-            return bool(self._connection.closed)
+                ended = True
+        if ended:  # libpq has closed the socket: the system may give its number to another
+            self.unwatch()
+            self.over("lost")
+        return ended
 
     def _refuse_a_pooler(self) -> None:
         """Raise behind a pooler: by transaction, the next client would get our session and our lock."""

@@ -1,9 +1,11 @@
 """PostgreSQL's locks on real sessions and processes: who holds, who waits, and what ends a hold."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -728,3 +730,44 @@ def test_a_listener_hears_how_it_ended(hall: Hall) -> None:
     with pytest.raises(LockLost):
         actor.do(lock.release)
     assert len(ends) == len(kinds)
+
+
+@pytest.mark.parametrize("asks_first", [True, False])
+def test_a_lost_session_takes_the_next_sockets_messages_from_nobody(
+    transactional_db: None, asks_first: bool
+) -> None:
+    """libpq closes the socket as soon as it sees its end, and the system gives its number to the next one."""
+    ends: list[int] = []
+
+    async def scenario() -> None:
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        lock = AsyncAdvisoryLock("till", on_lost=lambda _, token: ends.append(token))
+        assert await lock.acquire()
+        number, token = lock._hold().fileno(), lock.token
+        ending = threading.Thread(target=ended_elsewhere)
+        ending.start()
+        ending.join()  # so that the loop has seen nothing yet
+        if asks_first:
+            until(lambda: lock.lost)
+        while not ends:
+            await asyncio.sleep(0)
+        with contextlib.ExitStack() as opened:
+            ends_of: dict[int, socket.socket] = {}
+            while number not in ends_of:
+                first, second = (opened.enter_context(each) for each in socket.socketpair())
+                ends_of |= {first.fileno(): second, second.fileno(): first}
+            loop.add_reader(number, readable.set)
+            with pytest.raises(LockLost):
+                await lock.release()
+            ends_of[number].send(b"for the next one")
+            await asyncio.wait_for(readable.wait(), 30)
+            loop.remove_reader(number)
+        assert ends == [token]
+
+    def ended_elsewhere() -> None:
+        try:
+            terminate()
+        finally:
+            connection.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
