@@ -22,13 +22,14 @@ local function drop(each)
     redis.call('ZREM', KEYS[2], each)
 end
 
--- the value of an entry, when it ends and how long it may be unused; nil, and it is gone, if it has ended
+-- the value of an entry, when it ends, how long it may be unused, and until when; nil, and it is gone, if it has ended
 local function open(each)
     local text = redis.call('HGET', KEYS[1], each)
     if not text then return drop(each) end
     local ends, idle, value_at = struct.unpack('>dd', text)
-    if now >= math.min(ends, (redis.call('ZSCORE', KEYS[2], each) or 0) + idle) then return drop(each) end
-    return string.sub(text, value_at), ends, idle
+    local unused_at = (redis.call('ZSCORE', KEYS[2], each) or 0) + idle
+    if now >= math.min(ends, unused_at) then return drop(each) end
+    return string.sub(text, value_at), ends, idle, unused_at
 end
 
 if what == 'get' then
@@ -41,8 +42,8 @@ if what == 'get' then
     return reply
 end
 if what == 'life' then
-    local value, ends, idle = open(key)
-    return {value and math.min(ends, redis.call('ZSCORE', KEYS[2], key) + idle) - now or 0}
+    local value, ends, _, unused_at = open(key)
+    return {value and math.min(ends, unused_at) - now or 0}
 end
 if what == 'size' then
     for _, each in ipairs(redis.call('HKEYS', KEYS[1])) do open(each) end

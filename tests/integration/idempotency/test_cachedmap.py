@@ -308,6 +308,16 @@ def test_how_many_there_are_and_how_long_they_last(client: Any, maps: Any) -> No
         assert one.size() == 2
 
 
+def test_entries_whose_last_use_was_evicted_have_none(single: Any, maps: Any) -> None:
+    one = maps(client=single, copy_seconds=0)
+    one.set("ever", 1)
+    one.set("unused", 2, idle_seconds=LONG)
+    (name,) = single.scan_iter("*:used")
+    single.delete(name)
+    assert [one.remaining_seconds(key) for key in ("ever", "unused")] == [float("inf"), 0.0]
+    assert not one.alone
+
+
 @pytest.mark.django_db
 def test_the_new_verbs_without_redis_and_for_asyncio(redis_server: redis.Redis, maps: Any, settings: Any) -> None:
     settings.IDEMPOTENCY = {"BREAKER_SECONDS": LONG}
