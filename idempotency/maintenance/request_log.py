@@ -110,8 +110,8 @@ class RequestLog:
 def log_of(*, scope: str, key: str) -> RequestLog:
     """Return the request log of a key."""
     digest = digest_of(scope=scope, key=key)
-    held = arrivals.newest(limit=LOOKED_AT)
-    found = {line.line_id: line for line in held or () if line.digest == digest and line.outcome in _OUTCOMES}
+    held = arrivals.newest(limit=LOOKED_AT, digest=digest)
+    found = {line.line_id: line for line in held or () if line.outcome in _OUTCOMES}
     rows = Arrival.objects.using(home.alias()).filter(digest=digest)
     for row in rows.order_by("-at", "-id")[:SHOWN_MAX]:
         found[row.line_id] = _line_of(row)

@@ -119,10 +119,24 @@ def oldest(*, limit: int) -> list[Line] | None:
     return attempt(lambda redis: [_read(*line) for line in redis.xrange(name, count=limit)])
 
 
-def newest(*, limit: int) -> list[Line] | None:
-    """Return the last lines of the stream, the newest first; None if Redis is unavailable."""
+def newest(*, limit: int, digest: str | None = None) -> list[Line] | None:
+    """Return the last lines of the stream, the newest first; None if Redis is unavailable.
+
+    Args:
+        limit: how many are asked for.
+        digest: of the key whose lines among them are wanted; None: all.
+    """
     name = _stream_of(redis_prefix())
-    return attempt(lambda redis: [_read(*line) for line in redis.xrevrange(name, count=limit)])
+    wanted = {digest, digest and digest.encode()}  # compared as they came: most are another key's
+
+    def ask(redis: Any) -> list[Line]:
+        return [
+            _read(at, fields)
+            for at, fields in redis.xrevrange(name, count=limit)
+            if digest is None or fields.get(b"digest", fields.get("digest")) in wanted
+        ]
+
+    return attempt(ask)
 
 
 def drop(*, through: Line) -> None:
