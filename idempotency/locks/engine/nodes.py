@@ -174,6 +174,7 @@ class Queue:
                 if time.monotonic() >= place.ends_at:
                     raise LockUnavailable(f"The place in the queue is unknown: {type(error).__name__}.") from error
                 place.node = None  # is found again if the session lasts; if not, to the end of the queue
+                place.gone = False
 
     def leave(self, place: Place) -> Steps[None]:
         """Delete the node of a waiter that gives up. Where that is not possible at once, in the background."""
@@ -254,9 +255,14 @@ class Queue:
         return predecessor(node, children) is None
 
     def _hear(self, place: Place) -> Steps[None]:
-        """Watch the node of a holder that listens."""
+        """Watch the node of a holder that listens. Until then its end is no loss: it queues up again."""
         self._desk.heard[place.path] = place
-        if (yield from self._asked(self._client.exists_async, place.node, self._desk.watch)) is None:
+        notify, place.notify = place.notify, None
+        try:
+            stat = yield from self._asked(self._client.exists_async, place.node, self._desk.watch)
+        finally:
+            place.notify = notify
+        if stat is None or place.ended:
             raise SessionExpiredError("our node is gone")
 
     def _queue_up(self, place: Place) -> Steps[None]:

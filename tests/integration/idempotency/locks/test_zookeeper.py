@@ -878,6 +878,32 @@ def test_a_listener_hears_of_a_loss_on_kazoos_thread(
     waiter.do(other.release)
 
 
+def test_a_session_that_ends_before_its_turn_is_no_loss_and_the_next_one_is_heard(
+    connect: Callable[[], Client], server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, ends = connect(), []
+    lock = ZooKeeperLock(NAME, client=client, on_lost=lambda _, token: ends.append(token))
+    with lock:
+        pass  # makes the folder
+    exists = client.exists_async
+
+    def after_its_end(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        session = client.client_id
+        end_session(server, client)
+        until(lambda: client.connected and client.client_id not in {None, session}, WAIT_SECONDS)
+        return exists(*arguments)
+
+    monkeypatch.setattr(client, "exists_async", after_its_end)
+    assert lock.acquire(wait_seconds=WAIT_SECONDS)
+    assert (ends, lock.held) == ([], True)
+    token = lock.token
+    assert ZooKeeperLock(NAME, client=connect()).force_release() is True
+    until(lambda: ends == [token], WAIT_SECONDS)
+    with pytest.raises(LockLost):
+        lock.release()
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments", "commands"),
     [
