@@ -53,7 +53,7 @@ ON CONFLICT DO NOTHING
 _DROP = """
 DELETE FROM idempotency_arrival WHERE id IN (
     SELECT id FROM idempotency_arrival WHERE at < statement_timestamp() - %s * interval '1 second'
-    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+    ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
 )
 """
 

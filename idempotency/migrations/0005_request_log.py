@@ -3,7 +3,6 @@
 from django.db import migrations, models
 
 from idempotency.postgres.guards import Guard
-from idempotency.postgres.indexes import BlockRangeIndex
 
 
 class Migration(migrations.Migration):
@@ -52,7 +51,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "indexes": [BlockRangeIndex(fields=["at"], name="arrival_by_time")],
+                "indexes": [models.Index(fields=["at"], name="arrival_by_time")],
                 "constraints": [
                     models.UniqueConstraint(fields=("digest", "line_id"), name="arrival_one_row_per_call")
                 ],

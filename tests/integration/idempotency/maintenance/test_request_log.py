@@ -198,6 +198,24 @@ def test_a_line_without_an_entry_goes_by_its_age(caller: Caller, settings: Any) 
     assert reap()["log lines"] == 1
 
 
+def test_to_find_no_old_line_reads_no_young_one(transactional_db: None) -> None:
+    with connection.cursor() as cursor:
+        for days in (100, 0):  # the young lines take the places of the old ones
+            cursor.execute("DELETE FROM idempotency_arrival")
+            cursor.execute("VACUUM (ANALYZE, TRUNCATE off) idempotency_arrival")
+            cursor.execute(
+                "INSERT INTO idempotency_arrival (digest, line_id, at, outcome, request_id, address, outline)"
+                " SELECT '', number::text, now() - %s * interval '1 day', 'executed', '', '', '{}'"
+                " FROM generate_series(1, 2000) AS number",
+                [days],
+            )
+        cursor.execute("ANALYZE idempotency_arrival")
+        cursor.execute(f"EXPLAIN ANALYZE {request_log._DROP}", [86_400, 500])
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "arrival_by_time" in plan
+    assert "Rows Removed" not in plan
+
+
 def test_a_client_in_a_loop_fills_no_table(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log, "KEY_MAX", 2)
     for _ in range(5):
