@@ -32,7 +32,7 @@ class SeveralLocks(Several):
     ) -> None:
         if not locks:
             raise ValueError("a MultiLock needs at least one lock")
-        self.locks = sorted(locks, key=lambda lock: lock.name)
+        self.locks = sorted(locks, key=lambda lock: (lock.name, lock._prefix or ""))
         name = ", ".join(lock.name for lock in self.locks)
         super().__init__(name, wait_seconds=wait_seconds, raise_on_lost=raise_on_lost)
         self.quorum = len(self.locks)

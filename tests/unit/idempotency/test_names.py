@@ -140,3 +140,8 @@ def test_a_prefix_of_their_own_is_shared_by_projects_and_tenants(at: Any) -> Non
     for key in (each() for each in made):
         assert key.startswith("a%3Ab:payonce:")  # as the ACL of a client's user wants it
         assert "{" in key
+
+
+def test_locks_of_one_name_and_two_prefixes_are_taken_in_one_order() -> None:
+    first, second = (locks.Lock("a", prefix=own) for own in ("x", "y"))
+    assert locks.MultiLock([second, first]).locks == locks.MultiLock([first, second]).locks
