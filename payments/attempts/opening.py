@@ -1,6 +1,8 @@
 """Commit to a number: the attempt under which a provider will be asked to open a trade, before it is called."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -56,16 +58,7 @@ def open_attempt(
     if currency not in found.currencies:
         raise ChannelUnavailable(f"This payment channel takes no {currency}.")
     chosen = _chosen(found, method)
-    # an insert that loses to a concurrent duplicate leaves the committed payment to be used
-    Payment.objects.bulk_create(
-        [Payment(**columns, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)],
-        ignore_conflicts=True,
-    )
-    payment = Payment.objects.get(**columns)
-    if payment.paid_minor:
-        raise OrderAlreadyPaid
-    if (payment.amount_minor, payment.currency) != (amount_minor, currency):
-        raise AmountChanged
+    payment = _payment_of(columns, owner_id=owner_id, amount_minor=minor(amount_minor), currency=currency)
     live = live_attempt(order_id=order_id, channel=channel, method=chosen)
     if live is not None:
         return live
@@ -81,6 +74,21 @@ def open_attempt(
         expires_at=expires_at,
         next_query_at=after(query_count=0),
     )
+
+
+def _payment_of(columns: Mapping[str, Any], *, owner_id: int | None, amount_minor: int, currency: str) -> Payment:
+    """Get the order's one payment, or insert it; raises as `open_attempt` where it takes no attempt more."""
+    # an insert that loses to a concurrent duplicate leaves the committed payment to be used
+    Payment.objects.bulk_create(
+        [Payment(**columns, owner_id=owner_id, amount_minor=amount_minor, currency=currency)],
+        ignore_conflicts=True,
+    )
+    payment = Payment.objects.get(**columns)
+    if payment.paid_minor:
+        raise OrderAlreadyPaid
+    if (payment.amount_minor, payment.currency) != (amount_minor, currency):
+        raise AmountChanged
+    return payment
 
 
 def live_attempt(*, order_id: object, channel: str, method: PayMethod | None) -> Attempt | None:
