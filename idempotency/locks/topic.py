@@ -90,13 +90,10 @@ class AsyncTopic(OnTasks, Publishing):
     @contextlib.asynccontextmanager
     async def listen(self) -> AsyncIterator["AsyncMessages"]:
         """Receive messages from now on."""
-        hub, channel, messages = self.hub(), self.channel, AsyncMessages()
-        await hub.join(channel, messages.put)
-        try:
+        messages = AsyncMessages()
+        async with self.hub().subscriber.joined(self.channel, messages.put):
             await self._connected()
             yield messages
-        finally:
-            await hub.leave(channel, messages.put)
 
 
 class AsyncMessages(Messages):

@@ -27,10 +27,9 @@ from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithSt
 from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.nodes import Place, Queue, desk_of
 from idempotency.locks.engine.steps import Steps, operation
-from idempotency.locks.engine.tasks import TaskBell
 from idempotency.locks.engine.totals import checked
 from idempotency.locks.state import Owner, State
-from idempotency.redis.mailbox import Bell
+from idempotency.redis.mailbox import Bell, TaskBell
 
 ROOT = "/idempotency/locks"
 

@@ -1,5 +1,7 @@
 """Messages to what waits in this process at one server. Pure bookkeeping: no socket, no thread of its own."""
 
+import asyncio
+import contextlib
 import threading
 import uuid
 from collections.abc import Callable
@@ -11,6 +13,12 @@ READY_SECONDS = 1.0  # for the server to confirm the subscription; without it a 
 READ_SECONDS = 5.0  # how often the subscriber looks whether anyone still waits
 IDLE_READS = 6  # of these with nobody waiting, and the connection is given back
 BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def back_off_seconds(failures: int) -> float:
+    """Return how long to wait after a failure that `failures` others preceded in a row."""
+    return BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)]
+
 
 Listener = Callable[[str | None], None]  # called with a message; with None when some may have been missed
 
@@ -38,6 +46,34 @@ class Bell:
     def wait(self, seconds: float) -> bool:
         """Wait until it rings (True) or `seconds` are over (False)."""
         return self._lock.acquire(timeout=max(seconds, 0.0))
+
+
+class TaskBell:
+    """`Bell` for a task; any thread may ring it."""
+
+    __slots__ = ("_event", "_loop")
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def ring(self) -> None:
+        """Wake the waiter, or the next one to wait."""
+        if asyncio._get_running_loop() is self._loop:
+            self._event.set()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until it rings (True) or `seconds` are over (False)."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
 
 
 class Mail:
@@ -136,35 +172,38 @@ class Mailbox:
         return [self.channel, *self._listeners]
 
     def add(self, channel: str, listener: Listener) -> bool:
-        """Have `listener` called for `channel`; return whether it is the first there."""
+        """Have `listener` called for `channel`; return whether that is to be subscribed to.
+
+        If not, it is called at once, with None: it may have missed some.
+        """
         first = channel not in self._listeners
         self._listeners.setdefault(channel, []).append(listener)
+        if not first:
+            listener(None)
         return first
 
     def remove(self, channel: str, listener: Listener) -> bool:
-        """End the calls; return whether it was the last there.
-
-        Raises:
-            KeyError, ValueError: it was not added.
-        """
-        listeners = self._listeners[channel]
-        listeners.remove(listener)
+        """End the calls, if they began; return whether that ends the subscription."""
+        listeners = self._listeners.get(channel)
+        if listeners is None:
+            return False
+        if listener in listeners:  # an interrupt may have come before
+            listeners.remove(listener)
         if not listeners:
             del self._listeners[channel]
         return not listeners
 
-    def has(self, channel: str, listener: Listener) -> bool:
-        """Return whether `listener` was added and not removed."""
-        return listener in self._listeners.get(channel, ())
+    def take(self, message: dict[str, Any] | None) -> bool:
+        """Pass a message on, as redis-py gives it; return whether it confirms a subscription.
 
-    def take(self, message: dict[str, Any] | None) -> None:
-        """Pass a message on, as redis-py gives it. A channel that is confirmed again may have missed some."""
+        A channel that is confirmed again may have missed some.
+        """
         if message is None or message["type"] not in {"message", "subscribe"}:
-            return
+            return False
         data, channel = message["data"], message["channel"]
         if channel == self._own_channel and message["type"] == "message":  # a lock that changes hands, at once
             self.mail.deliver(data)
-            return
+            return False
         channel = channel.decode() if isinstance(channel, bytes) else channel
         subscribed = message["type"] == "subscribe"
         if channel == self.channel:
@@ -172,6 +211,7 @@ class Mailbox:
         else:
             for listener in list(self._listeners.get(channel, ())):
                 listener(None if subscribed else _text(data))
+        return subscribed
 
 
 def _text(data: Any) -> str:

@@ -26,13 +26,13 @@ from idempotency.redis.connection import hang_up, plain_pool
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.interrupts import interruption
 from idempotency.redis.mailbox import (
-    BACK_OFF_SECONDS,
     IDLE_READS,
     READ_SECONDS,
     READY_SECONDS,
     Bell,
     Listener,
     Mailbox,
+    back_off_seconds,
 )
 from idempotency.redis.subscription import Subscription
 
@@ -82,27 +82,16 @@ class Subscriber:
     def joined(self, channel: str, listener: Listener) -> Iterator[None]:
         """Have `listener` called while the block runs."""
         try:
-            self.join(channel, listener)  # in here: an interrupt may come when it has joined
+            with self._changing:  # in here: an interrupt may come when it has joined
+                if self.mailbox.add(channel, listener):
+                    self._change("subscribe", channel)
             yield
         finally:
             # a forked child that drops what it inherited must not end its parent's listening: the socket is one
             if self._process == os.getpid():
-                with contextlib.suppress(KeyError, ValueError):  # an interrupt came before it had joined
-                    self.leave(channel, listener)
-
-    def join(self, channel: str, listener: Listener) -> None:
-        """Call `listener` with each message of `channel`, and with None when some may be missed."""
-        with self._changing:
-            if self.mailbox.add(channel, listener):
-                self._change("subscribe", channel)
-            else:
-                listener(None)
-
-    def leave(self, channel: str, listener: Listener) -> None:
-        """End the calls."""
-        with self._changing:
-            if self.mailbox.remove(channel, listener):
-                self._change("unsubscribe", channel)
+                with self._changing:
+                    if self.mailbox.remove(channel, listener):
+                        self._change("unsubscribe", channel)
 
     def _change(self, command: str, channel: str) -> None:
         with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins again
@@ -157,7 +146,7 @@ class Subscriber:
                 lost = "The subscriber lost its connection (%s); every waiter looks again."
                 worker.met(lost, type(error).__name__)
                 self.mailbox.mail.ring_all()
-                worker.stopping.wait(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
+                worker.stopping.wait(back_off_seconds(failures))
                 failures += 1
 
     def _keep_a_connection(self, worker: Worker) -> None:
@@ -197,9 +186,7 @@ class Subscriber:
             subscription.leader = None
 
     def _read(self, pubsub: Any) -> None:
-        message = pubsub.get_message(timeout=READ_SECONDS)
-        self.mailbox.take(message)
-        if message is not None and message["type"] == "subscribe":
+        if self.mailbox.take(pubsub.get_message(timeout=READ_SECONDS)):
             if isinstance(pubsub, Subscription):
                 self._subscription = pubsub
             self._ready.set()

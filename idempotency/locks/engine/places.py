@@ -26,7 +26,7 @@ from idempotency.locks.engine.hub import Hub, script, tagged
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Pause, Steps, Wait, bound_of, deadline_of, insist
 from idempotency.locks.errors import LockLost, LockUnavailable, UpgradeRefused, not_held
 from idempotency.locks.state import Owner, State
-from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
+from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
 
 LEASE_SECONDS = 30.0
 HOLD_SECONDS_MAX = 3600.0  # a watchdog that renews for ever hides a holder that hangs
@@ -283,7 +283,7 @@ class _Asking:
                 now = time.monotonic()
                 if now >= deadline or now - failing_since > UNAVAILABLE_SECONDS:
                     raise
-                yield Pause(min(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)], deadline - now))
+                yield Pause(min(back_off_seconds(failures), deadline - now))
                 failures, again = failures + 1, True
                 continue
             failures, failing_since, again = 0, None, True

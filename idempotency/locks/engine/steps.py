@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from idempotency.locks.errors import LockUnavailable
-from idempotency.redis.mailbox import BACK_OFF_SECONDS, READY_SECONDS
+from idempotency.redis.mailbox import READY_SECONDS, back_off_seconds
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,5 +183,5 @@ def insist(ask: Ask, *, seconds: float) -> Steps[Any]:
         except LockUnavailable:
             if time.monotonic() > until:
                 raise
-            yield Pause(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
+            yield Pause(back_off_seconds(failures))
             failures += 1

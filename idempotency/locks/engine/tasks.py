@@ -1,15 +1,10 @@
 """Face of asyncio: an operation is awaited. A loop has one subscriber and one watchdog task at a server."""
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
-
-from redis.asyncio import ConnectionPool
-from redis.asyncio.client import PubSub
 
 from idempotency.conf import config
 from idempotency.locks.engine import holder
@@ -29,40 +24,13 @@ from idempotency.locks.engine.steps import (
 )
 from idempotency.redis.async_clients import async_client, close_client, drop_closed
 from idempotency.redis.fastpath import FAILURES
-from idempotency.redis.mailbox import BACK_OFF_SECONDS, IDLE_READS, READ_SECONDS
-from idempotency.redis.task_connection import Cancelled, connection_of, plain_pool, whole
+from idempotency.redis.mailbox import TaskBell
+from idempotency.redis.task_connection import Cancelled, connection_of
+from idempotency.redis.task_subscriber import TaskSubscriber
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class TaskBell:
-    """`Bell` for a task; any thread may ring it."""
-
-    __slots__ = ("_event", "_loop")
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-
-    def ring(self) -> None:
-        """Wake the waiter, or the next one to wait."""
-        if asyncio._get_running_loop() is self._loop:
-            self._event.set()
-            return
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait until it rings (True) or `seconds` are over (False)."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        self._event.clear()
-        return True
 
 
 class TaskHub(Hub):
@@ -71,13 +39,11 @@ class TaskHub(Hub):
     def __init__(self, client: Any) -> None:
         self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         self._connection = connection_of(client)
-        self._reader: asyncio.Task[None] | None = None
+        cluster = is_cluster(client)
+        self.subscriber = TaskSubscriber(client, cluster=cluster)
         self._watchdog: asyncio.Task[None] | None = None
-        self._ready = asyncio.Event()
-        self._pubsub: Any = None
-        self._topics = asyncio.Lock()
         self._stirred = asyncio.Event()
-        super().__init__(client, cluster=is_cluster(client))
+        super().__init__(client, cluster=cluster, mailbox=self.subscriber.mailbox)
 
     def bell(self) -> TaskBell:
         return TaskBell()
@@ -94,7 +60,7 @@ class TaskHub(Hub):
             case Wait(bell, seconds):
                 return await bell.wait(seconds)
             case Listen(seconds):
-                return self._ready.is_set() or await self._listen(seconds)
+                return await self.subscriber.listen(seconds)
             case Finish(steps):
                 return await self._finish(steps)
             case On(face, steps):
@@ -133,83 +99,6 @@ class TaskHub(Hub):
             step.then(reply)
         return reply
 
-    async def _listen(self, seconds: float) -> bool:
-        if self._reader is None or self._reader.done():
-            self._reader = asyncio.create_task(self._read(), name="locks-subscriber")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(seconds, 0.0)):
-                await self._ready.wait()
-        return self._ready.is_set()
-
-    async def join(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """Call `listener` with each message of `channel`, and with None when some may be missed.
-
-        A task that is cancelled meanwhile has left.
-        """
-        try:
-            await whole(self._join(channel, listener))
-        except BaseException:
-            await self.leave(channel, listener)
-            raise
-
-    async def leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        """End the calls, even if the task is cancelled meanwhile."""
-        await whole(self._leave(channel, listener))
-
-    async def _join(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        async with self._topics:
-            if self.mailbox.add(channel, listener):
-                await self._change("subscribe", channel)
-            else:
-                listener(None)
-
-    async def _leave(self, channel: str, listener: Callable[[str | None], None]) -> None:
-        async with self._topics:
-            joined = self.mailbox.has(channel, listener)  # if not, `_join` was ended before that
-            if joined and self.mailbox.remove(channel, listener):
-                await self._change("unsubscribe", channel)
-
-    async def _change(self, command: str, channel: str) -> None:
-        with contextlib.suppress(*FAILURES):  # its reader finds that out, and begins again
-            if (pubsub := self._pubsub) is not None:  # if not, it subscribes when it begins
-                await getattr(pubsub, command)(channel)
-
-    async def _read(self) -> None:
-        failures = 0
-        while self.mailbox.needed:
-            try:
-                await self._read_messages()
-                failures = 0
-            except Exception as error:  # of any kind: waiters must be heard again
-                log.info(
-                    "The subscriber lost its connection (%s); every waiter looks again.", type(error).__name__
-                )
-                self.mail.ring_all()
-                await asyncio.sleep(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
-                failures += 1
-        self._reader = None  # in the same step of the loop in which nobody waits: no newcomer is lost
-
-    async def _read_messages(self) -> None:
-        if self.cluster:
-            await self.client.initialize()  # it knows no node before its first command
-        pubsub = _pubsub_of(self.client)
-        try:
-            async with self._topics:  # it connects in here: two that subscribe at once would connect it twice
-                self._pubsub = pubsub
-                await pubsub.subscribe(*self.mailbox.channels)
-            idle = 0
-            while idle < IDLE_READS:
-                message = await pubsub.get_message(timeout=READ_SECONDS)
-                self.mailbox.take(message)
-                if message is not None and message["type"] == "subscribe":
-                    self._ready.set()
-                idle = 0 if self.mailbox.needed else idle + 1
-        finally:
-            self._pubsub = None
-            self._ready.clear()
-            with contextlib.suppress(*FAILURES):
-                await pubsub.aclose()
-
     def stir(self) -> None:
         self._stirred.set()
         if self._watchdog is None or self._watchdog.done():
@@ -231,20 +120,11 @@ class TaskHub(Hub):
     async def end(self) -> None:
         """End messages, renewals and the connection."""
         self._loop = None
-        tasks = [task for task in (self._reader, self._watchdog) if task is not None]
+        tasks = [task for task in (self.subscriber.task, self._watchdog) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._connection.aclose()
-
-
-def _pubsub_of(client: Any) -> Any:
-    """Make a subscriber beside the client's pool, which may have no second connection to give."""
-    pool = plain_pool(client)
-    if pool is None:
-        return client.pubsub()
-    beside = ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
-    return PubSub(beside)
 
 
 _hubs: dict[asyncio.AbstractEventLoop, dict[int, TaskHub]] = {}

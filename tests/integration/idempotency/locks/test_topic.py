@@ -10,8 +10,8 @@ import redis.asyncio
 
 from idempotency.locks import aio
 from idempotency.locks.engine.hub import tagged
-from idempotency.locks.engine.tasks import TaskHub
 from idempotency.redis.subscriber import Subscriber
+from idempotency.redis.task_subscriber import TaskSubscriber
 from tests.integration.idempotency.locks.actors import until
 from tests.integration.idempotency.locks.conftest import Bench, a_bench
 
@@ -129,22 +129,22 @@ class Interrupted(BaseException):
 def test_who_is_interrupted_while_he_joins_has_left(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, actor = one.make("Topic"), one.actor()
     other = Listener(one, one.make("Topic", "another"))  # there is a connection
-    tell, tell_async = Subscriber._change, TaskHub._change
+    tell, tell_async = Subscriber._change, TaskSubscriber._change
 
     def interrupted(subscriber: Subscriber, what: str, channel: str) -> None:
         tell(subscriber, what, channel)
         if what == "subscribe":
             raise Interrupted
 
-    async def cancelled(hub: TaskHub, what: str, channel: str) -> None:
+    async def cancelled(subscriber: TaskSubscriber, what: str, channel: str) -> None:
         if what == "subscribe":
             actor.cancel()
             await asyncio.sleep(0.01)  # the cancellation comes before this is over
-        await tell_async(hub, what, channel)
+        await tell_async(subscriber, what, channel)
 
     with monkeypatch.context() as patched:
         patched.setattr(Subscriber, "_change", interrupted)
-        patched.setattr(TaskHub, "_change", cancelled)
+        patched.setattr(TaskSubscriber, "_change", cancelled)
         with pytest.raises(Interrupted if one.loop is None else asyncio.CancelledError):
             actor.do(topic.listen().__enter__ if one.loop is None else topic.listen().__aenter__)
     assert topic.channel not in actor.do(topic.hub).mailbox.channels
