@@ -137,6 +137,7 @@ def desk_of(client: KazooClient) -> QueueDesk:
     return desk
 
 
+@dataclass(frozen=True, slots=True)
 class Queue:
     """Queue of one name, reached through `client`; its methods are steps.
 
@@ -145,13 +146,10 @@ class Queue:
         places: how many at the front hold. Of more than one only a single caller may wait here at a time.
     """
 
-    def __init__(
-        self, client: KazooClient, folder: str, bell: Callable[[], Any], *, places: int | None = None
-    ) -> None:
-        self._client = client
-        self._places = places
-        self.folder = folder
-        self._bell = bell
+    client: KazooClient
+    folder: str
+    bell: Callable[[], Any]
+    places: int | None = None
 
     def first(self, place: Place) -> Steps[bool]:
         """Queue and wait until nobody is before us (True), or until it is too late (False)."""
@@ -159,16 +157,16 @@ class Queue:
             try:
                 if place.node is None:
                     yield from self._queue_up(place)
-                children = yield from self._children()
-                if place.node not in children:
+                nodes = yield from self.nodes()
+                if place.node not in nodes:
                     raise SessionExpiredError("our node is gone")
-                if self._holds(place.node, children):
+                if place.node in self._first_of(nodes):
                     if place.hears:
                         yield from self._hear(place)
                     return True
                 if time.monotonic() >= place.ends_at:
                     return False
-                yield from self._until_changed(place, children)
+                yield from self._until_changed(place, nodes)
             except (*UNANSWERED, SessionExpiredError) as error:
                 self._desk.heard.pop(place.path, None)
                 if time.monotonic() >= place.ends_at:
@@ -180,9 +178,9 @@ class Queue:
         """Delete the node of a waiter that gives up. Where that is not possible at once, in the background."""
         self._desk.heard.pop(place.path, None)
         try:
-            if place.node is not None and self._client.connected:
+            if place.node is not None and self.client.connected:
                 with contextlib.suppress(NoNodeError):
-                    yield from self._asked(self._client.delete_async, place.node)
+                    yield from self._asked(self.client.delete_async, place.node)
                 place.asked = False
         except (KazooException, LockUnavailable):
             pass  # the reason for giving up says more
@@ -200,7 +198,7 @@ class Queue:
         try:
             while place.asked:
                 try:
-                    yield from self._asked(self._client.delete_async, place.node)
+                    yield from self._asked(self.client.delete_async, place.node)
                     place.asked = False
                 except UNANSWERED:
                     repeated = True
@@ -221,7 +219,10 @@ class Queue:
 
     def nodes(self) -> Steps[list[str]]:
         """Read the queue's nodes, in order."""
-        return in_order((yield from self._children()))
+        try:
+            return in_order((yield from self._asked(self.client.get_children_async)))
+        except NoNodeError:
+            return []
 
     def contenders(self, *, holders: bool = False) -> Steps[tuple[list[str], dict[str, Any]]]:
         """Read the queue's nodes in order, and by node the data and stat of all, or of those that hold."""
@@ -229,7 +230,7 @@ class Queue:
         found = {}
         for node in self._first_of(nodes) if holders else nodes:
             with contextlib.suppress(NoNodeError):  # it has left meanwhile
-                found[node] = yield from self._asked(self._client.get_async, node)
+                found[node] = yield from self._asked(self.client.get_async, node)
         return nodes, found
 
     def delete_holders(self) -> Steps[bool]:
@@ -237,29 +238,24 @@ class Queue:
         deleted = False
         for node in self._first_of((yield from self.nodes())):
             with contextlib.suppress(NoNodeError):
-                yield from self._asked(self._client.delete_async, node)
+                yield from self._asked(self.client.delete_async, node)
                 deleted = True
         return deleted
 
     @property
     def _desk(self) -> QueueDesk:
-        return desk_of(self._client)
+        return desk_of(self.client)
 
     def _first_of(self, nodes: list[str]) -> list[str]:
         """Return those that hold: so many, or the first one, or all readers before the first writer."""
-        return nodes[: self._places] if self._places else list(takewhile(_is_shared, nodes)) or nodes[:1]
-
-    def _holds(self, node: str, children: list[str]) -> bool:
-        if self._places:
-            return node in in_order(children)[: self._places]
-        return predecessor(node, children) is None
+        return nodes[: self.places] if self.places else list(takewhile(_is_shared, nodes)) or nodes[:1]
 
     def _hear(self, place: Place) -> Steps[None]:
         """Watch the node of a holder that listens. Until then its end is no loss: it queues up again."""
         self._desk.heard[place.path] = place
         notify, place.notify = place.notify, None
         try:
-            stat = yield from self._asked(self._client.exists_async, place.node, self._desk.watch)
+            stat = yield from self._asked(self.client.exists_async, place.node, self._desk.watch)
         finally:
             place.notify = notify
         if stat is None or place.ended:
@@ -269,39 +265,32 @@ class Queue:
         """Find the node that an unanswered request made, or make it."""
         if place.asked:
             # another server may lag behind the one that we asked; after this it shows the node, or never will
-            yield from self._asked(self._client.sync_async)
-            for child in (yield from self._children()):
-                if child.startswith(place.prefix):
-                    stat = yield from self._asked(self._client.exists_async, child)
+            yield from self._asked(self.client.sync_async)
+            for node in (yield from self.nodes()):
+                if node.startswith(place.prefix):
+                    stat = yield from self._asked(self.client.exists_async, node)
                     if stat is not None:
-                        return place.found(child, stat)
+                        return place.found(node, stat)
         place.asked = True
-        create = partial(self._client.create_async, ephemeral=True, sequence=True, include_data=True)
+        create = partial(self.client.create_async, ephemeral=True, sequence=True, include_data=True)
         whose = place.holder.name.encode()  # for people that look at the queue
         try:
             path, stat = yield from self._asked(create, place.prefix, whose)
         except NoNodeError:  # the first of this name. Not `makepath`: it could create after we have given up
-            yield from self._asked(self._client.ensure_path_async)
+            yield from self._asked(self.client.ensure_path_async)
             path, stat = yield from self._asked(create, place.prefix, whose)
         return place.found(path.rpartition("/")[2], stat)
 
-    def _children(self) -> Steps[list[str]]:
-        try:
-            children: list[str] = yield from self._asked(self._client.get_children_async)
-        except NoNodeError:
-            return []
-        return children
-
-    def _until_changed(self, place: Place, children: list[str]) -> Steps[None]:
+    def _until_changed(self, place: Place, nodes: list[str]) -> Steps[None]:
         """Wait until the one before it is gone, or any; until the connection is another, or it is too late."""
-        before = None if self._places else predecessor(place.node or "", children)
-        desk, bell = self._desk, self._bell()
+        before = None if self.places else predecessor(place.node or "", nodes)
+        desk, bell = self._desk, self.bell()
         desk.waiting[bell] = self.folder if before is None else f"{self.folder}/{before}"
-        ask = self._client.get_children_async if before is None else self._client.get_async
+        ask = self.client.get_children_async if before is None else self.client.get_async
         try:
             # the same method each time: kazoo keeps one watch, however many come and give up
             seen = yield from self._asked(ask, before, desk.watch)
-            if before is not None or set(seen) == set(children):
+            if before is not None or in_order(seen) == nodes:
                 yield Wait(bell, min(place.ends_at - time.monotonic(), LOOK_SECONDS))
         except NoNodeError:
             pass
@@ -317,9 +306,9 @@ class Queue:
             LockUnavailable: no reply in time; it may come later.
             kazoo.exceptions.KazooException: as kazoo raises it.
         """
-        if self._client.state != KazooState.CONNECTED:
+        if self.client.state != KazooState.CONNECTED:
             yield from self._connected()
-        bell = self._bell()
+        bell = self.bell()
         answer = ask(self.folder if node is None else f"{self.folder}/{node}", *arguments)
         answer.rawlink(lambda _: bell.ring())
         if not (yield Wait(bell, ANSWER_SECONDS)):
@@ -327,12 +316,12 @@ class Queue:
         return answer.get_nowait()
 
     def _connected(self) -> Steps[None]:
-        desk, bell = self._desk, self._bell()
+        desk, bell = self._desk, self.bell()
         give_up_at = time.monotonic() + ANSWER_SECONDS
         desk.waiting[bell] = ""
         try:
-            while self._client.state != KazooState.CONNECTED:
-                if self._client.client_state == KeeperState.CLOSED:
+            while self.client.state != KazooState.CONNECTED:
+                if self.client.client_state == KeeperState.CLOSED:
                     raise LockUnavailable("The client of ZooKeeper is not started, or stopped.")
                 if not (yield Wait(bell, give_up_at - time.monotonic())):
                     raise LockUnavailable(f"No connection to ZooKeeper for {ANSWER_SECONDS:g} s.")
@@ -340,14 +329,10 @@ class Queue:
             del desk.waiting[bell]
 
 
-def predecessor(node: str, children: Iterable[str]) -> str | None:
+def predecessor(node: str, nodes: list[str]) -> str | None:
     """Return the node for which `node` waits: the one right before it, for a reader the last writer before it."""
-    own = _number(node)
-    others = (child for child in children if NODE.fullmatch(child))
-    blocking = (child for child in others if not (_is_shared(node) and _is_shared(child)))
-    distances = {(own - _number(child)) % NUMBERS: child for child in blocking}
-    nearest = min((distance for distance in distances if 0 < distance < NUMBERS // 2), default=None)
-    return None if nearest is None else distances[nearest]
+    before = reversed(nodes[: nodes.index(node)])
+    return next((other for other in before if not (_is_shared(node) and _is_shared(other))), None)
 
 
 def in_order(children: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KazooState
 
 from idempotency.locks.engine import nodes
-from idempotency.locks.engine.nodes import predecessor
+from idempotency.locks.engine.nodes import in_order, predecessor
 from idempotency.locks.errors import LockLost, LockTimeout, LockUnavailable, NotHeld, UpgradeRefused
 from idempotency.locks.zookeeper import (
     ROOT,
@@ -735,9 +735,9 @@ def test_the_queue_goes_on_where_the_servers_numbers_wrap() -> None:
         f"{letter * 32}_{number}"
         for letter, number in zip("abcd", ("2147483646", "2147483647", "-2147483648", "-2147483647"), strict=True)
     )
-    everyone = [c, a, d, b, "a note of somebody", "0123_5"]
+    everyone = in_order([c, a, d, b, "a note of somebody", "0123_5"])
     assert [predecessor(node, everyone) for node in (a, b, c, d)] == [None, a, b, c]
-    assert predecessor(d, [d, a]) == a
+    assert predecessor(d, in_order([d, a])) == a
 
 
 def test_a_machine_without_zookeeper_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
