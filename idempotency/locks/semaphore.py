@@ -219,9 +219,13 @@ class ExpirablePermits(Totals):
         super().__init__(name, client=client, prefix=prefix)
         self.permits, capacity = permits, 0 if permits is None else checked(permits)
         self._places = Permitted(
-            kind=self._kind, name=name, prefix=prefix, capacity=capacity, release_seconds=release_seconds
+            kind=self._kind,
+            name=name,
+            prefix=prefix,
+            capacity=capacity,
+            release_seconds=release_seconds,
+            end=b"/",
         )
-        self._places.end = b"/"
 
     @operation
     def acquire(self, *, lease_seconds: float, wait_seconds: float | None = None) -> Steps[str | None]:

@@ -205,7 +205,7 @@ class Mailbox:
             self.mail.deliver(data)
             return False
         channel = channel.decode() if isinstance(channel, bytes) else channel
-        subscribed = message["type"] == "subscribe"
+        subscribed: bool = message["type"] == "subscribe"
         if channel == self.channel:
             self.mail.ring_all() if subscribed else self.mail.deliver(data)
         else:

@@ -57,8 +57,8 @@ class Owned(Entered, Resource):
             fair=self._fair,
             hold_seconds_max=hold_seconds_max,
             release_seconds=release_seconds,
+            notify=self._listeners or None,
         )
-        self._places.notify = self._listeners or None
 
     def _lease(self, lease_seconds: float | None) -> float | None:
         """Return the lease: the argument, or the constructor's value."""

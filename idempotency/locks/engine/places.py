@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
+
+from django.utils.encoding import force_str
 
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import CONFIRM_SECONDS, MICROSECONDS, Hold, bounded
@@ -46,6 +48,7 @@ _FORCE = script("places", "force")
 _PUBLISH = script("publish")
 
 
+@dataclass(kw_only=True, eq=False)
 class Places:
     """Named resource with `capacity` places.
 
@@ -57,32 +60,23 @@ class Places:
         fair: nobody passes the queue, and a waiter keeps its place while its process reconnects.
         hold_seconds_max: the watchdog renews no hold for longer.
         release_seconds: how long a release bears a server that does not reply.
+        notify: called with the end of a hold and itself; None where nobody listens.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: str,
-        name: str,
-        prefix: str | None = None,
-        capacity: int,
-        fair: bool = True,
-        hold_seconds_max: float = HOLD_SECONDS_MAX,
-        release_seconds: float = RELEASE_SECONDS,
-    ) -> None:
-        self.name = name
-        self._tagged = partial(tagged, kind, name, prefix)
-        self._capacity = capacity
-        self._fair = fair
-        self._hold_seconds_max = hold_seconds_max
-        self._release_seconds = release_seconds
-        self.notify: Callable[[str, Hold], None] | None = None  # called with the end of a hold and itself
-        self._asking: set[_Asking] = set()
+    kind: str
+    name: str
+    prefix: str | None = None
+    capacity: int
+    fair: bool = True
+    hold_seconds_max: float = HOLD_SECONDS_MAX
+    release_seconds: float = RELEASE_SECONDS
+    notify: Callable[[str, Hold], None] | None = None
+    _asking: "set[_Asking]" = field(default_factory=set, init=False)
 
     @property
     def keys(self) -> list[str]:
         """Keys of its holders, its queue and its waiters, for the current tenant."""
-        key = self._tagged()
+        key = tagged(self.kind, self.name, self.prefix)
         return [key, f"{key}:queue", f"{key}:waiters"]
 
     def take(
@@ -160,7 +154,7 @@ class Places:
             token = 0 if hold is None else hold.token
         ask = self._release(keys, hub, holder, share, token=token)
         try:
-            reply = yield from insist(ask, seconds=self._release_seconds)
+            reply = yield from insist(ask, seconds=self.release_seconds)
         except BaseException:  # an interrupt too: what is given back must not be renewed
             if hold is not None:
                 hub.holds.remove(hold)
@@ -186,16 +180,16 @@ class Places:
         now, holders, waiters = yield Ask(_LOOK, self.keys, [])
         owners = [
             # a token is the server's time in microseconds
-            Owner(_text(name), token, datetime.fromtimestamp(token / 1e6, UTC), (ends - now) / 1e6, count)
+            Owner(force_str(name), token, datetime.fromtimestamp(token / 1e6, UTC), (ends - now) / 1e6, count)
             for name, *counts, ends, token in sorted(holders, key=itemgetter(-1))
             if (count := counts[exclusive])
         ]
-        return State(tuple(owners), tuple(_text(name) for name, wants_all in waiters if wants_all == exclusive))
+        return State(tuple(owners), tuple(force_str(name) for name, alone in waiters if alone == exclusive))
 
     def force(self, hub: Hub, share: Share, token: int) -> Steps[int]:
         """End the holds of shared or of all places, or only the one of `token`; return how many."""
         ask = Ask(_FORCE, self.keys, [hub.new_request(), self.terms(hub, share), token])
-        return (yield from insist(ask, seconds=self._release_seconds))  # type: ignore[no-any-return]
+        return (yield from insist(ask, seconds=self.release_seconds))  # type: ignore[no-any-return]
 
     def cancel(self) -> Steps[None]:
         """Let the time of everyone be over who waits here now."""
@@ -230,7 +224,7 @@ class Places:
     def terms(self, hub: Hub, share: Share, lease_seconds: float = LEASE_SECONDS) -> bytes:
         """Build the arguments of an acquire or a release for the scripts."""
         claim_seconds = min(CLAIM_SECONDS, lease_seconds)
-        return _packed(*share, self._capacity, lease_seconds, claim_seconds, self._fair, hub.counted)
+        return _packed(*share, self.capacity, lease_seconds, claim_seconds, self.fair, hub.counted)
 
 
 @dataclass(slots=True, eq=False)
@@ -329,7 +323,7 @@ class _Asking:
         if hold is None or hold.token != token:
             hold = self._new
             hold.token, hold.ends_at, hold.confirmed = token, ends_at, confirmed
-            hold.renew_until = sent_at + self.places._hold_seconds_max
+            hold.renew_until = sent_at + self.places.hold_seconds_max
             hold.due_at = self._due_at(sent_at, confirmed=confirmed)
             if self.watched:
                 self.hub.holds.add(hold)
@@ -347,10 +341,6 @@ class _Asking:
         if not confirmed:
             return sent_at + CONFIRM_SECONDS
         return self._new.next_look(sent_at)
-
-
-def _text(name: bytes | str) -> str:
-    return name.decode() if isinstance(name, bytes) else name
 
 
 @lru_cache(maxsize=1000)

@@ -1,5 +1,6 @@
 """Totals of both semaphores: the number of their permits, asked for and changed on the server."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from idempotency.locks.engine.hub import Hub, Resource, script
@@ -9,10 +10,15 @@ from idempotency.locks.engine.steps import Ask, Steps, insist, operation
 _PERMITS = script("places", "permits")
 
 
+@dataclass(kw_only=True, eq=False)
 class Permitted(Places):
-    """Places whose number the server may store."""
+    """Places whose number the server may store.
 
-    end = b""  # of the terms, as acquire.lua reads it
+    Args:
+        end: of the terms, as acquire.lua reads it.
+    """
+
+    end: bytes = b""
 
     @property
     def keys(self) -> list[str]:
@@ -26,7 +32,7 @@ class Permitted(Places):
         """Run permits.lua, with its arguments from the second."""
         keys = self.keys
         ask = Ask(_PERMITS, [*keys, f"{keys[0]}:done:{hub.new_request()}"], [super().terms(hub, (0, 0)), *what])
-        return (yield from insist(ask, seconds=self._release_seconds))  # type: ignore[no-any-return]
+        return (yield from insist(ask, seconds=self.release_seconds))  # type: ignore[no-any-return]
 
 
 def checked(permits: int, most: int | None = None) -> int:
