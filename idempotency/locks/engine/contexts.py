@@ -1,7 +1,6 @@
 """Entering: `enter`, `with` and `async with` for everything that has `acquire` and `release`."""
 
 import logging
-from types import TracebackType
 from typing import Any, Self, TypedDict
 
 from idempotency.locks.engine import holder
@@ -38,6 +37,7 @@ class Entered:
     """
 
     acquire: Any
+    release: Any
 
     def __init__(
         self,
@@ -75,11 +75,15 @@ class Entered:
         """Return how long to wait: the argument, or the constructor's value."""
         return self._wait_seconds if wait_seconds is DEFAULT else wait_seconds
 
-    def _raise_or_log(self, lost: LockError, error: BaseException | None) -> None:
-        """Raise the failure of a release, unless the block's own error is on its way: that says more."""
-        if error is None and (self._raise_on_lost or not isinstance(lost, NotHeld)):
-            raise lost
-        log.warning("At the end of `with`: %s", lost)
+    @operation
+    def _exit(self, error: BaseException | None) -> Steps[None]:
+        """Release, and raise its failure unless the block's own error is on its way: that says more."""
+        try:
+            yield from type(self).release.steps(self)
+        except LockError as lost:
+            if error is None and (self._raise_on_lost or not isinstance(lost, NotHeld)):
+                raise
+            log.warning("At the end of `with`: %s", lost)
 
 
 class WithStatement:
@@ -89,13 +93,8 @@ class WithStatement:
         self.enter()  # type: ignore[attr-defined]
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.release()  # type: ignore[attr-defined]
-        except LockError as lost:
-            self._raise_or_log(lost, error)  # type: ignore[attr-defined]
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._exit(error)  # type: ignore[attr-defined]
 
 
 class AsyncWithStatement:
@@ -105,10 +104,5 @@ class AsyncWithStatement:
         await self.enter()  # type: ignore[attr-defined]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self.release()  # type: ignore[attr-defined]
-        except LockError as lost:
-            self._raise_or_log(lost, error)  # type: ignore[attr-defined]
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self._exit(error)  # type: ignore[attr-defined]
