@@ -4,8 +4,6 @@ The number of permits is an argument of each use: a deployment that changes it n
 versions run, each goes by its own number. A total that the server stores (`set_total`) counts for all instead.
 """
 
-import threading
-import weakref
 from typing import Any, Unpack
 
 from django.utils.encoding import force_str
@@ -13,7 +11,7 @@ from django.utils.encoding import force_str
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
 from idempotency.locks.engine.holder import Holder
 from idempotency.locks.engine.holds import Hold, bounded
-from idempotency.locks.engine.hub import Hub, renewal
+from idempotency.locks.engine.hub import renewal
 from idempotency.locks.engine.owned import Owned, Settings
 from idempotency.locks.engine.places import RELEASE_SECONDS
 from idempotency.locks.engine.steps import Finish, Steps, insist, operation
@@ -21,8 +19,6 @@ from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.engine.totals import Permitted, Totals, checked
 from idempotency.locks.errors import NotHeld, not_held
-
-SWEEP_AT = 100  # owners, beyond twice as many as had permits when it was swept last
 
 
 class Permits(Owned, Totals):
@@ -60,16 +56,15 @@ class Permits(Owned, Totals):
 
     def _take(self, permits: int, wait_seconds: float | None, lease_seconds: float | None) -> Steps[int]:
         hub, own = self.hub(), self._holder()
-        slots = _slots_of(hub)
-        slot = Holder(slots.name(hub), own.alive)
+        slot = Holder(hub.slots.name(), own.alive)
         wait_seconds, lease_seconds = self._limit(wait_seconds), self._lease(lease_seconds)
         hold = yield from self._places.take(
             hub, slot, (permits, 0), wait_seconds=wait_seconds, lease_seconds=lease_seconds
         )
         if hold is None:
-            slots.free(slot.name)
+            hub.slots.free(slot.name)
         else:
-            slots.add(hub, own.name, hold)
+            hub.slots.add(own.name, hold)
         return 0 if hold is None else hold.shared
 
     @operation
@@ -89,7 +84,7 @@ class Permits(Owned, Totals):
         if permits is None and holds:
             hub, hold = self.hub(), holds[-1]
             yield from self._places.give(hub, hold.holder, (hold.shared, 0), token=hold.token)
-            return _slots_of(hub).free(hold.owner)
+            return hub.slots.free(hold.owner)
         left = checked(permits or 1)
         if self._owner is not None:
             what = ["named", self._places.end, permits or 0]
@@ -119,7 +114,7 @@ class Permits(Owned, Totals):
             if not hold.shared:
                 hub.holds.remove(hold)
                 if released := left[hold.owner] == 0:
-                    _slots_of(hub).free(hold.owner)
+                    hub.slots.free(hold.owner)
                 hold.over(released=released)
         if min(left.values()) < 0:
             raise self._places.lost()
@@ -136,56 +131,7 @@ class Permits(Owned, Totals):
 
     def _holds(self) -> list[Hold]:
         """Return the caller's holds, in the order of their acquires."""
-        hub = self.hub()
-        return _slots_of(hub).of(hub, self._places.keys[0], self._holder().name)
-
-
-class _Slots:
-    """Permits of the owners at one hub. Thread-safe.
-
-    Each acquire is a holder of its own on the server. Its name there is used again, so that the server has few to
-    remember, but only once the server has said that nothing is held under it. After a release or an acquire that
-    went unanswered something may be, and an acquire under it would count as the same holder's second one, for
-    which nothing needs to be free.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._names: list[str] = []
-        self._taken: dict[tuple[str, str], list[Hold]] = {}
-        self._sweep_at = SWEEP_AT
-
-    def name(self, hub: Hub) -> str:
-        """Return a name under which nothing is held, to one caller only."""
-        try:
-            return self._names.pop()
-        except IndexError:
-            return hub.new_request()
-
-    def free(self, name: str) -> None:
-        """Note that the server holds nothing under `name`."""
-        self._names.append(name)
-
-    def of(self, hub: Hub, key: str, owner: str) -> list[Hold]:
-        """Return the holds of `owner` at the semaphore of `key`, in the order of the acquires."""
-        return [hold for hold in self._taken.get((key, owner), ()) if hub.holds.get(key, hold.owner) is hold]
-
-    def add(self, hub: Hub, owner: str, hold: Hold) -> None:
-        """Note that `owner` has acquired a hold; the hub knows until when."""
-        with self._lock:
-            self._taken[hold.key, owner] = [*self.of(hub, hold.key, owner), hold]
-            if len(self._taken) >= self._sweep_at:
-                hub.holds.forget_ended()
-                self._taken = {at: left for at in self._taken if (left := self.of(hub, *at))}
-                self._sweep_at = 2 * len(self._taken) + SWEEP_AT
-
-
-_slots: "weakref.WeakKeyDictionary[Hub, _Slots]" = weakref.WeakKeyDictionary()
-
-
-def _slots_of(hub: Hub) -> _Slots:
-    slots = _slots.get(hub)
-    return _slots.setdefault(hub, _Slots()) if slots is None else slots
+        return self.hub().slots.of(self._places.keys[0], self._holder().name)
 
 
 class Semaphore(OnThreads, WithStatement, Permits):

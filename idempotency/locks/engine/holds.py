@@ -15,7 +15,7 @@ MICROSECONDS = 1_000_000
 RENEW_AFTER = 1 / 3  # of a lease
 CONFIRM_SECONDS = 0.05  # shorter holds are over before they need to be confirmed
 LOSS_SECONDS = 3600.0  # for which a holder that lives can still learn that it lost
-SWEEP_AT = 100  # holds, beyond twice as many as were left when they were looked through last
+SWEEP_AT = 100  # holds or owners, beyond twice as many as were left when they were looked through last
 LONGEST_SECONDS = 1e9  # 31 years; PEXPIRE refuses too much, and by then a script has written the key
 
 
@@ -187,6 +187,52 @@ class Holds:
             ended = [at for at, hold in lost if hold.ends_at < old or not hold.holder.alive()]
             for at in ended:
                 del self._holds[at]
+
+
+class Slots:
+    """Holds by owner, where an owner has several of one resource: each acquire of a semaphore. Thread-safe.
+
+    Each acquire is a holder of its own on the server. Its name there is used again, so that the server has few to
+    remember, but only once the server has said that nothing is held under it. After a release or an acquire that
+    went unanswered something may be, and an acquire under it would count as the same holder's second one, for
+    which nothing needs to be free.
+
+    Args:
+        holds: know until when a hold is held.
+        new_name: makes one that nobody ever had.
+    """
+
+    def __init__(self, holds: Holds, new_name: Callable[[], str]) -> None:
+        self._holds = holds
+        self._new_name = new_name
+        self._lock = threading.RLock()
+        self._names: list[str] = []
+        self._taken: dict[tuple[str, str], list[Hold]] = {}
+        self._sweep_at = SWEEP_AT
+
+    def name(self) -> str:
+        """Return a name under which nothing is held, to one caller only."""
+        try:
+            return self._names.pop()
+        except IndexError:
+            return self._new_name()
+
+    def free(self, name: str) -> None:
+        """Note that the server holds nothing under `name`."""
+        self._names.append(name)
+
+    def of(self, key: str, owner: str) -> list[Hold]:
+        """Return the holds of `owner` at the resource of `key`, in the order of the acquires."""
+        return [hold for hold in self._taken.get((key, owner), ()) if self._holds.get(key, hold.owner) is hold]
+
+    def add(self, owner: str, hold: Hold) -> None:
+        """Note that `owner` has acquired a hold."""
+        with self._lock:
+            self._taken[hold.key, owner] = [*self.of(hold.key, owner), hold]
+            if len(self._taken) >= self._sweep_at:
+                self._holds.forget_ended()
+                self._taken = {at: left for at in self._taken if (left := self.of(*at))}
+                self._sweep_at = 2 * len(self._taken) + SWEEP_AT
 
 
 def chunks(holds: Iterable[Hold], size: int) -> list[list[Hold]]:

@@ -25,7 +25,7 @@ from redis.exceptions import (
 
 from idempotency.conf import config
 from idempotency.locks.engine import holder
-from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, chunks
+from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Slots, chunks
 from idempotency.locks.engine.steps import Ask, Steps
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import ROOT, prefix
@@ -82,6 +82,7 @@ class Hub(ABC):
         self.mailbox = Mailbox() if mailbox is None else mailbox
         self.mail, self.channel = self.mailbox.mail, self.mailbox.channel
         self.holds = Holds(self.stir)
+        self.slots = Slots(self.holds, self.new_request)
 
     @property
     def counted(self) -> bool:

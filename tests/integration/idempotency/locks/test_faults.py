@@ -16,8 +16,8 @@ import redis
 from asgiref.sync import sync_to_async
 
 from idempotency import locks
-from idempotency.locks import LockLost, LockUnavailable, NotHeld, Rate, RateExceeded, ratelimit, semaphore
-from idempotency.locks.engine import places
+from idempotency.locks import LockLost, LockUnavailable, NotHeld, Rate, RateExceeded, ratelimit
+from idempotency.locks.engine import holds, places
 from idempotency.locks.engine.holder import Holder, named
 from idempotency.locks.engine.holds import LONGEST_SECONDS
 from idempotency.locks.engine.hub import Hub, script, tagged
@@ -880,7 +880,7 @@ class TestOwnersThatComeOnce:
             monkeypatch.setattr(places, name, made)
 
     def test_the_names_of_permits_are_used_again(self, desk: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(semaphore, "SWEEP_AT", 3)
+        monkeypatch.setattr(holds, "SWEEP_AT", 3)
         with redis.Redis.from_url(desk.servers.url) as client:
             for number in range(20):
                 owner = f"order {number}"
@@ -888,7 +888,7 @@ class TestOwnersThatComeOnce:
                 with permits:
                     assert permits.held == 1
             assert desk.plain.hlen(tagged("semaphore", "thing")) == 2  # one, and the state
-            assert len(semaphore._slots_of(hub_of(client))._taken) <= 5
+            assert len(hub_of(client).slots._taken) <= 5
 
     @pytest.mark.usefixtures("short_memory")
     @pytest.mark.parametrize("held", [0, 1])
