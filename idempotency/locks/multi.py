@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, WithStatement
-from idempotency.locks.engine.steps import Finish, On, Steps, operation
+from idempotency.locks.engine.steps import Finish, On, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.mutex import AsyncLock, Lock, Mutex, Several, released
@@ -46,21 +46,20 @@ class SeveralLocks(Several):
     @operation
     def acquire(self, *, wait_seconds: float | None = DEFAULT) -> Steps[bool]:
         """Take them all, or none: return False when the time was over, or raise `LockUnavailable`."""
-        seconds = self._limit(wait_seconds)
-        deadline = None if seconds is None else time.monotonic() + seconds
+        deadline = deadline_of(self._limit(wait_seconds))
         while (yield from self._all_or_nothing(partial(self._each, deadline))):
             if not self.lost:
                 return True
             # a lease ended while the next lock was waited for
             yield Finish(released(self.locks))
-            if deadline is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 return False
         return False
 
-    def _each(self, deadline: float | None, taken: list[Any]) -> Steps[bool]:
+    def _each(self, deadline: float, taken: list[Any]) -> Steps[bool]:
         """Take one lock after another, until one is not free in time."""
         for lock in self.locks:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            left = max(0.0, deadline - time.monotonic())
             if not (yield On(lock, Mutex.acquire.steps(lock, wait_seconds=left))):
                 return False
             taken.append(lock)

@@ -14,7 +14,7 @@ from pathlib import Path
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Entered, WithStatement
-from idempotency.locks.engine.steps import Pause, Steps, operation
+from idempotency.locks.engine.steps import Pause, Steps, deadline_of, operation
 from idempotency.locks.errors import not_held
 
 LOOK_SECONDS = 0.002  # between looks of the queue's head; flock cannot wait for one of several
@@ -50,8 +50,7 @@ class PermitsOfOneHost(Entered):
             OSError: the folder cannot be written.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        seconds = self._limit(wait_seconds)
-        deadline = float("inf") if seconds is None else time.monotonic() + seconds
+        deadline = deadline_of(self._limit(wait_seconds))
         head, process = None, os.getpid()
         try:
             while True:

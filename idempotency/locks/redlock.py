@@ -16,7 +16,7 @@ from typing import Any, Unpack
 from idempotency.locks.engine.contexts import DEFAULT, AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.holds import Hold
 from idempotency.locks.engine.places import HOLD_SECONDS_MAX, UNAVAILABLE_SECONDS
-from idempotency.locks.engine.steps import Finish, On, Pause, Steps, operation
+from idempotency.locks.engine.steps import Finish, On, Pause, Steps, deadline_of, operation
 from idempotency.locks.engine.tasks import OnTasks
 from idempotency.locks.engine.threads import OnThreads
 from idempotency.locks.errors import LockLost, LockUnavailable, NotHeld, not_held
@@ -79,9 +79,8 @@ class Majority(Several):
                 it first.
             LockUnavailable: a majority did not reply, until the time was over or for UNAVAILABLE_SECONDS.
         """
-        wait = self._limit(wait_seconds)
         lease = self._lease_seconds if lease_seconds is DEFAULT else lease_seconds
-        deadline = float("inf") if wait is None else time.monotonic() + wait
+        deadline = deadline_of(self._limit(wait_seconds))
         answered_at, cancels = time.monotonic(), self._cancels
         while True:
             self._refuse_lost()

@@ -11,7 +11,6 @@ needs a client of its own. Do not call the face of threads from kazoo's callback
 """
 
 import math
-import time
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Unpack
 from urllib.parse import quote
@@ -26,7 +25,7 @@ from idempotency.locks.engine.blocking import BesideTheLoop, Blocking
 from idempotency.locks.engine.contexts import AsyncWithStatement, Common, WithStatement
 from idempotency.locks.engine.counted import Counted, Desk, Settings
 from idempotency.locks.engine.nodes import Place, Queue, desk_of
-from idempotency.locks.engine.steps import Steps, operation
+from idempotency.locks.engine.steps import Steps, deadline_of, operation
 from idempotency.locks.engine.totals import checked
 from idempotency.locks.state import Owner, State
 from idempotency.redis.mailbox import Bell, TaskBell
@@ -87,7 +86,7 @@ class QueueLock(Counted):
         return State(tuple(owners), tuple(node for node in nodes if node not in holders))
 
     def _take(self, wait_seconds: float | None) -> Steps[Place | None]:
-        ends_at = math.inf if wait_seconds is None else time.monotonic() + wait_seconds
+        ends_at = deadline_of(wait_seconds)
         places = [self._place(queue, ends_at) for queue in self._queues]
         self._waits.update(places)
         try:
