@@ -11,7 +11,6 @@ It is made as the pool makes its own, beside them: it never takes one away from 
 import contextlib
 import logging
 import os
-import re
 import select
 import socket
 import threading
@@ -22,11 +21,14 @@ from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ReadOnlyError, ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
+
+from idempotency.redis.availability import is_of_a_replica
 
 pack_command: Any
 try:
@@ -40,9 +42,6 @@ PENDING_MAX = 8
 
 # other clients route or remember commands (a Cluster's, one with a cache): they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
-
-# before Redis 7 a refusal inside a script comes at the end of a sentence about the script
-_READ_ONLY_IN_A_SCRIPT = re.compile(r"^Error running script .*?: -READONLY ")
 
 _of_thread = threading.local()
 
@@ -203,15 +202,15 @@ def _packed(commands: tuple[tuple[Any, ...], ...]) -> list[bytes]:
     return [b"".join(map(pack_command, commands))]
 
 
-def is_of_a_replica(error: ResponseError) -> bool:
-    """Return whether the server refused because it is no master, or not any more."""
-    return isinstance(error, ReadOnlyError) or _READ_ONLY_IN_A_SCRIPT.match(str(error)) is not None
-
-
 def plain_pool(client: Any) -> Any:
     """Return the pool of a client that sends commands as they are. None if only the client knows the way."""
     pool: Any = getattr(client, "connection_pool", None)
     return pool if type(pool) in _PLAIN_POOLS and pool.cache is None else None
+
+
+def is_cluster(client: Any) -> bool:
+    """Return whether the client leads to a Redis Cluster."""
+    return isinstance(client, RedisCluster) or type(client).__module__ == "redis.asyncio.cluster"
 
 
 class ClientConnection:

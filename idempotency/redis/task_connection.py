@@ -20,7 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from idempotency.redis.connection import is_of_a_replica
+from idempotency.redis.availability import is_of_a_replica
 
 hiredis: Any
 try:

@@ -12,6 +12,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import PubSub
 
+from idempotency.redis.connection import is_cluster
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.mailbox import IDLE_READS, READ_SECONDS, Listener, Mailbox, back_off_seconds
 from idempotency.redis.task_connection import plain_pool, whole
@@ -24,18 +25,16 @@ class TaskSubscriber:
 
     Args:
         client: of `redis.asyncio`.
-        cluster: whether it leads to a Redis Cluster.
 
     Attributes:
         mailbox: takes the messages.
         task: reads them; None while nobody waits.
     """
 
-    def __init__(self, client: Any, *, cluster: bool) -> None:
+    def __init__(self, client: Any) -> None:
         self.mailbox = Mailbox()
         self.task: asyncio.Task[None] | None = None
         self._client = client
-        self._cluster = cluster
         self._ready = asyncio.Event()
         self._changing = asyncio.Lock()
         self._pubsub: Any = None
@@ -91,7 +90,7 @@ class TaskSubscriber:
         self.task = None  # in the same step of the loop in which nobody waits: no newcomer is lost
 
     async def _keep_a_connection(self) -> None:
-        if self._cluster:
+        if is_cluster(self._client):
             await self._client.initialize()  # it knows no node before its first command
         pubsub = _pubsub_of(self._client)
         try:

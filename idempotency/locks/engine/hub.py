@@ -4,7 +4,6 @@ The hubs of threads and of asyncio differ in waiting only; everything that decid
 """
 
 import itertools
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -12,16 +11,6 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from django.core.exceptions import ImproperlyConfigured
-from redis.cluster import RedisCluster
-from redis.exceptions import (
-    AskError,
-    ClusterDownError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    ResponseError,
-    TryAgainError,
-)
 
 from idempotency.conf import config
 from idempotency.locks.engine import holder
@@ -29,6 +18,8 @@ from idempotency.locks.engine.holds import MICROSECONDS, Hold, Holds, Slots, chu
 from idempotency.locks.engine.steps import Ask, Steps
 from idempotency.locks.errors import LockError, LockUnavailable
 from idempotency.names import ROOT, prefix
+from idempotency.redis.availability import is_denied, is_unavailable
+from idempotency.redis.connection import is_cluster
 from idempotency.redis.mailbox import Mailbox
 from idempotency.redis.script import Script
 
@@ -57,12 +48,6 @@ def script(*names: str) -> Script:
 
 
 _RENEW = script("renew")
-
-_PASSING = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
-# before Redis 7 a refusal inside a script comes at the end of a sentence about the script
-_OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
-# a script's command is denied: by Redis 7 and Valkey, and by Redis 6
-_DENIED = re.compile(r"ACL failure in script|The user executing the script can't")
 _numbers = itertools.count(1)  # over all hubs of the process: two of them may lead to one server
 
 
@@ -71,15 +56,14 @@ class Hub(ABC):
 
     Args:
         client: of redis-py.
-        cluster: whether it leads to a Redis Cluster.
-        mailbox: None makes one.
+        mailbox: of the subscriber.
     """
 
-    def __init__(self, client: Any, *, cluster: bool, mailbox: Mailbox | None = None) -> None:
+    def __init__(self, client: Any, mailbox: Mailbox) -> None:
         self.client = client
         self.process = holder.process()
-        self.cluster = cluster
-        self.mailbox = Mailbox() if mailbox is None else mailbox
+        self.cluster = is_cluster(client)
+        self.mailbox = mailbox
         self.mail, self.channel = self.mailbox.mail, self.mailbox.channel
         self.holds = Holds(self.stir)
         self.slots = Slots(self.holds, self.new_request)
@@ -178,24 +162,13 @@ class Resource:
 
 def lock_error(error: Exception) -> LockError | None:
     """Translate a client's error for a lock; None for a fault of ours, which is raised as it is."""
-    if isinstance(error, NoPermissionError) or _DENIED.search(str(error)):
+    if is_denied(error):
         return LockError(
             f"Redis refuses its user what locks need, mostly PUBLISH ({error}). Allow it: ACL SETUSER … {ACL}"
         )
     if is_unavailable(error):
         return LockUnavailable(f"Redis did not answer: {type(error).__name__}")
     return None
-
-
-def is_unavailable(error: BaseException) -> bool:
-    """Return whether the server is away, full, or no master any more. Else it is a fault of ours."""
-    # redis-py drops the first word of errors that it has a class for; MOVED and MASTERDOWN are subclasses
-    passing = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError, AskError)
-    return not isinstance(error, ResponseError) or isinstance(error, passing) or _is_passing(str(error))
-
-
-def _is_passing(text: str) -> bool:
-    return _OF_A_SCRIPT.sub("", text).startswith(_PASSING)
 
 
 def refuse_no_redis() -> None:
@@ -205,8 +178,3 @@ def refuse_no_redis() -> None:
             "A lock without client= uses the Redis of IDEMPOTENCY['REDIS'], which is None. Name one there, as "
             "'redis://localhost:6379/0', give the lock a client=, or use idempotency.locks.postgres."
         )
-
-
-def is_cluster(client: Any) -> bool:
-    """Return whether the client leads to a Redis Cluster."""
-    return isinstance(client, RedisCluster) or type(client).__module__ == "redis.asyncio.cluster"

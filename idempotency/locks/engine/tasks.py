@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from idempotency.conf import config
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import answer_beside
-from idempotency.locks.engine.hub import Hub, is_cluster, lock_error, refuse_no_redis
+from idempotency.locks.engine.hub import Hub, lock_error, refuse_no_redis
 from idempotency.locks.engine.steps import (
     Ask,
     Finish,
@@ -39,11 +39,10 @@ class TaskHub(Hub):
     def __init__(self, client: Any) -> None:
         self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         self._connection = connection_of(client)
-        cluster = is_cluster(client)
-        self.subscriber = TaskSubscriber(client, cluster=cluster)
+        self.subscriber = TaskSubscriber(client)
         self._watchdog: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
-        super().__init__(client, cluster=cluster, mailbox=self.subscriber.mailbox)
+        super().__init__(client, self.subscriber.mailbox)
 
     def bell(self) -> TaskBell:
         return TaskBell()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from idempotency.locks.engine import holder
 from idempotency.locks.engine.blocking import answer
-from idempotency.locks.engine.hub import Hub, is_cluster, lock_error, refuse_no_redis
+from idempotency.locks.engine.hub import Hub, lock_error, refuse_no_redis
 from idempotency.locks.engine.steps import (
     Ask,
     Finish,
@@ -46,7 +46,7 @@ class ThreadHub(Hub):
         self._idle: deque[PipelinedConnection] = deque()
         self._pool = plain_pool(client)
         self.subscriber = subscriber_of(client)
-        super().__init__(client, cluster=is_cluster(client), mailbox=self.subscriber.mailbox)
+        super().__init__(client, self.subscriber.mailbox)
         self._watchdog = Watchdog(
             "locks-watchdog", next_due=self.holds.next_due, work=self._renew, ended=self.holds.unwatched
         )

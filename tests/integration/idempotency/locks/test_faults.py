@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import redis
 from asgiref.sync import sync_to_async
+from redis.asyncio import RedisCluster
 
 from idempotency import locks
 from idempotency.locks import LockLost, LockUnavailable, NotHeld, Rate, RateExceeded, ratelimit
@@ -26,6 +27,7 @@ from idempotency.locks.engine.steps import perform
 from idempotency.locks.engine.threads import hub_of
 from idempotency.redis import mailbox
 from idempotency.redis.connection import ClientConnection
+from idempotency.redis.mailbox import Mailbox
 from idempotency.redis.script import Script
 from idempotency.redis.subscription import Subscription
 from tests.integration.idempotency.locks.actors import Actor, until
@@ -829,9 +831,9 @@ def test_every_hub_has_a_channel_of_its_own() -> None:
         def bell(self) -> None: ...
         def stir(self) -> None: ...
 
-    one, two = Silent(None, cluster=False), Silent(None, cluster=False)
+    one, two = Silent(None, Mailbox()), Silent(RedisCluster("nowhere"), Mailbox())
     assert one.channel != two.channel
-    assert (one.counted, Silent(None, cluster=True).counted) == (True, False)
+    assert (one.counted, two.counted) == (True, False)
 
 
 class TestTheProjectsOwnClient:

@@ -13,12 +13,12 @@ from redis.exceptions import ReadOnlyError
 
 from idempotency.observability import metrics
 from idempotency.redis import connection, fastpath, marker
+from idempotency.redis.availability import is_of_a_replica
 from idempotency.redis.connection import (
     PENDING_MAX,
     ClientConnection,
     PipelinedConnection,
     connection_of,
-    is_of_a_replica,
 )
 from idempotency.redis.script import Script
 from idempotency.response.answers import StoredResponse

@@ -21,7 +21,7 @@ from idempotency.locks.engine.places import FRONT, Places, _look_again_seconds
 from idempotency.locks.engine.steps import Ask, Finish, Listen, Steps, Wait, Work
 from idempotency.locks.latch import Latch
 from idempotency.locks.postgres import AdvisoryLock
-from idempotency.redis.mailbox import Bell
+from idempotency.redis.mailbox import Bell, Mailbox
 
 
 class Ending(Hold):
@@ -104,7 +104,7 @@ class Alone(Hub):
 
 
 def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
-    hub = Alone(None, cluster=False)
+    hub = Alone(None, Mailbox())
     places = Places(kind="lock", name="thing", capacity=1)
     steps = places.take(hub, current(), (0, 1), wait_seconds=None, lease_seconds=None)
     next(steps)
@@ -125,7 +125,7 @@ def test_who_was_too_late_for_a_grant_waits_for_the_next_one() -> None:
 
 
 def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> None:
-    hub = Alone(None, cluster=False)
+    hub = Alone(None, Mailbox())
 
     class LatchAlone(Latch):
         def hub(self) -> Hub:
@@ -149,7 +149,7 @@ def test_who_waits_for_a_latch_that_was_set_again_waits_for_the_next_end() -> No
 
 def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
     """Between the answer that it is queued and its bell, a waiter must not miss that it should look."""
-    hub = Alone(None, cluster=False)
+    hub = Alone(None, Mailbox())
     steps = Places(kind="lock", name="thing", capacity=1).take(
         hub, current(), (0, 1), wait_seconds=None, lease_seconds=None
     )
@@ -167,7 +167,7 @@ def test_a_loss_while_nobody_has_hung_a_bell_is_told_all_the_same() -> None:
 
 
 def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> None:
-    hub = Alone(None, cluster=False)
+    hub = Alone(None, Mailbox())
     steps = Places(kind="lock", name="thing", capacity=1).take(
         hub, current(), (0, 1), wait_seconds=0.1, lease_seconds=None
     )
@@ -179,7 +179,7 @@ def test_the_subscriber_is_not_waited_for_beyond_the_time_that_there_is() -> Non
 
 @pytest.mark.parametrize("lease_seconds", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_lease_that_never_ends_or_never_was_is_refused(lease_seconds: float) -> None:
-    hub = Alone(None, cluster=False)
+    hub = Alone(None, Mailbox())
     steps = Places(kind="lock", name="thing", capacity=1).take(
         hub, current(), (0, 1), wait_seconds=0, lease_seconds=lease_seconds
     )

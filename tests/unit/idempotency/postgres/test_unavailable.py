@@ -3,7 +3,7 @@
 import pytest
 from redis._parsers.base import BaseParser
 
-from idempotency.locks.engine.hub import is_unavailable
+from idempotency.redis.availability import is_unavailable
 
 
 @pytest.mark.parametrize(

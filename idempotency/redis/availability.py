@@ -1,0 +1,43 @@
+"""Detection of Redis outages by their errors: then the command may be sent again. Else it is a fault of ours.
+
+A command that is refused inside a script is an error of the script, whose text ends with the refusal.
+"""
+
+import re
+
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+# redis-py drops the first word of errors that it has a class for; MOVED and MASTERDOWN are subclasses
+_PASSING = (ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError, AskError)
+_PASSING_WORDS = ("OOM", "READONLY", "LOADING", "NOREPLICAS", "MISCONF", "BUSY", "UNBLOCKED")
+# before Redis 7 a refusal inside a script comes at the end of a sentence about the script
+_OF_A_SCRIPT = re.compile(r"^Error running script .*?: -(?=[A-Z])")
+# a script's command is denied: by Redis 7 and Valkey, and by Redis 6
+_DENIED = re.compile(r"ACL failure in script|The user executing the script can't")
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Return whether the server is away, full, or no master any more. Else it is a fault of ours."""
+    return not isinstance(error, ResponseError) or isinstance(error, _PASSING) or _says(error, *_PASSING_WORDS)
+
+
+def is_of_a_replica(error: ResponseError) -> bool:
+    """Return whether the server refused because it is no master, or not any more."""
+    return isinstance(error, ReadOnlyError) or _says(error, "READONLY ")
+
+
+def is_denied(error: BaseException) -> bool:
+    """Return whether the server's ACL refuses the client's user a command or a channel."""
+    return isinstance(error, NoPermissionError) or _DENIED.search(str(error)) is not None
+
+
+def _says(error: BaseException, *words: str) -> bool:
+    return _OF_A_SCRIPT.sub("", str(error)).startswith(words)
