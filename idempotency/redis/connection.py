@@ -39,6 +39,7 @@ except ImportError:  # then redis-py does it in Python
 log = logging.getLogger(__name__)
 
 PENDING_MAX = 8
+IDLE_MAX = 16  # kept open while nobody uses them
 
 # other clients route or remember commands (a Cluster's, one with a cache): they are used as they are
 _PLAIN_POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, SentinelConnectionPool)
@@ -232,6 +233,33 @@ class ClientConnection:
 
 
 Connection = PipelinedConnection | ClientConnection
+
+
+class Connections:
+    """Connections to where `client` leads, each used for one command at a time, by any thread."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._pool = plain_pool(client)
+        self._idle = deque[PipelinedConnection]()
+
+    def take(self) -> Connection:
+        """Return one that nobody uses. The client itself, if only it knows the way."""
+        if self._pool is None:
+            return ClientConnection(self._client)
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return PipelinedConnection(self._pool)
+
+    def give_back(self, connection: Connection) -> None:
+        """Let others use it; beyond IDLE_MAX that nobody uses it is closed."""
+        if isinstance(connection, ClientConnection):
+            return
+        if len(self._idle) < IDLE_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
 
 
 def connection_of(client: Any) -> Connection:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections import deque
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,13 +23,11 @@ from idempotency.locks.engine.steps import (
 from idempotency.observability.background import Worker
 from idempotency.observability.watchdog import Watchdog
 from idempotency.redis import fastpath
-from idempotency.redis.connection import ClientConnection, Connection, PipelinedConnection, plain_pool
+from idempotency.redis.connection import Connections
 from idempotency.redis.fastpath import FAILURES
 from idempotency.redis.interrupts import interruption
 from idempotency.redis.mailbox import Bell
 from idempotency.redis.subscriber import Subscriber, subscriber_of
-
-CONNECTIONS_MAX = 16  # kept open for commands while nobody uses them
 
 T = TypeVar("T")
 
@@ -43,8 +40,7 @@ class ThreadHub(Hub):
     """
 
     def __init__(self, client: Any) -> None:
-        self._idle: deque[PipelinedConnection] = deque()
-        self._pool = plain_pool(client)
+        self._connections = Connections(client)
         self.subscriber = subscriber_of(client)
         super().__init__(client, self.subscriber.mailbox)
         self._watchdog = Watchdog(
@@ -72,7 +68,7 @@ class ThreadHub(Hub):
 
     def _ask(self, step: Ask) -> Any:
         """Run a script on a connection that is idle, and return its reply. None if it is not waited for."""
-        connection = self._take()
+        connection = self._connections.take()
         try:
             if isinstance(step, SendNowait):
                 return step.script.send_nowait(connection, step.keys, step.arguments, then=step.then)
@@ -84,23 +80,7 @@ class ThreadHub(Hub):
                 raise known from error
             raise
         finally:
-            self._give_back(connection)
-
-    def _take(self) -> Connection:
-        if self._pool is None:
-            return ClientConnection(self.client)
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return PipelinedConnection(self._pool)
-
-    def _give_back(self, connection: Connection) -> None:
-        if isinstance(connection, ClientConnection):
-            return
-        if len(self._idle) < CONNECTIONS_MAX:
-            self._idle.append(connection)
-        else:
-            connection.close()
+            self._connections.give_back(connection)
 
     def stir(self) -> None:
         self._watchdog.stir()

@@ -128,7 +128,7 @@ def test_it_is_not_taken_for_a_server_that_hangs(desk: Bench, error: Exception) 
         with (
             hanging(desk.plain),
             pytest.raises(type(error)) as raised,
-            raising(error, when=lambda: not hub_of(client)._idle),
+            raising(error, when=lambda: not hub_of(client)._connections._idle),
         ):
             lock.acquire(wait_seconds=20)
         assert raised.value is error
